@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A change of layout as a list of box messages. Pure: nothing here talks to a transport.
+#pragma once
+#include <motley/dims.h>
+#include <motley/dtype.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+// A rank holds (or is asked for) this box. A rank may hold several boxes of one tensor.
+struct Held {
+  int rank = 0;
+  Box box{};
+  auto operator<=>(const Held&) const = default;
+};
+
+// One box from one rank to another (or to itself: then nothing travels). Writers: which of the tensor's writing passes
+// have a term in it at `from`; they are added in this order before anything is sent. Empty for a copy of finished values.
+struct BoxMessage {
+  int from = 0, to = 0;
+  Box box{};
+  std::vector<int> writers{};
+  auto operator<=>(const BoxMessage&) const = default;
+};
+
+// One owner per element: split space into atoms (largest boxes that lie in the same set of ranks' boxes); the ranks of an
+// atom share it evenly along its longest dim (first of equals), in rank order. Sorted by rank. A rank owns only what it holds.
+std::vector<Held> owners(std::span<const Held> held);
+
+// Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
+std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to);
+
+// `boxes` without what `removed` covers, as disjoint boxes.
+std::vector<Box> subtract(const Box& box, std::span<const Box> removed);
+
+// The collective that an exchange amounts to, for people.
+enum class Collective : std::uint8_t {
+  none,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  halo,
+  send,
+  broadcast,
+  gather,
+  scatter,
+  slice
+};
+std::string to_string(Collective c);
+
+}  // namespace motley

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long things take: measured points, and estimates from them.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace motley {
+
+struct Spread {
+  double min = 0, q25 = 0, median = 0;  // seconds
+  int n = 0;
+  bool operator==(const Spread&) const = default;
+};
+
+enum class Known : std::uint8_t { measured, interpolated, modelled };
+struct Estimate {
+  double seconds = 0;
+  Known known = Known::modelled;
+};
+
+// What was measured, so that a profile of another device is refused.
+struct DeviceFacts {
+  std::string name{}, kind{}, model{}, isa{}, library{};
+  int threads = 1;
+  bool operator==(const DeviceFacts&) const = default;
+};
+
+struct KernelPoint {
+  int device = 0;  // index into devices
+  KernelSpec spec{};
+  Spread seconds{};
+  std::string implementation{};
+};
+
+// Time of one message: seconds + bytes / bytes_per_second of the first segment that reaches its size (the last: any size).
+struct LinkSegment {
+  Index bytes_up_to = 0;
+  double seconds = 0, bytes_per_second = 0;
+};
+struct Link {
+  int from = 0, to = 0;
+  std::vector<LinkSegment> segments{};
+};
+
+class Profile {
+ public:
+  static Profile load(const std::filesystem::path& file);  // UserError with file, line, column
+  static Profile parse(const std::string& name, const std::string& text);
+  std::string json() const;
+  void save(const std::filesystem::path& file) const;  // beside, sync, rename
+  // Adds or replaces. Points of one (device, spec) are merged: the smaller minimum and its quartiles win.
+  void add(KernelPoint point);
+  // measured: this very spec. interpolated: the same spec but for one extent, on this device's granule (a step function: the
+  // smallest measured size not below; past the last one linear in flops). modelled: the device's best measured rate of that op
+  // and pass, else 1e9 flops per second.
+  Estimate seconds(int device, const KernelSpec& spec) const;
+  Estimate seconds(int from, int to, Index bytes) const;  // a link that was not measured: 5 us + 2e9 bytes per second, modelled
+  bool empty() const { return kernels_.empty(); }
+  const std::vector<KernelPoint>& kernels() const { return kernels_; }
+  std::vector<DeviceFacts> devices{};
+  std::vector<Link> links{};
+  std::vector<std::string> notes{};  // "contended", "drifting", "batch scaled from 32", for people
+
+ private:
+  std::vector<KernelPoint> kernels_{};
+  std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_{};    // (device, spec) -> points
+  std::unordered_map<std::size_t, std::vector<std::size_t>> by_family_{};  // (device, spec without its cut extents) -> points
+};
+
+}  // namespace motley

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves bytes between ranks; knows no tensor. Every wait has a deadline and backs off; nothing blocks inside a vendor.
+#pragma once
+#include <motley/dims.h>
+#include <motley/error.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+class Transport {
+ public:
+  using Ticket = std::uint64_t;
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // Starts one message; the memory stays untouched until test() says done. Messages between two ranks with one tag arrive
+  // in order. Any size, 0 too. from/to may not be this rank.
+  virtual Ticket send(int to, int tag, std::span<const std::byte> bytes) = 0;
+  virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
+  virtual bool test(Ticket ticket) = 0;  // true once, when done; makes progress; throws when the job is being aborted
+  // Control only (plans, statuses, timings): every rank's bytes, on every rank. Collective.
+  virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
+  // Memory in which exchanged buffers should lie: 4096-aligned, zeroed, touched; lives as long as the transport. DeviceError.
+  virtual std::span<std::byte> allocate(std::size_t bytes) = 0;
+  // Wakes or ends all ranks: whoever waits gets an Error with this text.
+  virtual void abort(const Error& error) noexcept = 0;
+  std::int64_t bytes_received() const { return bytes_received_; }  // payload of finished receives since construction
+
+ protected:
+  std::int64_t bytes_received_ = 0;
+};
+
+// Polls tickets and `also` (a device's events) until all are done. Spins, then yields, then sleeps briefly when ranks on
+// this host exceed its cores. `what` names the wait in the error after the deadline (DESIGN: 30 s without progress of any rank).
+void wait(Transport& transport, std::span<const Transport::Ticket> tickets, const std::string& what,
+          const std::function<bool()>& also = {});
+
+// Collective. The worst (greatest) status of all ranks, the first rank that has it and its text; the same on every rank.
+struct Verdict {
+  int status = 0;
+  int rank = -1;
+  std::string text{};
+};
+Verdict agree(Transport& transport, int status, const std::string& text = {});
+
+// N ranks as threads of this process; transports[r] is used by one thread.
+std::vector<std::unique_ptr<Transport>> in_memory(int ranks);
+
+}  // namespace motley

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A JSON value that knows where it was written. The only JSON type of the house; nlohmann is seen by json.cpp alone.
+#pragma once
+#include <motley/error.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace motley {
+
+struct Source {  // a file, or "--set" with the argument as its text
+  std::string name, text;
+};
+struct Where {
+  std::shared_ptr<const Source> source{};
+  std::size_t byte = 0;
+};
+
+struct Json {
+  struct Member;
+  using Array = std::vector<Json>;
+  using Object = std::vector<Member>;  // in the order written
+  using Value = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string, Array, Object>;
+  Json() = default;
+  Json(std::nullptr_t) {}
+  Json(bool v) : value(v) {}
+  Json(int v) : value(static_cast<std::int64_t>(v)) {}
+  Json(std::int64_t v) : value(v) {}
+  Json(double v) : value(v) {}  // not finite: written as null
+  Json(const char* v) : value(std::string(v)) {}
+  Json(std::string v) : value(std::move(v)) {}
+  Json(Array v) : value(std::move(v)) {}
+  Json(Object v) : value(std::move(v)) {}
+  Value value{nullptr};
+  Where where{};
+  const Json* find(const std::string& key) const;    // of an object; nullptr: no such member
+  const Json* at(const std::string& pointer) const;  // "/axes/0/size"; nullptr: not there
+  // Adds a member to an object (a null becomes one), or an element to a list.
+  Json& set(std::string key, Json v);
+  Json& push(Json v);
+};
+struct Json::Member {
+  std::string key{};
+  Json value{};
+  Where where{};  // of the key
+};
+
+// indent 0: one line. Numbers round-trip; integers stay integers. Lists of scalars stay on one line.
+std::string to_text(const Json& json, int indent = 0);
+
+// Collects; printed and thrown once, whole.
+struct Complaints {
+  struct One {
+    Where where{};
+    std::string path{}, text{};
+  };
+  std::vector<One> list{};
+  bool empty() const { return list.empty(); }
+  void add(Where where, std::string path, std::string text) { list.push_back({std::move(where), std::move(path), std::move(text)}); }
+  // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most 10, then "and N more".
+  std::string print() const;
+  void raise(Exit code = Exit::config) const;  // UserError with print(), if there are any
+};
+
+std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
+std::string read_file(const std::string& path);                     // UserError (66) when it cannot be read
+void write_file(const std::string& path, const std::string& text);  // beside, sync, rename; UserError (74)
+
+// ---- field tables: one per object; they drive reading, unknown keys, defaults and docs
+struct Reader;
+template <class T>
+struct Field {
+  std::string name, doc, type;
+  bool required;
+  std::function<void(Reader&, const Json&, T&)> read;
+};
+template <class T>
+using Table = std::vector<Field<T>>;
+
+// Walks a tree; every function complains at the value's position and returns false where it does not fit.
+struct Reader {
+  Complaints& complaints;
+  std::string path{};  // JSON pointer of what is being read, inside its own file
+  void complain(const Json& at, const std::string& text) { complaints.add(at.where, path, text); }
+  void complain(const Where& at, const std::string& text) { complaints.add(at, path, text); }
+  template <class F>
+  void in(const std::string& key, F&& f) {
+    const std::string old = path;
+    path += "/" + key;
+    f();
+    path = old;
+  }
+  bool integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi = INT64_MAX);  // 20e9 is one
+  bool number(const Json& j, double& out, double lo, double hi);
+  bool boolean(const Json& j, bool& out);
+  bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
+  bool name(const Json& j, std::string& out);  // [A-Za-z_][A-Za-z0-9_-]*
+  template <class F>
+  bool list(const Json& j, F&& one) {  // one(element, index)
+    const auto* a = std::get_if<Json::Array>(&j.value);
+    if (a == nullptr) return complain(j, "a list belongs here, this is " + kind(j)), false;
+    for (std::size_t i = 0; i < a->size(); i++) in(std::to_string(i), [&] { one((*a)[i], i); });
+    return true;
+  }
+  template <class T>
+  bool object(const Json& j, const Table<T>& table, T& out) {
+    const auto* o = std::get_if<Json::Object>(&j.value);
+    if (o == nullptr) return complain(j, "an object belongs here, this is " + kind(j)), false;
+    std::vector<std::string> names, suggested;
+    for (const auto& f : table) names.push_back(f.name);
+    for (const auto& m : *o) in(m.key, [&] {
+        for (const auto& f : table)
+          if (f.name == m.key) return f.read(*this, m.value, out);
+        unknown_key(m, names, suggested);
+      });
+    for (const auto& f : table)
+      if (f.required && j.find(f.name) == nullptr && !is_one_of(f.name, suggested)) complain(j, "\"" + f.name + "\" is missing (" + f.doc + ")");
+    return true;
+  }
+  void unknown_key(const Json::Member& m, const std::vector<std::string>& names, std::vector<std::string>& suggested);
+  static bool is_one_of(const std::string& name, const std::vector<std::string>& names);
+  static std::string kind(const Json& j);  // for people: "3", "\"abc\"", "a list", "null"
+};
+
+}  // namespace motley

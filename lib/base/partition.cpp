@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/partition.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace motley {
+
+Partition Partition::even(Index size, int parts) {
+  check(parts > 0 && size >= 0, "a partition has parts");
+  Partition out;
+  for (int i = 0; i < parts; i++)
+    out.offsets_.push_back(out.offsets_.back() + size / parts + (i < size % parts ? 1 : 0));
+  return out;
+}
+
+Partition Partition::proportional(Index size, std::span<const double> shares) {
+  const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+  const bool bad = std::any_of(shares.begin(), shares.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });
+  if (bad || !(total > 0) || !std::isfinite(total)) throw UserError("shares must be numbers of at least 0, one of them above 0");
+  std::vector<Index> sizes(shares.size());
+  std::vector<double> missing(shares.size());
+  Index given = 0;
+  for (std::size_t i = 0; i < shares.size(); i++) {
+    const double exact = static_cast<double>(size) * (shares[i] / total);
+    sizes[i] = std::min(size - given, static_cast<Index>(std::floor(exact)));
+    missing[i] = shares[i] > 0 ? exact - static_cast<double>(sizes[i]) : -1.0;
+    given += sizes[i];
+  }
+  std::vector<std::size_t> order(shares.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // What only differs by rounding is a tie: 1e-9 of a unit.
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::llround(missing[a] * 1e9) > std::llround(missing[b] * 1e9);
+  });
+  while (given < size)
+    for (std::size_t i : order)
+      if (given < size && shares[i] > 0) {
+        sizes[i]++;
+        given++;
+      }
+  return of(sizes);
+}
+
+Partition Partition::of(std::span<const Index> sizes) {
+  Partition out;
+  for (Index s : sizes) {
+    if (s < 0) throw UserError("a part of size " + std::to_string(s));
+    out.offsets_.push_back(out.offsets_.back() + s);
+  }
+  return out;
+}
+
+std::vector<Index> Partition::sizes() const {
+  std::vector<Index> out;
+  for (int i = 0; i < parts(); i++) out.push_back(range(i).size());
+  return out;
+}
+
+Partition Partition::scaled(Index from, Index to) const {
+  check(from == size(), "a partition is scaled from its own size");
+  if (from == to || from == 0) return *this;
+  Partition out = *this;
+  for (Index& b : out.offsets_) b = (2 * b * to + from) / (2 * from);
+  return out;
+}
+
+}  // namespace motley

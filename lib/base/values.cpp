@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of the small values, and the errors' texts.
+#include <motley/device.h>
+#include <motley/dtype.h>
+#include <motley/error.h>
+
+namespace motley {
+
+std::string to_string(DType t) {
+  switch (t) {
+    case DType::f32: return "f32";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+  }
+  return "?";
+}
+
+std::string to_string(Format f) {
+  switch (f) {
+    case Format::plain: return "plain";
+    case Format::channels_last: return "channels_last";
+    case Format::blocked8: return "blocked8";
+    case Format::blocked16: return "blocked16";
+  }
+  return "?";
+}
+
+std::string to_string(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu: return "cpu";
+    case DeviceKind::cuda: return "cuda";
+    case DeviceKind::emulated: return "emulated";
+  }
+  return "?";
+}
+
+const std::vector<std::string>& isa_names() {
+  static const std::vector<std::string> names{"sse41",       "avx",              "avx2",            "avx2_vnni",
+                                              "avx512_core", "avx512_core_vnni", "avx512_core_bf16"};
+  return names;
+}
+
+InternalError::InternalError(const std::string& text, std::source_location at)
+    : Error(Exit::internal,
+            text + " (" + std::string(at.file_name()) + ":" + std::to_string(at.line()) + "; please report this)") {}
+
+void check(bool holds, const char* what, std::source_location at) {
+  if (!holds) throw InternalError(std::string("broken inside: ") + what, at);
+}
+
+}  // namespace motley

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Step as the planner sees it: named tensors and the passes that write them. An op states its index roles once; forward
+// and every gradient are passes over the same indices. Linear ops share one written tensor (several writers are added):
+// a bias is the writer broadcast(b), a residual add has one writer per branch.
+#pragma once
+#include <motley/kernel_spec.h>
+#include <motley/step.h>
+
+#include <string>
+#include <vector>
+
+namespace motley {
+
+enum class TensorRole : std::uint8_t { input, label, parameter, activation, gradient, parameter_gradient };
+
+struct StepTensor {
+  std::string name{};   // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
+  Shape shape{};        // the dims rules apply to; a convolution weight's window dims are called "<row dim>.window"
+  DType dtype = DType::f32;  // f32 or i32; a plan decides whether floats are f32 or f64
+  TensorRole role = TensorRole::activation;
+  std::string layer{};  // whose rules and place it follows; empty: inputs
+  int of = -1;          // a gradient's tensor
+};
+
+// One of a pass's indices. Operands name their dims by indices; an index that the written tensor lacks is reduced.
+struct PassIndex {
+  std::string name{};
+  Index size = 0;
+};
+struct PassOperand {
+  int tensor = -1;
+  std::vector<int> indices{};  // one per dim of the tensor
+};
+// read = made * stride - before + tap * dilation
+struct Window {
+  int read = -1, made = -1, tap = -1;  // indices of the pass
+  Index stride = 1, before = 0, dilation = 1;
+};
+
+struct Pass {
+  std::string name{};  // "conv2d_2 forward", "conv2d_2 backward_data", ...
+  std::string layer{};
+  KernelOp op = KernelOp::fold;
+  PassKind kind = PassKind::forward;
+  std::vector<PassIndex> indices{};
+  std::vector<PassOperand> reads{};  // in the kernel's operand order
+  PassOperand writes{};
+  std::vector<Window> windows{};  // rows, columns
+  std::vector<int> roles{};       // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none)
+                                  // dense: none; its indices are those of x's kept, x's contracted, then the made dims
+  FoldKind fold = FoldKind::copy;
+  Activation activation = Activation::none;
+  Combine combine = Combine::add;  // of several terms of the written tensor
+  double scale = 1.0;
+  int class_index = -1;  // index over classes (pick_label, softmax_gradient)
+};
+
+struct Passes {
+  std::vector<StepTensor> tensors{};
+  std::vector<Pass> passes{};            // in an order in which every tensor is whole before it is read
+  std::vector<int> parameters{};         // tensors
+  std::vector<int> parameter_gradients{};// of parameters[i]; empty for inference
+  std::vector<int> outputs{};            // loss first; then what is to be read
+  int loss = -1, logits = -1, label = -1;
+  Optimizer optimizer{};
+  bool trains = false;
+  int find(const std::string& tensor) const;  // -1: none
+  std::vector<int> writers_of(int tensor) const;
+};
+
+}  // namespace motley

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners and copies by box intersection (exchange.h).
+#include <motley/error.h>
+#include <motley/exchange.h>
+#include <motley/partition.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace motley {
+
+namespace {
+
+using Ranks = std::vector<int>;
+
+// Cells of the grid spanned by all boxes' edges, with the ranks whose boxes hold them; cells nobody holds are left out.
+std::map<Box, Ranks> cells_of(std::span<const Held> held) {
+  const std::size_t dims = held.front().box.size();
+  std::vector<std::vector<Index>> edges(dims);
+  for (std::size_t k = 0; k < dims; k++) {
+    std::set<Index> at;
+    for (const Held& h : held) at.insert({h.box[k].begin, h.box[k].end});
+    edges[k].assign(at.begin(), at.end());
+  }
+  std::map<Box, Ranks> cells;
+  std::vector<std::size_t> i(dims, 0);
+  for (bool more = true; more;) {
+    Box cell(dims);
+    for (std::size_t k = 0; k < dims; k++) cell[k] = {edges[k][i[k]], edges[k][i[k] + 1]};
+    std::set<int> who;
+    for (const Held& h : held)
+      if (contains(h.box, cell)) who.insert(h.rank);
+    if (!who.empty()) cells[cell] = Ranks(who.begin(), who.end());
+    more = false;
+    for (std::size_t k = dims; k-- > 0 && !more;) {
+      if (i[k] + 2 < edges[k].size()) {
+        i[k]++;
+        more = true;
+      } else {
+        i[k] = 0;
+      }
+    }
+  }
+  return cells;
+}
+
+// Merges neighbours along dim k that have the same holders.
+std::map<Box, Ranks> merge_along(const std::map<Box, Ranks>& cells, std::size_t k) {
+  std::vector<std::pair<Box, Ranks>> sorted(cells.begin(), cells.end());
+  auto key = [&](const Box& b) {
+    Box others = b;
+    others[k] = {0, 0};
+    return std::pair(others, b[k]);
+  };
+  std::sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) { return key(a.first) < key(b.first); });
+  std::vector<std::pair<Box, Ranks>> merged;
+  for (auto& [box, who] : sorted) {
+    if (!merged.empty()) {
+      auto& [last, its] = merged.back();
+      if (its == who && key(last).first == key(box).first && last[k].end == box[k].begin) {
+        last[k].end = box[k].end;
+        continue;
+      }
+    }
+    merged.emplace_back(box, who);
+  }
+  return {merged.begin(), merged.end()};
+}
+
+}  // namespace
+
+std::vector<Held> owners(std::span<const Held> all) {
+  std::vector<Held> held;
+  for (const Held& h : all)
+    if (volume(h.box) > 0) held.push_back(h);
+  if (held.empty()) return {};
+  const std::size_t dims = held.front().box.size();
+  if (dims == 0) return {*std::min_element(held.begin(), held.end())};
+  std::map<Box, Ranks> atoms = cells_of(held);
+  for (std::size_t k = 0; k < dims; k++) atoms = merge_along(atoms, k);
+  std::vector<Held> tiles;
+  for (const auto& [atom, who] : atoms) {
+    std::size_t longest = 0;
+    for (std::size_t k = 1; k < dims; k++)
+      if (atom[k].size() > atom[longest].size()) longest = k;
+    const Partition share = Partition::even(atom[longest].size(), static_cast<int>(who.size()));
+    for (std::size_t j = 0; j < who.size(); j++) {
+      Box tile = atom;
+      const Range part = share.range(static_cast<int>(j));
+      tile[longest] = {atom[longest].begin + part.begin, atom[longest].begin + part.end};
+      if (volume(tile) > 0) tiles.push_back({who[j], tile});
+    }
+  }
+  std::sort(tiles.begin(), tiles.end());
+  return tiles;
+}
+
+std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to) {
+  std::vector<BoxMessage> out;
+  for (const Held& need : to)
+    for (const Held& have : from) {
+      Box part = intersect(have.box, need.box);
+      if (volume(part) > 0) out.push_back({have.rank, need.rank, std::move(part), {}});
+    }
+  std::sort(out.begin(), out.end(), [](const BoxMessage& a, const BoxMessage& b) {
+    return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);
+  });
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+std::vector<Box> subtract(const Box& box, std::span<const Box> removed) {
+  std::vector<Box> left{box};
+  if (volume(box) == 0) return {};
+  for (const Box& hole : removed) {
+    std::vector<Box> next;
+    for (const Box& b : left) {
+      const Box cut = intersect(b, hole);
+      if (volume(cut) == 0) {
+        next.push_back(b);
+        continue;
+      }
+      Box rest = b;
+      for (std::size_t k = 0; k < b.size(); k++) {
+        Box below = rest, above = rest;
+        below[k].end = cut[k].begin;
+        above[k].begin = cut[k].end;
+        if (volume(below) > 0) next.push_back(below);
+        if (volume(above) > 0) next.push_back(above);
+        rest[k] = cut[k];
+      }
+    }
+    left = std::move(next);
+  }
+  return left;
+}
+
+std::string to_string(Collective c) {
+  static const char* names[] = {"none", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "halo",
+                                "send", "broadcast",  "gather",         "scatter",    "slice"};
+  return names[static_cast<std::size_t>(c)];
+}
+
+}  // namespace motley
