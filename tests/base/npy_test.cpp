@@ -68,7 +68,7 @@ TEST_CASE("the file is NumPy's, byte for byte") {
   const fs::path file = folder.path / "x.npy";
   const std::vector<std::int32_t> values{1, 2};
   write_npy(file, {2}, std::span<const std::int32_t>(values));
-  // numpy.save(file, numpy.array([1, 2], '<i4')) of NumPy 1.24
+  // numpy.save(file, numpy.array([1, 2], '<i4')), as numpy.lib.format lays it out
   std::string expected = std::string("\x93NUMPY\x01\x00\x76\x00", 10) + "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }";
   expected.append(127 - expected.size(), ' ');
   expected += std::string("\n\x01\x00\x00\x00\x02\x00\x00\x00", 9);
