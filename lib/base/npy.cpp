@@ -31,10 +31,10 @@ void write(const std::filesystem::path& path, const std::vector<Index>& extents,
   std::string shape;
   Index elements = 1;
   for (Index e : extents) {
-    shape += std::to_string(e) + ", ";
+    shape += (shape.empty() ? "" : ", ") + std::to_string(e);
     elements *= e;
   }
-  if (!shape.empty()) shape.resize(shape.size() - (extents.size() == 1 ? 1 : 2));  // as Python: (), (5,), (5, 6)
+  if (extents.size() == 1) shape += ",";  // as Python: (), (5,), (5, 6)
   check(elements == static_cast<Index>(values.size()), "a .npy file gets as many values as its extents say");
   std::string header = "{'descr': '" + std::string(descr<T>()) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   const std::size_t before = kMagic.size() + 2;  // magic, version, length of the header
