@@ -12,6 +12,7 @@
 
 namespace motley {
 
+struct BalanceOptions;
 struct PlanData;  // lib/plan/plan_data.h
 
 // Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
@@ -25,7 +26,7 @@ class Plan {
   std::uint64_t hash() const; // of (step, mesh, rules): what ranks compare before they trust one plan
 
  private:
-  friend Plan balance(const Step&, const Mesh&, const LayoutRules&, const Profile&, const struct BalanceOptions&);
+  friend Plan balance(const Step&, const Mesh&, const LayoutRules&, const Profile&, const BalanceOptions&);
   Plan(Step step, Mesh mesh, std::shared_ptr<const PlanData> data) : step_(std::move(step)), mesh_(std::move(mesh)), data_(std::move(data)) {}
   Step step_;
   Mesh mesh_;
