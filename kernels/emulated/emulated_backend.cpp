@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slows a backend down by k: kernels that may run again do so, floor(k) times in all (real work in the real caches), and the
+// rest of the time is spun away. In-place kernels run once and spin (k - 1) times their own time.
+#include "kernels/emulated/emulated_backend.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace motley {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
+bool is_in_place(const KernelSpec& spec, std::span<void* const> operands) {
+  if (spec.op == KernelOp::sgd) return true;
+  return spec.op == KernelOp::fold && std::find(operands.begin(), operands.end() - 1, operands.back()) != operands.end() - 1;
+}
+
+class EmulatedKernel final : public Kernel {
+ public:
+  EmulatedKernel(KernelSpec spec, std::unique_ptr<Kernel> inner, double slowdown)
+      : spec_(std::move(spec)), inner_(std::move(inner)), slowdown_(slowdown) {}
+  std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+  std::string implementation() const override { return inner_->implementation(); }
+
+  void run(std::span<void* const> operands, void* workspace) override {
+    const int runs = is_in_place(spec_, operands) ? 1 : static_cast<int>(slowdown_);
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < runs; i++) inner_->run(operands, workspace);
+    const Clock::duration one = (Clock::now() - start) / runs;
+    const auto whole = std::chrono::duration_cast<Clock::duration>(one * slowdown_);
+    while (Clock::now() - start < whole) {
+    }
+  }
+
+ private:
+  KernelSpec spec_;
+  std::unique_ptr<Kernel> inner_;
+  double slowdown_;
+};
+
+class EmulatedBackend final : public Backend {
+ public:
+  EmulatedBackend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes)
+      : inner_(std::move(inner)), slowdown_(slowdown), memory_bytes_(memory_bytes) {}
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    return std::make_unique<EmulatedKernel>(spec, inner_->compile(spec), slowdown_);
+  }
+  std::string model() const override { return inner_->model(); }
+  std::string isa() const override { return inner_->isa(); }
+  std::string library() const override { return inner_->library(); }
+  int threads() const override { return inner_->threads(); }
+  Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner_->memory_bytes(); }
+  bool repeats() const override { return true; }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+  double slowdown_;
+  Index memory_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> emulated_backend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes) {
+  if (!(slowdown >= 1) || !(slowdown <= 1e6))
+    throw DeviceError("an emulated device's slowdown is " + std::to_string(slowdown) + "; it must be from 1 to 1e6");
+  return std::make_unique<EmulatedBackend>(std::move(inner), slowdown, memory_bytes);
+}
+
+}  // namespace motley

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words for KernelSpec's choices, in the order of their enums: JSON, summaries and messages use the same ones.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include <string>
+#include <vector>
+
+namespace motley {
+
+inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "fold", "sgd"};
+inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
+inline const std::vector<std::string> kActivationNames{"none", "relu", "sigmoid", "tanh", "elu"};
+inline const std::vector<std::string> kFoldKindNames{"copy",    "add",        "activation",    "activation_gradient",
+                                                     "sum_exp", "pick_label", "cross_entropy", "softmax_gradient"};
+inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
+inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
+inline const std::vector<std::string> kFormatNames{"plain", "channels_last", "blocked8", "blocked16"};
+
+inline const std::string& name_of(KernelOp v) {
+  return kKernelOpNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(PassKind v) {
+  return kPassKindNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(Activation v) {
+  return kActivationNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(FoldKind v) {
+  return kFoldKindNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(Combine v) {
+  return kCombineNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(DType v) {
+  return kDTypeNames.at(static_cast<std::size_t>(v));
+}
+inline const std::string& name_of(Format v) {
+  return kFormatNames.at(static_cast<std::size_t>(v));
+}
+
+}  // namespace motley

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a KernelSpec says about itself: hash, work, operands, a line for people.
+#include <motley/error.h>
+#include <motley/kernel_spec.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "kernels/kernel_names.h"
+#include "kernels/operands.h"
+
+namespace motley {
+namespace {
+
+Index product(const std::vector<Index>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
+}
+
+OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Index> extents) {
+  const Index elements = elements_in(format, extents);
+  return {spec.dtype, format, std::move(extents), elements, elements};
+}
+
+OperandUse fold_operand(const FoldOperand& operand, const std::vector<Index>& extents) {
+  check(operand.strides.size() == extents.size(), "a fold operand has one stride per extent");
+  Index last = 0, touched = 1;
+  for (std::size_t i = 0; i < extents.size(); i++) {
+    if (operand.strides[i] == 0) continue;
+    last += (extents[i] - 1) * operand.strides[i];
+    touched *= extents[i];
+  }
+  const Index elements = touched == 0 ? 0 : last + 1;
+  return {operand.dtype, Format::plain, {elements}, elements, touched};
+}
+
+// x, w, y in the order that the pass reads and writes them.
+std::vector<OperandUse> window_operands(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  const bool conv = spec.op == KernelOp::conv2d;
+  const OperandUse x = dense_operand(spec, spec.x_format, {e.n, e.c, e.h, e.w});
+  const OperandUse w = dense_operand(spec, spec.w_format, {e.f, e.c, e.r, e.s});
+  const OperandUse y = dense_operand(spec, spec.y_format, {e.n, conv ? e.f : e.c, e.p, e.q});
+  if (!conv) {
+    if (spec.pass == PassKind::forward) return {x, y};
+    if (spec.op == KernelOp::max_pool2d) return {y, x, x};
+    return {y, x};
+  }
+  switch (spec.pass) {
+    case PassKind::forward:
+      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.f}), y};
+      return {x, w, y};
+    case PassKind::backward_data: return {y, w, x};
+    case PassKind::backward_filter: return {x, y, w};
+  }
+  return {};
+}
+
+std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  const OperandUse x = dense_operand(spec, Format::plain, {e.n, e.c}), w = dense_operand(spec, Format::plain, {e.f, e.c}),
+                   y = dense_operand(spec, Format::plain, {e.n, e.f});
+  switch (spec.pass) {
+    case PassKind::forward:
+      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.f}), y};
+      return {x, w, y};
+    case PassKind::backward_data: return {y, w, x};
+    case PassKind::backward_filter: return {x, y, w};
+  }
+  return {};
+}
+
+class Hash {
+ public:
+  void add(std::size_t value) { state_ ^= value + 0x9e3779b97f4a7c15u + (state_ << 6) + (state_ >> 2); }  // boost::hash_combine
+  void add(Index value) { add(std::hash<Index>()(value)); }
+  void add(double value) { add(std::hash<double>()(value)); }
+  template <class E>
+  requires std::is_enum_v<E>
+  void add(E value) { add(static_cast<std::size_t>(value)); }
+  template <class List>
+  requires requires(List list) { list.begin(); }
+  void add(const List& list) {
+    add(list.size());
+    for (const auto& value : list) add(value);
+  }
+  std::size_t value() const { return state_; }
+
+ private:
+  std::size_t state_ = 0;
+};
+
+}  // namespace
+
+Index elements_in(Format format, const std::vector<Index>& extents) {
+  if (extents.size() < 2) return product(extents);
+  std::vector<Index> padded = extents;
+  padded[1] = round_up(padded[1], block_of(format));
+  return product(padded);
+}
+
+// An extent of 0 counts as 1, so that no stride is 0: in a fold that would mean that the operand lacks the index.
+std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) {
+  std::vector<std::size_t> order(extents.size());  // outermost first
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (format == Format::channels_last && extents.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  const Index block = extents.size() < 2 ? 1 : block_of(format);
+  std::vector<Index> strides(extents.size());
+  Index next = block;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    strides[*i] = next;
+    next *= std::max<Index>(1, *i == 1 ? round_up(extents[1], block) / block : extents[*i]);
+  }
+  return strides;
+}
+
+std::vector<OperandUse> operands_of(const KernelSpec& spec) {
+  std::vector<OperandUse> uses;
+  if (spec.op == KernelOp::sgd) {
+    uses.assign(3, dense_operand(spec, Format::plain, {spec.roles.n}));
+    uses[1].written = uses[2].written = true;
+    return uses;
+  }
+  if (spec.op == KernelOp::fold) {
+    for (const FoldOperand& operand : spec.operands) uses.push_back(fold_operand(operand, spec.fold_extents));
+    check(!uses.empty(), "a fold has a result");
+  } else {
+    uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
+  }
+  uses.back().read = false;
+  uses.back().written = true;
+  return uses;
+}
+
+int operand_count(const KernelSpec& spec) {
+  switch (spec.op) {
+    case KernelOp::conv2d:
+    case KernelOp::dense: return spec.pass == PassKind::forward && spec.bias ? 4 : 3;
+    case KernelOp::max_pool2d: return spec.pass == PassKind::forward ? 2 : 3;
+    case KernelOp::avg_pool2d: return 2;
+    case KernelOp::fold: return static_cast<int>(spec.operands.size());
+    case KernelOp::sgd: return 3;
+  }
+  return 0;
+}
+
+double flops(const KernelSpec& spec) {
+  const auto real = [](Index v) { return static_cast<double>(v); };
+  const Roles& e = spec.roles;
+  switch (spec.op) {
+    case KernelOp::conv2d: return 2 * real(e.n) * real(e.f) * real(e.p) * real(e.q) * real(e.c) * real(e.r) * real(e.s);
+    case KernelOp::dense: return 2 * real(e.n) * real(e.f) * real(e.c);
+    case KernelOp::max_pool2d:
+    case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
+    case KernelOp::fold: return real(product(spec.fold_extents)) * real(static_cast<Index>(spec.operands.size()));
+    case KernelOp::sgd: return 3 * real(e.n);
+  }
+  return 0;
+}
+
+Index bytes_touched(const KernelSpec& spec) {
+  Index bytes = 0;
+  for (const OperandUse& use : operands_of(spec))
+    bytes += use.touched * static_cast<Index>(bytes_of(use.dtype)) * (Index{use.read} + Index{use.written});
+  return bytes;
+}
+
+std::size_t hash_of(const KernelSpec& spec) {
+  Hash hash;
+  hash.add(spec.op);
+  hash.add(spec.pass);
+  hash.add(spec.dtype);
+  const Roles& e = spec.roles;
+  hash.add(std::array{e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q});
+  hash.add(spec.stride);
+  hash.add(spec.dilation);
+  hash.add(spec.padding);
+  hash.add(std::array{spec.x_format, spec.w_format, spec.y_format});
+  hash.add(Index{spec.bias});
+  hash.add(spec.activation);
+  hash.add(spec.fold);
+  hash.add(spec.combine);
+  hash.add(spec.scale);
+  hash.add(spec.fold_extents);
+  for (const FoldOperand& operand : spec.operands) {
+    hash.add(operand.dtype);
+    hash.add(operand.strides);
+  }
+  hash.add(Index{spec.class_dim});
+  hash.add(spec.first_class);
+  hash.add(std::array{spec.learning_rate, spec.momentum, spec.weight_decay});
+  return hash.value();
+}
+
+namespace {
+
+std::string by(Index a, Index b) {
+  return std::to_string(a) + "x" + std::to_string(b);
+}
+
+std::string joined(const std::vector<Index>& extents) {
+  std::string text;
+  for (const Index extent : extents) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  return text.empty() ? "scalar" : text;
+}
+
+// conv2d and pools; only what is not the default: " stride 2x2 padding 1,1,1,1 channels_last"
+std::string window_summary(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  const bool conv = spec.op == KernelOp::conv2d;
+  std::string text = " n" + std::to_string(e.n) + " c" + std::to_string(e.c) + " " + by(e.h, e.w) + " -> " +
+                     (conv ? "f" + std::to_string(e.f) + " " : "") + by(e.r, e.s);
+  if (spec.stride != KernelSpec{}.stride) text += " stride " + by(spec.stride[0], spec.stride[1]);
+  if (spec.dilation != KernelSpec{}.dilation) text += " dilation " + by(spec.dilation[0], spec.dilation[1]);
+  if (spec.padding != KernelSpec{}.padding) {
+    text += " padding";
+    for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.padding[i]);
+  }
+  const bool same = spec.x_format == spec.y_format && (!conv || spec.w_format == spec.x_format);
+  if (!same) {
+    text += " x:" + to_string(spec.x_format) + (conv ? " w:" + to_string(spec.w_format) : "") + " y:" + to_string(spec.y_format);
+  } else if (spec.x_format != Format::plain) {
+    text += " " + to_string(spec.x_format);
+  }
+  return text;
+}
+
+std::string fold_summary(const KernelSpec& spec) {
+  std::string text = " " + name_of(spec.fold) + " " + joined(spec.fold_extents);
+  if (spec.combine == Combine::set) return text;
+  std::vector<Index> kept;
+  for (std::size_t i = 0; i < spec.fold_extents.size(); i++)
+    if (spec.operands.back().strides[i] != 0) kept.push_back(spec.fold_extents[i]);
+  return text + " -> " + name_of(spec.combine) + " " + joined(kept);
+}
+
+}  // namespace
+
+std::string summary(const KernelSpec& spec) {
+  std::string text = name_of(spec.op);
+  if (spec.op != KernelOp::fold && spec.op != KernelOp::sgd) text += " " + name_of(spec.pass);
+  switch (spec.op) {
+    case KernelOp::dense:
+      text += " n" + std::to_string(spec.roles.n) + " c" + std::to_string(spec.roles.c) + " -> f" + std::to_string(spec.roles.f);
+      break;
+    case KernelOp::fold: text += fold_summary(spec); break;
+    case KernelOp::sgd: text += " n" + std::to_string(spec.roles.n); break;
+    default: text += window_summary(spec);
+  }
+  if (spec.bias) text += " bias";
+  if (spec.activation != Activation::none) text += " " + name_of(spec.activation);
+  if (spec.dtype != DType::f32) text += " " + to_string(spec.dtype);
+  return text;
+}
+
+}  // namespace motley

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/backend.h>
+#include <motley/error.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/emulated/emulated_backend.h"
+
+namespace motley {
+
+std::unique_ptr<Backend> open_backend(const Device& device) {
+  switch (device.kind) {
+    case DeviceKind::cpu: return open_cpu_backend(device);
+    case DeviceKind::emulated:
+      if (!device.of)
+        throw DeviceError("device \"" + device.name + "\" is emulated, but \"of\" does not say which device it slows down");
+      return emulated_backend(open_backend(*device.of), device.slowdown, device.memory_bytes);
+    case DeviceKind::cuda:
+      throw DeviceError("device \"" + device.name +
+                        "\" is a CUDA device: motley's CUDA backend is not built yet; use kind \"cpu\" or \"emulated\"");
+  }
+  throw InternalError("an unknown kind of device");
+}
+
+}  // namespace motley

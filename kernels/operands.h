@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Kernel::run's operands are, told from the spec: for whoever allocates, fills, counts or compares them.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include <array>
+#include <vector>
+
+namespace motley {
+
+inline Index block_of(Format format) {
+  return format == Format::blocked8 ? 8 : format == Format::blocked16 ? 16 : 1;
+}
+inline Index round_up(Index value, Index granule) {
+  return (value + granule - 1) / granule * granule;
+}
+
+struct OperandUse {
+  DType dtype = DType::f32;
+  Format format = Format::plain;
+  std::vector<Index> extents{};  // of the dense slice; of a fold operand: {elements}
+  Index elements = 0;            // from element 0 to the last one, block padding and strided gaps included
+  Index touched = 0;             // elements really read or written, block padding included
+  bool read = true, written = false;
+  Index bytes() const { return elements * static_cast<Index>(bytes_of(dtype)); }
+};
+
+// In run()'s order, the result last (sgd: v and w are read and written).
+std::vector<OperandUse> operands_of(const KernelSpec& spec);
+
+}  // namespace motley

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// result[...] combine= scale * f(operands[...]) over the fold's extents; where the result's stride is 0 the index is reduced.
+#include <limits>
+
+#include "kernels/reference/reference.h"
+
+namespace motley::reference {
+namespace {
+
+constexpr std::size_t kMostExtents = 16, kMostOperands = 64;
+
+double load(const void* data, DType dtype, Index at) {
+  switch (dtype) {
+    case DType::f32: return static_cast<double>(static_cast<const float*>(data)[at]);
+    case DType::f64: return static_cast<const double*>(data)[at];
+    case DType::i32: return static_cast<double>(static_cast<const std::int32_t*>(data)[at]);
+  }
+  return 0;
+}
+
+void store(void* data, DType dtype, Index at, double value) {
+  switch (dtype) {
+    case DType::f32: static_cast<float*>(data)[at] = static_cast<float>(value); break;
+    case DType::f64: static_cast<double*>(data)[at] = value; break;
+    case DType::i32: static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value); break;
+  }
+}
+
+// Which of the extents a walk goes over, in row-major order.
+struct Walk {
+  std::array<std::size_t, kMostExtents> dims{};
+  std::size_t count = 0;
+};
+using Position = std::array<Index, kMostExtents>;
+
+// Steps the walk's indices (all 0 after the last); false: that was the last.
+bool advance(const KernelSpec& spec, const Walk& walk, Position& at) {
+  for (std::size_t i = walk.count; i-- > 0;) {
+    const std::size_t dim = walk.dims[i];
+    if (++at[dim] < spec.fold_extents[dim]) return true;
+    at[dim] = 0;
+  }
+  return false;
+}
+
+bool is_empty(const KernelSpec& spec, const Walk& walk) {
+  for (std::size_t i = 0; i < walk.count; i++)
+    if (spec.fold_extents[walk.dims[i]] == 0) return true;
+  return false;
+}
+
+Index offset_of(const KernelSpec& spec, std::size_t operand, const Position& at) {
+  Index offset = 0;
+  for (std::size_t i = 0; i < spec.fold_extents.size(); i++) offset += at[i] * spec.operands[operand].strides[i];
+  return offset;
+}
+
+// f at one position: t[i] is operand i's element there.
+double function(const KernelSpec& spec, const double* t, std::size_t count, const Position& at) {
+  const auto is_class = [&](double label) {
+    return static_cast<double>(spec.first_class + at[static_cast<std::size_t>(spec.class_dim)]) == label;
+  };
+  switch (spec.fold) {
+    case FoldKind::copy: return t[0];
+    case FoldKind::add: {
+      double sum = 0;
+      for (std::size_t i = 0; i < count; i++) sum += t[i];
+      return activate(spec.activation, sum);
+    }
+    case FoldKind::activation: return activate(spec.activation, t[0]);
+    case FoldKind::activation_gradient: return t[0] * activation_gradient(spec.activation, t[1]);
+    case FoldKind::sum_exp: return std::exp(t[0] - t[1]);
+    case FoldKind::pick_label: return is_class(t[1]) ? t[0] : 0;
+    case FoldKind::cross_entropy: return std::log(t[1]) + t[0] - t[2];
+    case FoldKind::softmax_gradient: return (std::exp(t[0] - t[1]) / t[2] - (is_class(t[3]) ? 1 : 0)) * t[4];
+  }
+  return 0;
+}
+
+void run(const KernelSpec& spec, Operands operands, void*) {
+  const std::size_t result = spec.operands.size() - 1;
+  Walk kept, reduced;
+  for (std::size_t i = 0; i < spec.fold_extents.size(); i++) {
+    Walk& walk = spec.operands[result].strides[i] != 0 ? kept : reduced;
+    walk.dims[walk.count++] = i;
+  }
+  const bool nothing = is_empty(spec, reduced);
+  if (is_empty(spec, kept) || (nothing && spec.combine == Combine::set)) return;
+  std::array<double, kMostOperands> t{};
+  Position at{};
+  do {
+    double total = spec.combine == Combine::max ? -std::numeric_limits<double>::infinity() : 0;
+    if (!nothing) do {
+        for (std::size_t i = 0; i < result; i++) t[i] = load(operands[i], spec.operands[i].dtype, offset_of(spec, i, at));
+        const double value = spec.scale * function(spec, t.data(), result, at);
+        if (spec.combine == Combine::set) total = value;
+        if (spec.combine == Combine::add) total += value;
+        if (spec.combine == Combine::max && !(value <= total)) total = value;  // NaN is kept until a greater number comes
+      } while (advance(spec, reduced, at));
+    store(operands[result], spec.operands[result].dtype, offset_of(spec, result, at), total);
+  } while (advance(spec, kept, at));
+}
+
+std::size_t inputs_of(FoldKind fold, std::size_t given) {
+  switch (fold) {
+    case FoldKind::add: return given;
+    case FoldKind::copy:
+    case FoldKind::activation: return 1;
+    case FoldKind::activation_gradient:
+    case FoldKind::sum_exp:
+    case FoldKind::pick_label: return 2;
+    case FoldKind::cross_entropy: return 3;
+    case FoldKind::softmax_gradient: return 5;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run fold(const KernelSpec& spec) {
+  const std::size_t extents = spec.fold_extents.size(), operands = spec.operands.size();
+  check(spec.pass == PassKind::forward, "a fold has one pass");
+  check(extents <= kMostExtents && operands <= kMostOperands, "a fold has at most 16 extents and 64 operands");
+  check(operands > 0 && inputs_of(spec.fold, operands - 1) == operands - 1, "a fold has the operands of its function");
+  for (const FoldOperand& operand : spec.operands)
+    check(operand.strides.size() == extents, "a fold operand has one stride per extent");
+  const bool by_class = spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
+  check(!by_class || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < extents),
+        "class_dim is one of the extents");
+  if (spec.combine == Combine::set)
+    for (std::size_t i = 0; i < extents; i++)
+      check(spec.operands.back().strides[i] != 0 || spec.fold_extents[i] <= 1, "set has no reduced index");
+  return run;
+}
+
+}  // namespace motley::reference

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[n c p q] = max over r s of x[n c row(p,r) col(q,s)], real elements only; 0 where a window has none.
+#include <algorithm>
+
+#include "kernels/reference/reference.h"
+
+namespace motley::reference {
+namespace {
+
+struct Winner {
+  Index h = -1, w = -1;  // -1: the window has no real element
+};
+
+// The first of the greatest elements in row-major order.
+template <class T>
+Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q) {
+  const Roles& e = spec.roles;
+  Winner best;
+  for (Index r = 0; r < e.r; r++) {
+    const Index h = row_of(spec, p, r);
+    if (h < 0 || h >= e.h) continue;
+    for (Index s = 0; s < e.s; s++) {
+      const Index v = col_of(spec, q, s);
+      if (v < 0 || v >= e.w) continue;
+      if (best.h < 0 || x(n, c, h, v) > x(n, c, best.h, best.w)) best = {h, v};
+    }
+  }
+  return best;
+}
+
+template <class T>
+void forward(const KernelSpec& spec, Operands operands, void*) {
+  const Roles& e = spec.roles;
+  const auto x = x_slice<T>(operands[0], spec);
+  const auto y = y_slice<T>(operands[1], spec);
+  for (Index n = 0; n < e.n; n++)
+    for (Index c = 0; c < e.c; c++)
+      for (Index p = 0; p < e.p; p++)
+        for (Index q = 0; q < e.q; q++) {
+          const Winner best = winner(spec, x, n, c, p, q);
+          y(n, c, p, q) = best.h < 0 ? T{0} : x(n, c, best.h, best.w);
+        }
+  y.zero_block_padding();
+}
+
+// dx[n c h w] = sum over the p q that (h, w) wins of dy[n c p q]. workspace: one plane [h w] of f64.
+template <class T>
+void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
+  const Roles& e = spec.roles;
+  const auto dy = y_slice<T>(operands[0], spec);
+  const auto x = x_slice<T>(operands[1], spec);
+  const auto dx = x_slice<T>(operands[2], spec);
+  double* plane = static_cast<double*>(workspace);
+  for (Index n = 0; n < e.n; n++)
+    for (Index c = 0; c < e.c; c++) {
+      std::fill(plane, plane + e.h * e.w, 0.0);
+      for (Index p = 0; p < e.p; p++)
+        for (Index q = 0; q < e.q; q++) {
+          const Winner best = winner(spec, x, n, c, p, q);
+          if (best.h >= 0) plane[best.h * e.w + best.w] += static_cast<double>(dy(n, c, p, q));
+        }
+      for (Index h = 0; h < e.h; h++)
+        for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = static_cast<T>(plane[h * e.w + w]);
+    }
+  dx.zero_block_padding();
+}
+
+}  // namespace
+
+Run max_pool2d(const KernelSpec& spec) {
+  check(spec.pass != PassKind::backward_filter, "a pool has no filter");
+  if (spec.pass == PassKind::forward) return by_dtype(spec, forward<float>, forward<double>);
+  return by_dtype(spec, backward_data<float>, backward_data<double>);
+}
+
+}  // namespace motley::reference

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reference's ops share: where an element lies, and the pointwise functions. All arithmetic is f64.
+#pragma once
+#include <motley/error.h>
+#include <motley/kernel_spec.h>
+
+#include <array>
+#include <cmath>
+#include <span>
+
+namespace motley::reference {
+
+using Operands = std::span<void* const>;
+using Run = void (*)(const KernelSpec& spec, Operands operands, void* workspace);
+
+// The loops for a spec's pass and dtype. InternalError: a pass that the op does not have.
+Run conv2d(const KernelSpec& spec);
+Run dense(const KernelSpec& spec);
+Run max_pool2d(const KernelSpec& spec);
+Run avg_pool2d(const KernelSpec& spec);
+Run fold(const KernelSpec& spec);
+Run sgd(const KernelSpec& spec);
+
+// A dense slice [a b c d] in any format. b's block is a power of two: b >> shift is its block, b & mask its place in it.
+template <class T>
+class Slice {
+ public:
+  Slice(void* data, Format format, const std::array<Index, 4>& extents) : data_(static_cast<T*>(data)), extents_(extents) {
+    const std::vector<Index> strides = strides_of(format, {extents.begin(), extents.end()});
+    for (std::size_t i = 0; i < 4; i++) strides_[i] = strides[i];
+    shift_ = format == Format::blocked16 ? 4 : format == Format::blocked8 ? 3 : 0;
+    mask_ = (Index{1} << shift_) - 1;
+  }
+  T& operator()(Index a, Index b, Index c, Index d) const {
+    return data_[a * strides_[0] + (b >> shift_) * strides_[1] + (b & mask_) + c * strides_[2] + d * strides_[3]];
+  }
+  // The channels that fill up the last block of a result are zero.
+  void zero_block_padding() const {
+    const Index padded = (extents_[1] + mask_) & ~mask_;
+    for (Index a = 0; a < extents_[0]; a++)
+      for (Index b = extents_[1]; b < padded; b++)
+        for (Index c = 0; c < extents_[2]; c++)
+          for (Index d = 0; d < extents_[3]; d++) (*this)(a, b, c, d) = 0;
+  }
+
+ private:
+  T* data_;
+  std::array<Index, 4> extents_, strides_{};
+  int shift_ = 0;
+  Index mask_ = 0;
+};
+
+// x[n c h w], w[f c r s], y[n f p q] of conv2d; x[n c h w], y[n c p q] of the pools.
+template <class T>
+Slice<T> x_slice(void* data, const KernelSpec& spec) {
+  return {data, spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}};
+}
+template <class T>
+Slice<T> w_slice(void* data, const KernelSpec& spec) {
+  return {data, spec.w_format, {spec.roles.f, spec.roles.c, spec.roles.r, spec.roles.s}};
+}
+template <class T>
+Slice<T> y_slice(void* data, const KernelSpec& spec) {
+  const Index channels = spec.op == KernelOp::conv2d ? spec.roles.f : spec.roles.c;
+  return {data, spec.y_format, {spec.roles.n, channels, spec.roles.p, spec.roles.q}};
+}
+
+// The row and column of x that window element (r, s) of output (p, q) reads; outside of 0..h-1, 0..w-1 it is padding.
+inline Index row_of(const KernelSpec& spec, Index p, Index r) {
+  return p * spec.stride[0] - spec.padding[0] + r * spec.dilation[0];
+}
+inline Index col_of(const KernelSpec& spec, Index q, Index s) {
+  return q * spec.stride[1] - spec.padding[2] + s * spec.dilation[1];
+}
+
+inline double activate(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return x <= 0 ? 0 : x;  // NaN stays NaN
+    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::tanh: return std::tanh(x);
+    case Activation::elu: return x > 0 ? x : std::expm1(x);
+  }
+  return x;
+}
+
+// activation'(x), told from y = activation(x). relu'(0) = 0.
+inline double activation_gradient(Activation activation, double y) {
+  switch (activation) {
+    case Activation::none: return 1;
+    case Activation::relu: return y > 0 ? 1 : 0;
+    case Activation::sigmoid: return y * (1 - y);
+    case Activation::tanh: return 1 - y * y;
+    case Activation::elu: return y > 0 ? 1 : y + 1;
+  }
+  return 1;
+}
+
+// The storage type's instance of loops that are templates over it.
+inline Run by_dtype(const KernelSpec& spec, Run f32, Run f64) {
+  check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
+  return spec.dtype == DType::f32 ? f32 : f64;
+}
+
+}  // namespace motley::reference

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain loops, f32 and f64, any spec: the truth that every backend is held against. Sums are f64, rounded once when stored.
+#include <motley/backend.h>
+#include <unistd.h>
+
+#include "kernels/reference/reference.h"
+
+namespace motley {
+namespace {
+
+reference::Run loops_of(const KernelSpec& spec) {
+  switch (spec.op) {
+    case KernelOp::conv2d: return reference::conv2d(spec);
+    case KernelOp::dense: return reference::dense(spec);
+    case KernelOp::max_pool2d: return reference::max_pool2d(spec);
+    case KernelOp::avg_pool2d: return reference::avg_pool2d(spec);
+    case KernelOp::fold: return reference::fold(spec);
+    case KernelOp::sgd: return reference::sgd(spec);
+  }
+  throw InternalError("an unknown op");
+}
+
+class ReferenceKernel final : public Kernel {
+ public:
+  explicit ReferenceKernel(const KernelSpec& spec) : spec_(spec), run_(loops_of(spec)) {}
+  // Pools backward: one plane [h w] of f64 sums.
+  std::size_t workspace_bytes() const override {
+    const bool pool = spec_.op == KernelOp::max_pool2d || spec_.op == KernelOp::avg_pool2d;
+    if (!pool || spec_.pass == PassKind::forward) return 0;
+    return static_cast<std::size_t>(spec_.roles.h * spec_.roles.w) * sizeof(double);
+  }
+  std::string implementation() const override { return "reference"; }
+  void run(std::span<void* const> operands, void* workspace) override { run_(spec_, operands, workspace); }
+
+ private:
+  KernelSpec spec_;
+  reference::Run run_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return std::make_unique<ReferenceKernel>(spec); }
+  std::string model() const override { return "reference"; }
+  std::string isa() const override { return "generic"; }
+  std::string library() const override { return "motley reference"; }
+  int threads() const override { return 1; }
+  Index memory_bytes() const override { return Index{sysconf(_SC_PHYS_PAGES)} * Index{sysconf(_SC_PAGE_SIZE)}; }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> reference_backend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace motley
