@@ -154,7 +154,7 @@ class Measurer {
       const double elapsed = wall_seconds() - start_;
       if (elapsed > options_.budget_seconds && &s != &subjects_.back()) {
         setup_ = elapsed * all / std::max(work, 1.0);
-        first_sum_ *= all / std::max(work, 1.0);
+        per_round_ = 2 * first_sum_ * all / std::max(work, 1.0);
         return false;
       }
       report(0);
@@ -167,7 +167,7 @@ class Measurer {
       reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
     }
     setup_ = wall_seconds() - start_;
-    per_round_ = first_sum_ * 2;
+    per_round_ = 2 * first_sum_;
     return true;
   }
 

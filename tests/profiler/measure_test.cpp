@@ -8,8 +8,8 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "../support/threads.h"
 #include "kernels/operands.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
@@ -208,4 +208,27 @@ TEST_CASE("a piecewise link is found again from its points", "[links]") {
     CHECK(s.seconds >= 0);
     CHECK(s.bytes_per_second > 0);
   }
+}
+
+TEST_CASE("every rank knows all links, both ways", "[links]") {
+  std::vector<std::vector<Link>> of(3);
+  on_threads(3, [&](Transport& transport) {
+    of[static_cast<std::size_t>(transport.rank())] =
+        measure_links(transport, {.budget_seconds = 0.3, .most_bytes = 1 << 16, .most_rounds = 20});
+  });
+  for (const auto& links : of) {
+    REQUIRE(links.size() == 6);
+    for (std::size_t i = 0; i < 6; i++) {
+      CHECK(links[i].from == of[0][i].from);
+      CHECK(links[i].to == of[0][i].to);
+      REQUIRE(links[i].segments.size() == 4);
+      CHECK(links[i].segments.back().bytes_up_to == 1 << 16);
+      for (std::size_t k = 0; k < 4; k++) {
+        CHECK(links[i].segments[k].seconds == of[0][i].segments[k].seconds);
+        CHECK(links[i].segments[k].seconds >= 0);
+        CHECK(links[i].segments[k].bytes_per_second > 0);
+      }
+    }
+  }
+  on_threads(1, [](Transport& transport) { CHECK(measure_links(transport).empty()); });
 }
