@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
 #include <numeric>
 #include <random>
 #include <unordered_map>
 
-#include "kernels/operands.h"
+#include "profiler/operand_memory.h"
 
 namespace motley {
 
@@ -28,64 +27,6 @@ double thread_seconds() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
-
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-using Memory = std::unique_ptr<std::byte, Free>;
-
-constexpr std::size_t kLine = 64;
-std::size_t in_lines(std::size_t bytes) {
-  return (bytes + 2 * kLine - 1) / kLine * kLine;
-}  // with a gap: rows of two operands do not alias
-Memory allocate(std::size_t bytes) {
-  Memory memory(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes / 4096 + 1) * 4096)));
-  if (!memory) throw DeviceError("cannot allocate " + std::to_string(bytes) + " bytes for the operands of the kernels to measure");
-  return memory;
-}
-
-// Shared by all kernels: numbers are only read, labels are only read, results are written (and read by updates in place).
-enum Kind : std::size_t { numbers, labels, results, workspace, kinds };
-using Bytes = std::array<std::size_t, kinds>;
-
-Kind kind_of(const OperandUse& use) {
-  return use.written ? results : use.dtype == DType::i32 ? labels : numbers;
-}
-
-Bytes bytes_of_operands(const KernelSpec& spec) {
-  Bytes bytes{};
-  for (const OperandUse& use : operands_of(spec)) bytes[kind_of(use)] += in_lines(static_cast<std::size_t>(use.bytes()));
-  return bytes;
-}
-
-class Operands {
- public:
-  explicit Operands(const Bytes& bytes) {
-    for (std::size_t k = 0; k < kinds; k++) memory_[k] = allocate(bytes[k]);
-    std::mt19937 random(1);
-    auto* x = reinterpret_cast<float*>(memory_[numbers].get());
-    auto* y = reinterpret_cast<float*>(memory_[results].get());
-    // 0.5 .. 1.5: no denormals, and logarithms and sums stay finite.
-    for (std::size_t i = 0; i < bytes[numbers] / 4; i++) x[i] = 0.5F + static_cast<float>(random() >> 8) * 0x1p-24F;
-    for (std::size_t i = 0; i < bytes[results] / 4; i++) y[i] = 1.0F;
-    auto* label = reinterpret_cast<std::int32_t*>(memory_[labels].get());
-    for (std::size_t i = 0; i < bytes[labels] / 4; i++) label[i] = static_cast<std::int32_t>(i % 8);
-  }
-  std::vector<void*> of(const KernelSpec& spec) const {
-    Bytes used{};
-    std::vector<void*> out;
-    for (const OperandUse& use : operands_of(spec)) {
-      const Kind k = kind_of(use);
-      out.push_back(memory_[k].get() + used[k]);
-      used[k] += in_lines(static_cast<std::size_t>(use.bytes()));
-    }
-    return out;
-  }
-  void* scratch() const { return memory_[workspace].get(); }
-
- private:
-  std::array<Memory, kinds> memory_{};
-};
 
 struct Subject {
   KernelSpec spec{};
@@ -131,20 +72,17 @@ class Measurer {
  private:
   // False: the first runs alone pass the budget.
   bool compile_and_touch() {
-    Bytes most{};
     for (Subject& s : subjects_) {
-      Bytes bytes = bytes_of_operands(s.spec);
       s.kernel = backend_.compile(s.spec);
-      bytes[workspace] = s.kernel->workspace_bytes();
-      for (std::size_t k = 0; k < kinds; k++) most[k] = std::max(most[k], bytes[k]);
-      refuse_too_large(s.spec, most);
+      memory_.reserve(s.spec, s.kernel->workspace_bytes());
+      refuse_too_large(s.spec);
       report(0);
     }
-    operands_ = std::make_unique<Operands>(most);
+    memory_.allocate();
     double work = 0, all = 0;
     for (const Subject& s : subjects_) all += flops(s.spec);
     for (Subject& s : subjects_) {
-      s.operands = operands_->of(s.spec);
+      s.operands = memory_.operands(s.spec);
       once(s);  // first touch, packing
       const double start = wall_seconds();
       once(s);
@@ -171,16 +109,15 @@ class Measurer {
     return true;
   }
 
-  void refuse_too_large(const KernelSpec& spec, const Bytes& most) const {
+  void refuse_too_large(const KernelSpec& spec) const {
     const Index limit = options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2;
-    const std::size_t bytes = std::accumulate(most.begin(), most.end(), std::size_t{0});
-    if (limit > 0 && bytes > static_cast<std::size_t>(limit))
-      throw UserError("measuring " + summary(spec) + " takes " + std::to_string(bytes) + " bytes, the device has " +
+    if (limit > 0 && memory_.bytes() > static_cast<std::size_t>(limit))
+      throw UserError("measuring " + summary(spec) + " takes " + std::to_string(memory_.bytes()) + " bytes, the device has " +
                           std::to_string(limit) + " for it: use a smaller batch",
                       Exit::device);
   }
 
-  void once(Subject& s) { s.kernel->run(s.operands, operands_->scratch()); }
+  void once(Subject& s) { s.kernel->run(s.operands, memory_.workspace()); }
 
   double timed(Subject& s) {
     once(s);
@@ -262,7 +199,7 @@ class Measurer {
   const MeasureOptions& options_;
   std::mt19937_64 random_;
   std::vector<Subject> subjects_{};
-  std::unique_ptr<Operands> operands_{};
+  OperandMemory memory_{};
   std::size_t reference_ = 0;  // re-run in every round: its times show drift
   std::vector<double> reference_rounds_{};
   double start_ = wall_seconds(), reported_ = 0;
