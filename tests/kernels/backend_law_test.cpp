@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every backend against the reference, for every KernelSpec.
+#include "support/backend_law.h"
+
+#include <catch2/catch.hpp>
+
+#include "kernels/emulated/emulated_backend.h"
+
+using namespace motley;
+using namespace motley::testing;
+
+TEST_CASE("backend law: the reference in f32") {
+  const auto backend = reference_backend();
+  CHECK(backend_law(*backend, 1, 1500, LawMode::exact) == "");
+  CHECK(backend_law(*backend, 2, 1500, LawMode::tolerance) == "");
+}
+
+TEST_CASE("backend law: an emulated backend") {
+  const auto backend = emulated_backend(reference_backend(), 2.5);
+  CHECK(backend_law(*backend, 3, 400, LawMode::exact) == "");
+  CHECK(backend_law(*backend, 4, 400, LawMode::tolerance) == "");
+}
+
+TEST_CASE("backend law: the cases meet what they promise") {
+  int negative = 0, empty = 0, even = 0, mixed = 0, reduced = 0, in_place = 0, scalar = 0, dilated = 0, outside = 0;
+  for (int i = 0; i < 2000; i++) {
+    const LawCase one = law_case(5, i, LawMode::exact);
+    const KernelSpec& s = one.spec;
+    const Roles& e = s.roles;
+    negative += s.padding[0] < 0 && e.p > 0 && e.n > 0;
+    empty += e.n * e.c * e.h * e.w * e.f * e.p * e.q == 0;
+    even += s.op == KernelOp::conv2d && e.r % 2 == 0 && e.r > 0;
+    mixed += s.x_format != s.y_format;
+    dilated += s.dilation[0] > 1 && e.r > 1;
+    outside += s.padding[0] > (e.r - 1) * s.dilation[0] && e.p > 0 && e.h > 0;
+    in_place += one.options.alias >= 0;
+    if (s.op != KernelOp::fold) continue;
+    scalar += s.fold_extents.empty();
+    for (std::size_t d = 0; d < s.fold_extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
+  }
+  for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside}) CHECK(count >= 20);
+}
+
+// The law must see what is wrong: the reference, given another spec than it was asked for.
+namespace {
+
+class Broken final : public Backend {
+ public:
+  explicit Broken(void (*change)(KernelSpec&)) : change_(change) {}
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    KernelSpec changed = spec;
+    change_(changed);
+    return inner_->compile(changed);
+  }
+  std::string model() const override { return "broken"; }
+  std::string isa() const override { return "generic"; }
+  std::string library() const override { return "none"; }
+  int threads() const override { return 1; }
+  Index memory_bytes() const override { return 0; }
+
+ private:
+  void (*change_)(KernelSpec&);
+  std::unique_ptr<Backend> inner_ = reference_backend();
+};
+
+}  // namespace
+
+TEST_CASE("backend law: a wrong backend is found out") {
+  Broken padding([](KernelSpec& s) { s.padding[0] += s.op == KernelOp::max_pool2d; });
+  CHECK(backend_law(padding, 6, 200, LawMode::exact) != "");
+  Broken activation([](KernelSpec& s) {
+    if (s.activation == Activation::elu) s.activation = Activation::tanh;
+  });
+  CHECK(backend_law(activation, 6, 200, LawMode::tolerance) != "");
+  Broken none([](KernelSpec&) {});
+  CHECK(backend_law(none, 6, 200, LawMode::tolerance) == "");
+}

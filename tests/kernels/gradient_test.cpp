@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient law at kernel level: central differences of the f64 reference's forward against its backward passes.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "kernels/operands.h"
+#include "support/kernel_runner.h"
+
+using namespace motley;
+using namespace motley::testing;
+
+namespace {
+
+const std::unique_ptr<Backend> kReference = reference_backend();
+
+Image run(const KernelSpec& spec, std::vector<Image> images) {
+  return result_of(*kReference, spec, std::move(images));
+}
+
+// Numbers in -1..1 without order, the same in every run.
+Image numbers(std::size_t count, double seed) {
+  Image image(count);
+  for (std::size_t i = 0; i < count; i++) image[i] = std::sin(12.9898 * static_cast<double>(i + 1) + 78.233 * seed);
+  return image;
+}
+
+double dot(const Image& a, const Image& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// d loss / d at[i] = (loss(at + step) - loss(at - step)) / (2 step)
+void check_gradient(const std::function<double(const Image&)>& loss, const Image& at, const Image& gradient) {
+  constexpr double kStep = 1e-5;
+  REQUIRE(gradient.size() == at.size());
+  for (std::size_t i = 0; i < at.size(); i++) {
+    Image up = at, down = at;
+    up[i] += kStep;
+    down[i] -= kStep;
+    CHECK(gradient[i] == Approx((loss(up) - loss(down)) / (2 * kStep)).margin(1e-8).epsilon(1e-8));
+  }
+}
+
+KernelSpec with_pass(KernelSpec spec, PassKind pass) {
+  spec.pass = pass;
+  return spec;
+}
+
+std::size_t elements(const KernelSpec& spec, std::size_t operand) {
+  return static_cast<std::size_t>(operands_of(spec)[operand].elements);
+}
+
+// y = op(x, w): both gradients of dot(g, y).
+void check_bilinear(const KernelSpec& forward) {
+  INFO(summary(forward));
+  const Image x = numbers(elements(forward, 0), 1), w = numbers(elements(forward, 1), 2), g = numbers(elements(forward, 2), 3);
+  check_gradient(
+      [&](const Image& v) {
+        return dot(g, run(forward, {v, w}));
+      },
+      x, run(with_pass(forward, PassKind::backward_data), {g, w}));
+  check_gradient(
+      [&](const Image& v) {
+        return dot(g, run(forward, {x, v}));
+      },
+      w, run(with_pass(forward, PassKind::backward_filter), {x, g}));
+}
+
+KernelSpec conv(const Roles& roles, std::array<Index, 2> stride, std::array<Index, 2> dilation, std::array<Index, 4> padding) {
+  KernelSpec spec;
+  spec.dtype = DType::f64;
+  spec.roles = roles;
+  spec.stride = stride;
+  spec.dilation = dilation;
+  spec.padding = padding;
+  return spec;
+}
+
+KernelSpec fold(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands) {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.dtype = DType::f64;
+  spec.fold = kind;
+  spec.fold_extents = std::move(extents);
+  spec.operands = std::move(operands);
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("gradient: conv2d") {
+  check_bilinear(conv({.n = 2, .c = 2, .h = 5, .w = 4, .f = 3, .r = 3, .s = 2, .p = 3, .q = 3}, {1, 1}, {1, 1}, {0, 0, 0, 0}));
+  check_bilinear(conv({.n = 1, .c = 2, .h = 6, .w = 5, .f = 2, .r = 3, .s = 3, .p = 3, .q = 3}, {2, 2}, {1, 1}, {1, 0, 1, 1}));
+  check_bilinear(conv({.n = 1, .c = 1, .h = 7, .w = 6, .f = 2, .r = 2, .s = 3, .p = 4, .q = 2}, {2, 3}, {3, 2}, {2, 1, 1, 1}));
+  check_bilinear(conv({.n = 1, .c = 2, .h = 6, .w = 6, .f = 1, .r = 2, .s = 2, .p = 3, .q = 4}, {1, 1}, {1, 1}, {-1, -1, -1, 0}));
+}
+
+TEST_CASE("gradient: dense") {
+  KernelSpec spec;
+  spec.op = KernelOp::dense;
+  spec.dtype = DType::f64;
+  spec.roles = {.n = 3, .c = 5, .f = 4};
+  check_bilinear(spec);
+}
+
+TEST_CASE("gradient: pools") {
+  for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d}) {
+    KernelSpec spec = conv({.n = 2, .c = 3, .h = 6, .w = 5, .r = 3, .s = 2, .p = 4, .q = 3}, {2, 2}, {1, 1}, {2, 1, 1, 0});
+    spec.op = op;
+    INFO(summary(spec));
+    const Image x = numbers(elements(spec, 0), 1), g = numbers(elements(spec, 1), 2);
+    const KernelSpec backward = with_pass(spec, PassKind::backward_data);
+    check_gradient([&](const Image& v) { return dot(g, run(spec, {v})); }, x,
+                   op == KernelOp::max_pool2d ? run(backward, {g, x}) : run(backward, {g}));
+  }
+}
+
+TEST_CASE("gradient: activations, told from y") {
+  const FoldOperand dense{DType::f64, {1}};
+  for (const Activation activation : {Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu}) {
+    KernelSpec forward = fold(FoldKind::activation, {20}, {dense, dense});
+    KernelSpec backward = fold(FoldKind::activation_gradient, {20}, {dense, dense, dense});
+    forward.activation = backward.activation = activation;
+    INFO(summary(forward));
+    const Image x = numbers(20, 1), g = numbers(20, 2);
+    check_gradient([&](const Image& v) { return dot(g, run(forward, {v})); }, x, run(backward, {g, run(forward, {x})}));
+  }
+}
+
+TEST_CASE("gradient: softmax and cross entropy, four rows of five classes") {
+  const FoldOperand all{DType::f64, {5, 1}}, row{DType::f64, {1, 0}}, label{DType::i32, {1, 0}}, one{DType::f64, {1}};
+  const Image labels{0, 4, 2, 2}, g = numbers(4, 3);
+  KernelSpec max = fold(FoldKind::copy, {4, 5}, {all, row});
+  max.combine = Combine::max;
+  KernelSpec sum = fold(FoldKind::sum_exp, {4, 5}, {all, row, row});
+  sum.combine = Combine::add;
+  KernelSpec pick = fold(FoldKind::pick_label, {4, 5}, {all, label, row});
+  pick.combine = Combine::add;
+  pick.class_dim = 1;
+  const KernelSpec entropy = fold(FoldKind::cross_entropy, {4}, {one, one, one, one});
+  KernelSpec gradient = fold(FoldKind::softmax_gradient, {4, 5}, {all, row, row, label, row, all});
+  gradient.class_dim = 1;
+  const auto loss = [&](const Image& l) {
+    const Image m = run(max, {l});
+    return dot(g, run(entropy, {m, run(sum, {l, m}), run(pick, {l, labels})}));
+  };
+  const Image l = numbers(20, 1), m = run(max, {l});
+  check_gradient(loss, l, run(gradient, {l, m, run(sum, {l, m}), labels, g}));
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/kernel_spec.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "kernels/operands.h"
+#include "support/backend_law.h"
+
+using namespace motley;
+
+namespace {
+
+// The paper's second convolution: 60 -> 120 filters of 5x5, batch 32.
+KernelSpec paper_conv() {
+  KernelSpec spec;
+  spec.roles = {.n = 32, .c = 60, .h = 28, .w = 28, .f = 120, .r = 5, .s = 5, .p = 24, .q = 24};
+  spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("formats: elements and strides") {
+  const std::vector<Index> e{2, 10, 3, 4};
+  CHECK(elements_in(Format::plain, e) == 240);
+  CHECK(elements_in(Format::channels_last, e) == 240);
+  CHECK(elements_in(Format::blocked8, e) == 2 * 16 * 12);
+  CHECK(elements_in(Format::blocked16, e) == 2 * 16 * 12);
+  CHECK(strides_of(Format::plain, e) == std::vector<Index>{120, 12, 4, 1});
+  CHECK(strides_of(Format::channels_last, e) == std::vector<Index>{120, 1, 40, 10});
+  CHECK(strides_of(Format::blocked8, e) == std::vector<Index>{192, 96, 32, 8});
+  CHECK(strides_of(Format::blocked16, e) == std::vector<Index>{192, 192, 64, 16});
+}
+
+TEST_CASE("formats: fewer dims, and none") {
+  CHECK(elements_in(Format::plain, {}) == 1);
+  CHECK(strides_of(Format::blocked8, {}).empty());
+  CHECK(elements_in(Format::blocked16, {5}) == 5);
+  CHECK(strides_of(Format::blocked16, {5}) == std::vector<Index>{1});
+  CHECK(strides_of(Format::channels_last, {5, 3}) == std::vector<Index>{3, 1});
+  CHECK(elements_in(Format::blocked8, {5, 3}) == 40);
+  CHECK(strides_of(Format::blocked8, {5, 3}) == std::vector<Index>{8, 8});
+  CHECK(strides_of(Format::channels_last, {5, 3, 2}) == std::vector<Index>{6, 1, 3});
+}
+
+TEST_CASE("formats: an extent of 0 makes no stride 0") {
+  CHECK(elements_in(Format::blocked8, {2, 0, 3, 4}) == 0);
+  CHECK(strides_of(Format::plain, {4, 0, 3}) == std::vector<Index>{3, 3, 1});
+}
+
+TEST_CASE("spec: work and bytes of the paper's convolution") {
+  const KernelSpec spec = paper_conv();
+  CHECK(flops(spec) == 2.0 * 32 * 120 * 24 * 24 * 60 * 25);
+  CHECK(bytes_touched(spec) == 4 * (32 * 60 * 28 * 28 + 120 * 60 * 25 + 32 * 120 * 24 * 24));
+  CHECK(operand_count(spec) == 3);
+  CHECK(summary(spec) == "conv2d forward n32 c60 28x28 -> f120 5x5 channels_last");
+}
+
+TEST_CASE("spec: work, bytes and operands of the others") {
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  spec.roles.n = 10;
+  CHECK(operand_count(spec) == 3);
+  CHECK(flops(spec) == 30);
+  CHECK(bytes_touched(spec) == 4 * 50);  // g v w read, v w written
+  CHECK(summary(spec) == "sgd n10");
+  spec = {};
+  spec.op = KernelOp::max_pool2d;
+  spec.pass = PassKind::backward_data;
+  spec.roles = {.n = 2, .c = 3, .h = 6, .w = 6, .r = 2, .s = 2, .p = 3, .q = 3};
+  spec.stride = {2, 2};
+  CHECK(operand_count(spec) == 3);
+  CHECK(flops(spec) == 2 * 3 * 9 * 4);
+  CHECK(bytes_touched(spec) == 4 * 6 * (9 + 36 + 36));
+  CHECK(summary(spec) == "max_pool2d backward_data n2 c3 6x6 -> 2x2 stride 2x2");
+  spec.op = KernelOp::avg_pool2d;
+  CHECK(operand_count(spec) == 2);
+  spec = {};
+  spec.op = KernelOp::dense;
+  spec.roles = {.n = 4, .c = 10, .f = 3};
+  spec.bias = true;
+  spec.activation = Activation::relu;
+  CHECK(operand_count(spec) == 4);
+  CHECK(flops(spec) == 240);
+  CHECK(summary(spec) == "dense forward n4 c10 -> f3 bias relu");
+  spec = {};
+  spec.op = KernelOp::fold;
+  spec.fold = FoldKind::copy;
+  spec.combine = Combine::add;
+  spec.fold_extents = {5, 7};
+  spec.operands = {{DType::f32, {7, 1}}, {DType::f32, {0, 1}}};
+  CHECK(operand_count(spec) == 2);
+  CHECK(flops(spec) == 70);
+  CHECK(bytes_touched(spec) == 4 * (35 + 7));
+  CHECK(summary(spec) == "fold copy 5x7 -> add 7");
+}
+
+TEST_CASE("spec: operands of strided folds") {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = FoldKind::pick_label;
+  spec.fold_extents = {4, 3};
+  spec.operands = {{DType::f32, {10, 2}}, {DType::i32, {1, 0}}, {DType::f32, {3, 1}}};
+  const std::vector<OperandUse> uses = operands_of(spec);
+  CHECK(uses[0].elements == 35);
+  CHECK(uses[0].touched == 12);
+  CHECK(uses[1].bytes() == 16);
+  CHECK(uses[2].elements == 12);
+  CHECK((uses[2].written && !uses[2].read));
+}
+
+TEST_CASE("spec: equal specs have equal hashes, others others") {
+  CHECK(hash_of(paper_conv()) == hash_of(paper_conv()));
+  std::vector<KernelSpec> specs;
+  std::set<std::size_t> hashes;
+  for (int i = 0; i < 2000; i++) {
+    KernelSpec spec = testing::law_case(9, i, testing::LawMode::tolerance).spec;
+    if (std::find(specs.begin(), specs.end(), spec) != specs.end()) continue;
+    hashes.insert(hash_of(spec));
+    specs.push_back(std::move(spec));
+  }
+  CHECK(specs.size() > 1500);
+  CHECK(hashes.size() == specs.size());
+}

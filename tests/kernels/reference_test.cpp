@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Examples worked by hand for every op and pass of the reference.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "support/kernel_runner.h"
+
+using namespace motley;
+using namespace motley::testing;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Image run(const KernelSpec& spec, std::vector<Image> images) {
+  const auto backend = reference_backend();
+  return result_of(*backend, spec, std::move(images));
+}
+
+// x[1 1 3 3] = 1..9 under w[1 1 2 2] = 1 2 3 4, no padding: y[1 1 2 2].
+KernelSpec conv_3x3_by_2x2() {
+  KernelSpec spec;
+  spec.roles = {.h = 3, .w = 3, .r = 2, .s = 2, .p = 2, .q = 2};
+  return spec;
+}
+const Image kOneToNine{1, 2, 3, 4, 5, 6, 7, 8, 9};
+const Image kOneToFour{1, 2, 3, 4};
+
+KernelSpec pool(KernelOp op, PassKind pass, const Roles& roles) {
+  KernelSpec spec;
+  spec.op = op;
+  spec.pass = pass;
+  spec.roles = roles;
+  return spec;
+}
+
+// Dense row-major operands over all extents.
+KernelSpec fold(FoldKind kind, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = kind;
+  spec.fold_extents = std::move(extents);
+  for (auto& one : strides) spec.operands.push_back({DType::f32, std::move(one)});
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("conv2d forward by hand") {
+  KernelSpec spec = conv_3x3_by_2x2();
+  // 1*1 + 2*2 + 4*3 + 5*4 = 37, then one column and one row on: + (1+2+3+4), + 3*(1+2+3+4)
+  CHECK(run(spec, {kOneToNine, kOneToFour}) == Image{37, 47, 67, 77});
+  spec.bias = true;
+  spec.activation = Activation::relu;
+  CHECK(run(spec, {kOneToNine, kOneToFour, {-50}}) == Image{0, 0, 17, 27});
+}
+
+TEST_CASE("conv2d with stride, dilation and uneven padding by hand") {
+  KernelSpec spec = conv_3x3_by_2x2();
+  spec.roles.p = 1;
+  spec.roles.q = 1;
+  spec.dilation = {2, 2};  // reads the four corners
+  CHECK(run(spec, {kOneToNine, kOneToFour}) == Image{1 * 1 + 3 * 2 + 7 * 3 + 9 * 4});
+  spec = conv_3x3_by_2x2();
+  spec.stride = {2, 2};
+  spec.padding = {1, 0, 0, 1};  // a row of zeros above, a column of zeros at the right
+  // y[0 0]: rows -1, 0, cols 0, 1; y[0 1]: cols 2, 3; y[1 0]: rows 1, 2
+  CHECK(run(spec, {kOneToNine, kOneToFour}) == Image{1 * 3 + 2 * 4, 3 * 3, 4 * 1 + 5 * 2 + 7 * 3 + 8 * 4, 6 * 1 + 9 * 3});
+}
+
+TEST_CASE("conv2d with negative padding leaves rows of x out") {
+  KernelSpec spec = conv_3x3_by_2x2();
+  spec.roles.p = 1;
+  spec.padding = {-1, 0, 0, 0};
+  CHECK(run(spec, {kOneToNine, kOneToFour}) == Image{67, 77});
+  spec.pass = PassKind::backward_data;
+  CHECK(run(spec, {{1, 1}, kOneToFour}) == Image{0, 0, 0, 1, 3, 2, 3, 7, 4});
+}
+
+TEST_CASE("conv2d over two channels and two filters by hand") {
+  KernelSpec spec;
+  spec.roles = {.n = 2, .c = 2, .w = 2, .f = 2, .q = 2};  // 1x1 window over 1x2
+  // x[n c w]; w[f c] = {1 10; 100 1000}
+  const Image x{1, 2, 3, 4, 5, 6, 7, 8}, w{1, 10, 100, 1000};
+  const Image y{31, 42, 3100, 4200, 75, 86, 7500, 8600};
+  CHECK(run(spec, {x, w}) == y);
+  spec.x_format = spec.y_format = Format::channels_last;
+  CHECK(run(spec, {{1, 3, 2, 4, 5, 7, 6, 8}, w}) == Image{31, 3100, 42, 4200, 75, 7500, 86, 8600});
+  spec.x_format = Format::plain;
+  spec.w_format = Format::blocked8;
+  spec.y_format = Format::blocked8;
+  const Image blocked_w{1, 10, 0, 0, 0, 0, 0, 0, 100, 1000, 0, 0, 0, 0, 0, 0};
+  Image blocked_y(32, 0);  // 8 channels per place, the last six zero
+  const double pairs[4][2] = {{31, 3100}, {42, 4200}, {75, 7500}, {86, 8600}};
+  for (std::size_t i = 0; i < 4; i++) std::copy(pairs[i], pairs[i] + 2, blocked_y.begin() + static_cast<Index>(i) * 8);
+  CHECK(run(spec, {x, blocked_w}) == blocked_y);
+}
+
+TEST_CASE("conv2d gradients by hand") {
+  KernelSpec spec = conv_3x3_by_2x2();
+  spec.pass = PassKind::backward_data;
+  // each dy adds dy * w at its window
+  CHECK(run(spec, {{1, 10, 100, 1000}, kOneToFour}) == Image{1, 12, 20, 103, 1234, 2040, 300, 3400, 4000});
+  spec.pass = PassKind::backward_filter;
+  // dw[r s] = sum over p q of x[p+r q+s] dy[p q]
+  CHECK(run(spec, {kOneToNine, {1, 10, 100, 1000}}) == Image{5421, 6532, 8754, 9865});
+}
+
+TEST_CASE("dense by hand") {
+  KernelSpec spec;
+  spec.op = KernelOp::dense;
+  spec.roles = {.n = 2, .c = 3, .f = 2};
+  const Image x{1, 2, 3, 4, 5, 6}, w{1, 0, -1, 2, 1, 0};
+  CHECK(run(spec, {x, w}) == Image{-2, 4, -2, 13});
+  spec.bias = true;
+  spec.activation = Activation::relu;
+  CHECK(run(spec, {x, w, {1, -5}}) == Image{0, 0, 0, 8});
+  spec.bias = false;
+  spec.activation = Activation::none;
+  spec.pass = PassKind::backward_data;
+  CHECK(run(spec, {{1, 10, 100, 1000}, w}) == Image{21, 10, -1, 2100, 1000, -100});
+  spec.pass = PassKind::backward_filter;
+  CHECK(run(spec, {x, {1, 10, 100, 1000}}) == Image{401, 502, 603, 4010, 5020, 6030});
+}
+
+TEST_CASE("max_pool2d by hand: overlapping windows, padding never wins, the first wins a tie") {
+  const Roles roles{.h = 3, .w = 3, .r = 2, .s = 2, .p = 2, .q = 2};
+  KernelSpec spec = pool(KernelOp::max_pool2d, PassKind::forward, roles);
+  const Image x{-1, -2, -3, -4, -5, -6, -7, -8, -9};
+  CHECK(run(spec, {x}) == Image{-1, -2, -4, -5});
+  spec.padding = {1, 0, 1, 0};
+  CHECK(run(spec, {x}) == Image{-1, -1, -1, -1});
+  spec.pass = PassKind::backward_data;
+  CHECK(run(spec, {{1, 10, 100, 1000}, x}) == Image{1111, 0, 0, 0, 0, 0, 0, 0, 0});
+  const Image equal(9, 5.0);
+  spec.padding = {0, 0, 0, 0};
+  CHECK(run(spec, {{1, 10, 100, 1000}, equal}) == Image{1, 10, 0, 100, 1000, 0, 0, 0, 0});
+}
+
+TEST_CASE("avg_pool2d by hand: padding does not count") {
+  const Roles roles{.h = 3, .w = 3, .r = 2, .s = 2, .p = 2, .q = 2};
+  KernelSpec spec = pool(KernelOp::avg_pool2d, PassKind::forward, roles);
+  CHECK(run(spec, {kOneToNine}) == Image{3, 4, 6, 7});
+  spec.padding = {1, 0, 1, 0};
+  CHECK(run(spec, {kOneToNine}) == Image{1, 1.5, 2.5, 3});
+  spec.pass = PassKind::backward_data;
+  CHECK(run(spec, {{4, 8, 16, 32}}) == Image{4 + 4 + 8 + 8, 4 + 8, 0, 8 + 8, 8, 0, 0, 0, 0});
+}
+
+TEST_CASE("pools: a window with no real element gives 0, and takes no gradient") {
+  for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d}) {
+    KernelSpec spec = pool(op, PassKind::forward, {.h = 1, .w = 1, .r = 2, .s = 1, .p = 3, .q = 1});
+    spec.stride = {2, 1};
+    spec.padding = {2, 3, 0, 0};  // rows -2 -1 | 0 1 | 2 3: only the middle window sees x
+    CHECK(run(spec, {{-7}}) == Image{0, -7, 0});
+    spec.pass = PassKind::backward_data;
+    CHECK(run(spec, op == KernelOp::max_pool2d ? std::vector<Image>{{1, 10, 100}, {-7}} : std::vector<Image>{{1, 10, 100}}) ==
+          Image{10});
+  }
+}
+
+TEST_CASE("extents of 0") {
+  KernelSpec spec = conv_3x3_by_2x2();
+  spec.roles.c = 0;
+  spec.bias = true;
+  spec.activation = Activation::relu;
+  CHECK(run(spec, {{}, {}, {3}}) == Image{3, 3, 3, 3});
+  CHECK(run(spec, {{}, {}, {-3}}) == Image{0, 0, 0, 0});
+  spec.bias = false;
+  spec.activation = Activation::none;
+  spec.pass = PassKind::backward_filter;
+  CHECK(run(spec, {{}, {1, 2, 3, 4}}).empty());
+  spec = conv_3x3_by_2x2();
+  spec.roles.n = 0;
+  CHECK(run(spec, {{}, kOneToFour}).empty());
+  spec.pass = PassKind::backward_filter;
+  CHECK(run(spec, {{}, {}}) == Image{0, 0, 0, 0});
+  spec = conv_3x3_by_2x2();
+  spec.roles.f = 0;
+  spec.pass = PassKind::backward_data;
+  CHECK(run(spec, {{}, {}}) == Image(9, 0.0));
+  KernelSpec dense;
+  dense.op = KernelOp::dense;
+  dense.roles = {.n = 1, .c = 0, .f = 2};
+  dense.bias = true;
+  CHECK(run(dense, {{}, {}, {3, 4}}) == Image{3, 4});
+}
+
+TEST_CASE("fold: copies, broadcasts, transposes, scales") {
+  CHECK(run(fold(FoldKind::copy, {2, 3}, {{3, 1}, {1, 2}}), {{1, 2, 3, 4, 5, 6}}) == Image{1, 4, 2, 5, 3, 6});
+  KernelSpec spec = fold(FoldKind::copy, {2, 3}, {{0, 1}, {3, 1}});
+  spec.scale = -2;
+  CHECK(run(spec, {{1, 2, 3}}) == Image{-2, -4, -6, -2, -4, -6});
+  CHECK(run(fold(FoldKind::copy, {}, {{}, {}}), {{8}}) == Image{8});
+  // into a wider slice: what lies between is left alone
+  const Image wide = run(fold(FoldKind::copy, {2, 2}, {{2, 1}, {3, 1}}), {{1, 2, 3, 4}});
+  CHECK((wide.size() == 5 && wide[0] == 1 && wide[1] == 2 && std::isnan(wide[2]) && wide[3] == 3 && wide[4] == 4));
+}
+
+TEST_CASE("fold: reductions") {
+  KernelSpec spec = fold(FoldKind::copy, {2, 3}, {{3, 1}, {1, 0}});
+  spec.combine = Combine::add;
+  CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{6, 15});
+  spec.scale = 0.5;
+  CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{3, 7.5});
+  spec.combine = Combine::max;
+  spec.scale = -1;
+  CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{-1, -4});
+  spec.fold_extents = {2, 0};
+  CHECK(run(spec, {{}}) == Image{-kInfinity, -kInfinity});
+  spec.combine = Combine::add;
+  CHECK(run(spec, {{}}) == Image{0, 0});
+  spec.fold_extents = {0, 3};
+  CHECK(run(spec, {{}}).empty());
+  // 2^24 + 1 - 2^24: the sum runs in f64
+  spec = fold(FoldKind::copy, {3}, {{1}, {0}});
+  spec.combine = Combine::add;
+  CHECK(run(spec, {{0x1p24, 1, -0x1p24}}) == Image{1});
+}
+
+TEST_CASE("fold: add takes any number of operands and an activation") {
+  KernelSpec spec = fold(FoldKind::add, {2}, {{1}, {1}, {0}, {1}});
+  spec.activation = Activation::relu;
+  CHECK(run(spec, {{1, -2}, {10, -20}, {5}}) == Image{16, 0});
+  CHECK(run(fold(FoldKind::add, {2}, {{1}, {1}}), {{1, -2}}) == Image{1, -2});
+  CHECK(run(fold(FoldKind::add, {2}, {{1}}), {}) == Image{0, 0});
+}
+
+TEST_CASE("fold: in place") {
+  const auto backend = reference_backend();
+  const KernelSpec spec = fold(FoldKind::add, {3}, {{1}, {1}, {1}});
+  const auto images = run_kernel(*backend, spec, {{1, 2, 3}, {10, 20, 30}}, {.alias = 1});
+  CHECK(images[0] == Image{1, 2, 3});
+  CHECK(images[1] == Image{11, 22, 33});
+}
+
+TEST_CASE("fold: activations and their gradients at known points") {
+  KernelSpec spec = fold(FoldKind::activation, {3}, {{1}, {1}});
+  spec.dtype = DType::f64;
+  for (FoldOperand& operand : spec.operands) operand.dtype = DType::f64;
+  const Image x{-1, 0, 1};
+  const double e = std::exp(1.0);
+  const auto gives = [&](Activation activation, const std::vector<double>& expected) {
+    spec.activation = activation;
+    const Image y = run(spec, {x});
+    for (std::size_t i = 0; i < 3; i++) CHECK(y[i] == Approx(expected[i]).margin(1e-15));
+  };
+  gives(Activation::none, {-1, 0, 1});
+  gives(Activation::relu, {0, 0, 1});
+  gives(Activation::sigmoid, {1 / (1 + e), 0.5, e / (1 + e)});
+  gives(Activation::tanh, {-(e - 1 / e) / (e + 1 / e), 0, (e - 1 / e) / (e + 1 / e)});
+  gives(Activation::elu, {1 / e - 1, 0, 1});
+  spec = fold(FoldKind::activation_gradient, {3}, {{1}, {1}, {1}});
+  const auto gradient = [&](Activation activation, const Image& y) {
+    spec.activation = activation;
+    return run(spec, {{2, 2, 2}, y});
+  };
+  CHECK(gradient(Activation::none, {-1, 0, 1}) == Image{2, 2, 2});
+  CHECK(gradient(Activation::relu, {0, 0, 1}) == Image{0, 0, 2});
+  CHECK(gradient(Activation::sigmoid, {0.25, 0.5, 0.75}) == Image{0.375, 0.5, 0.375});
+  CHECK(gradient(Activation::tanh, {-0.5, 0, 0.5}) == Image{1.5, 2, 1.5});
+  CHECK(gradient(Activation::elu, {-0.5, 0, 1}) == Image{1, 2, 2});
+}
+
+TEST_CASE("fold: softmax's parts by hand") {
+  // two rows of three classes, this slice holds classes 4, 5, 6
+  const Image l{0, std::log(2.0), std::log(5.0), 0, 0, 0};
+  const auto f64 = [](KernelSpec spec) {
+    spec.dtype = DType::f64;
+    for (FoldOperand& operand : spec.operands) operand.dtype = DType::f64;
+    return spec;
+  };
+  KernelSpec sum = f64(fold(FoldKind::sum_exp, {2, 3}, {{3, 1}, {1, 0}, {1, 0}}));
+  sum.combine = Combine::add;
+  const Image s = run(sum, {l, {0, 0}});
+  CHECK(s[0] == Approx(8));
+  CHECK(s[1] == Approx(3));
+  KernelSpec pick = f64(fold(FoldKind::pick_label, {2, 3}, {{3, 1}, {1, 0}, {1, 0}}));
+  pick.operands[1].dtype = DType::i32;
+  pick.combine = Combine::add;
+  pick.class_dim = 1;
+  pick.first_class = 4;
+  const Image h = run(pick, {l, {5, 9}});  // 9 is another rank's class
+  CHECK(h == Image{std::log(2.0), 0});
+  const Image loss = run(f64(fold(FoldKind::cross_entropy, {2}, {{1}, {1}, {1}, {1}})), {{0, 0}, {8, 3}, h});
+  CHECK(loss[0] == Approx(std::log(4.0)));
+  CHECK(loss[1] == Approx(std::log(3.0)));
+  KernelSpec gradient = f64(fold(FoldKind::softmax_gradient, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}));
+  gradient.operands[3].dtype = DType::i32;
+  gradient.class_dim = 1;
+  gradient.first_class = 4;
+  const Image dl = run(gradient, {l, {0, 0}, {8, 3}, {5, 9}, {24}});
+  const double expected[] = {3, 6 - 24, 15, 8, 8, 8};
+  for (std::size_t i = 0; i < 6; i++) CHECK(dl[i] == Approx(expected[i]));
+}
+
+TEST_CASE("fold: labels are copied as they are") {
+  KernelSpec spec = fold(FoldKind::copy, {2}, {{2}, {1}});
+  spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
+  CHECK(run(spec, {{16777217, 5, -3}}) == Image{16777217, -3});
+}
+
+TEST_CASE("sgd by hand") {
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  spec.roles.n = 2;
+  spec.learning_rate = 0.5;
+  spec.momentum = 0.25;
+  spec.weight_decay = 0.125;
+  const auto backend = reference_backend();
+  const auto images = run_kernel(*backend, spec, {{1, -2}, {4, 8}, {8, 16}});
+  CHECK(images[0] == Image{1, -2});
+  CHECK(images[1] == Image{3, 2});     // 0.25*4 + (1 + 0.125*8), 0.25*8 + (-2 + 0.125*16)
+  CHECK(images[2] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
+}

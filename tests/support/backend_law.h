@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The law of every backend: for every KernelSpec it computes what the reference computes in f64.
+#pragma once
+#include <motley/backend.h>
+
+#include <cstdint>
+#include <string>
+
+#include "support/kernel_runner.h"
+
+namespace motley::testing {
+
+// exact: small integers in every operand, every partial sum below 2^24: f32 results equal the f64 reference bit for bit
+//        (no sigmoid, tanh, elu, exp or log; means divide evenly).
+// tolerance: random reals; per element |result - reference| <= bound. u = 2^-24, |.| = the same sum over absolute values:
+//        conv2d, dense          (terms + 8) u |.|          terms: products added per result, the bias too
+//        max_pool2d forward     0
+//        pools otherwise        (terms + 8) u |.|
+//        fold                   (operands + 8) u |.|       its sums run in f64 whatever the extents
+//        sgd                    8 u |.|
+//        sigmoid, tanh, elu, exp, log anywhere: and 2^-19 (1 + |.|)
+enum class LawMode { exact, tolerance };
+
+// One case: told from (seed, number, mode) alone, so that a failing one can be run again by itself.
+struct LawCase {
+  KernelSpec spec{};
+  std::vector<Image> images{};  // a result's is empty: kNothing
+  RunOptions options{};
+};
+LawCase law_case(std::uint64_t seed, int number, LawMode mode);
+
+// Runs cases 0..cases-1: f32, every op, pass, format (mixed too), stride, dilation, padding (uneven, negative, wider than the
+// window), even windows, extents of 0, folds of every kind over strided views, some in place. Each kernel runs twice.
+// Returns "" where the law holds; else the first failing cases and how many there are. A refusal (DeviceError) is a failure.
+std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode);
+
+}  // namespace motley::testing

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random KernelSpecs with their operands.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/operands.h"
+#include "kernels/reference/reference.h"
+#include "support/backend_law.h"
+
+namespace motley::testing {
+namespace {
+
+class Random {
+ public:
+  Random(std::uint64_t seed, int number) : state_(seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(number)) { next(); }
+  // splitmix64 (Steele, Lea, Flood 2014)
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  Index in(Index least, Index most) { return least + static_cast<Index>(next() % static_cast<std::uint64_t>(most - least + 1)); }
+  bool one_in(Index n) { return in(1, n) == 1; }
+  double real(double least, double most) { return least + (most - least) * static_cast<double>(next() >> 11) * 0x1p-53; }
+  template <class T>
+  T of(std::initializer_list<T> list) {
+    return *(list.begin() + in(0, static_cast<Index>(list.size()) - 1));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+constexpr double kMostFlops = 6e5;  // per case, so that a thousand cases take seconds
+
+Index extent(Random& random, std::initializer_list<Index> list) {
+  return random.one_in(40) ? 0 : random.of(list);
+}
+
+Format format(Random& random) {
+  return random.of({Format::plain, Format::channels_last, Format::blocked8, Format::blocked16});
+}
+
+Activation activation(Random& random, LawMode mode) {
+  if (mode == LawMode::exact) return random.of({Activation::none, Activation::relu});
+  return random.of({Activation::none, Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu});
+}
+
+// One direction of a window op: rows (0) or columns (1).
+struct Direction {
+  Index size, window, stride, dilation, before, after, outputs;
+};
+
+Direction any_direction(Random& random, bool pool) {
+  Direction d{};
+  d.size = extent(random, {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14, 17});
+  d.window = random.one_in(60) ? 0 : random.of<Index>({1, 1, 2, 3, 3, 4, 5, 6});
+  d.stride = random.of<Index>({1, 1, 1, 2, 2, 3, 4});
+  d.dilation = random.one_in(pool ? 10 : 4) ? random.in(2, 3) : 1;
+  const Index reach = (d.window - 1) * d.dilation + 1;  // rows of x under one window
+  const auto padding = [&]() -> Index {
+    if (random.one_in(8)) return -random.in(1, 3);                              // rows of x that no window reaches
+    if (random.one_in(12)) return random.in(0, std::max<Index>(reach, 1) + 2);  // windows wholly in the padding
+    return random.one_in(2) ? 0 : random.in(0, std::max<Index>(reach - 1, 0));
+  };
+  d.before = padding();
+  d.after = padding();
+  const Index room = d.size + d.before + d.after - reach;
+  if (room < 0) return d;
+  d.outputs = room / d.stride + 1;
+  if (random.one_in(2)) d.after -= room % d.stride;  // as a plan says it: the last window ends at the last padded row
+  if (random.one_in(50)) d.outputs = 0;
+  return d;
+}
+
+// Mostly one with outputs.
+Direction direction(Random& random, bool pool) {
+  for (;;) {
+    const Direction d = any_direction(random, pool);
+    if (d.outputs > 0 || random.one_in(10)) return d;
+  }
+}
+
+KernelSpec window_spec(Random& random, KernelOp op, LawMode mode) {
+  KernelSpec spec;
+  spec.op = op;
+  const bool conv = op == KernelOp::conv2d;
+  spec.pass = conv ? random.of({PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+                   : random.of({PassKind::forward, PassKind::backward_data});
+  spec.x_format = spec.w_format = spec.y_format = format(random);
+  if (random.one_in(2)) spec.w_format = Format::plain;
+  if (random.one_in(3)) {
+    spec.x_format = format(random);
+    spec.w_format = format(random);
+    spec.y_format = format(random);
+  }
+  if (!conv) spec.w_format = Format::plain;
+  do {
+    const Direction rows = direction(random, !conv), cols = direction(random, !conv);
+    spec.roles = {};
+    spec.roles.n = extent(random, {1, 1, 2, 3, 5});
+    spec.roles.c = extent(random, {1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 24, 31, 32, 33});
+    if (conv) spec.roles.f = extent(random, {1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 24, 31, 32, 33});
+    spec.roles.h = rows.size;
+    spec.roles.w = cols.size;
+    spec.roles.r = rows.window;
+    spec.roles.s = cols.window;
+    spec.roles.p = rows.outputs;
+    spec.roles.q = cols.outputs;
+    spec.stride = {rows.stride, cols.stride};
+    spec.dilation = {rows.dilation, cols.dilation};
+    spec.padding = {rows.before, rows.after, cols.before, cols.after};
+  } while (flops(spec) > kMostFlops);
+  if (conv && spec.pass == PassKind::forward) {
+    spec.bias = random.one_in(2);
+    spec.activation = activation(random, mode);
+  }
+  return spec;
+}
+
+KernelSpec dense_spec(Random& random, LawMode mode) {
+  KernelSpec spec;
+  spec.op = KernelOp::dense;
+  spec.pass = random.of({PassKind::forward, PassKind::backward_data, PassKind::backward_filter});
+  do {
+    spec.roles.n = extent(random, {1, 2, 3, 5, 8, 13, 17, 32});
+    spec.roles.c = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
+    spec.roles.f = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
+  } while (flops(spec) > 4 * kMostFlops);
+  if (spec.pass == PassKind::forward) {
+    spec.bias = random.one_in(2);
+    spec.activation = activation(random, mode);
+  }
+  return spec;
+}
+
+KernelSpec sgd_spec(Random& random, LawMode mode) {
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  spec.roles.n = extent(random, {1, 2, 3, 7, 8, 15, 16, 17, 33, 127, 1001});
+  const bool exact = mode == LawMode::exact;
+  spec.learning_rate = exact ? random.of({0.0, 0.5, 1.0}) : random.real(0, 0.2);
+  spec.momentum = exact ? random.of({0.0, 0.5}) : random.of({0.0, 0.9});
+  spec.weight_decay = exact ? random.of({0.0, 0.25}) : random.of({0.0, 1e-4, 0.01});
+  return spec;
+}
+
+// A view that has the indices in `has`, dims in some order in memory, sometimes with gaps.
+std::vector<Index> view(Random& random, const std::vector<Index>& extents, const std::vector<bool>& has) {
+  std::vector<std::size_t> order(extents.size());  // innermost first
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  if (random.one_in(2))
+    for (std::size_t i = order.size(); i > 1; i--)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(random.in(0, static_cast<Index>(i) - 1))]);
+  std::vector<Index> strides(extents.size(), 0);
+  Index next = random.one_in(6) ? random.in(2, 3) : 1;
+  for (const std::size_t dim : order) {
+    if (!has[dim]) continue;
+    strides[dim] = next;
+    next *= std::max<Index>(extents[dim], 1);
+    if (random.one_in(5)) next += random.in(1, 5);
+  }
+  return strides;
+}
+
+std::vector<Index> fold_extents(Random& random, bool at_least_one) {
+  std::vector<Index> extents;
+  do {
+    extents.assign(static_cast<std::size_t>(random.in(at_least_one ? 1 : 0, 6)), 0);
+    for (Index& e : extents)
+      e = extents.size() > 3 ? extent(random, {1, 2, 3, 4, 5, 8}) : extent(random, {1, 2, 3, 5, 8, 16, 17, 31, 64, 67});
+  } while (std::accumulate(extents.begin(), extents.end(), 1.0, [](double a, Index b) { return a * static_cast<double>(b); }) >
+           20000);
+  return extents;
+}
+
+FoldKind fold_kind(Random& random, LawMode mode) {
+  if (mode == LawMode::exact)
+    return random.of({FoldKind::copy, FoldKind::add, FoldKind::activation, FoldKind::activation_gradient, FoldKind::pick_label});
+  return static_cast<FoldKind>(random.in(0, static_cast<Index>(FoldKind::softmax_gradient)));
+}
+
+std::size_t inputs_of(Random& random, FoldKind kind) {
+  switch (kind) {
+    case FoldKind::copy:
+    case FoldKind::activation: return 1;
+    case FoldKind::add: return static_cast<std::size_t>(random.in(1, 5));
+    case FoldKind::activation_gradient:
+    case FoldKind::sum_exp:
+    case FoldKind::pick_label: return 2;
+    case FoldKind::cross_entropy: return 3;
+    case FoldKind::softmax_gradient: return 5;
+  }
+  return 0;
+}
+
+KernelSpec fold_spec(Random& random, LawMode mode) {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = fold_kind(random, mode);
+  const bool by_class = spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
+  spec.fold_extents = fold_extents(random, by_class);
+  spec.combine = random.of({Combine::set, Combine::set, Combine::add, Combine::max});
+  const std::vector<Index>& extents = spec.fold_extents;
+  const std::size_t inputs = inputs_of(random, spec.fold);
+  for (std::size_t i = 0; i < inputs; i++) {
+    std::vector<bool> has(extents.size());
+    for (std::size_t d = 0; d < has.size(); d++) has[d] = i == 0 || random.one_in(2);
+    spec.operands.push_back({DType::f32, view(random, extents, has)});
+  }
+  if (by_class) {
+    spec.class_dim = static_cast<int>(random.in(0, static_cast<Index>(extents.size()) - 1));
+    spec.first_class = random.of<Index>({0, 0, 3, 7});
+    spec.operands[spec.fold == FoldKind::pick_label ? 1 : 3].dtype = DType::i32;
+  }
+  std::vector<bool> kept(extents.size(), true);
+  if (spec.combine != Combine::set)
+    for (std::size_t d = 0; d < kept.size(); d++) kept[d] = random.one_in(2);
+  spec.operands.push_back({DType::f32, view(random, extents, kept)});
+  const bool activates =
+      spec.fold == FoldKind::add || spec.fold == FoldKind::activation || spec.fold == FoldKind::activation_gradient;
+  if (activates) spec.activation = activation(random, mode);
+  if (random.one_in(3)) spec.scale = mode == LawMode::exact ? random.of({0.5, 0.25, 2.0, -1.0}) : random.of({1.0 / 7, 0.125, -3.0});
+  if (spec.fold == FoldKind::copy && spec.combine == Combine::set && spec.scale == 1 && random.one_in(4))
+    spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
+  return spec;
+}
+
+// In place, where the result reduces nothing: a float operand takes the result's strides.
+int alias_of(Random& random, KernelSpec& spec) {
+  if (spec.op != KernelOp::fold || !random.one_in(4)) return -1;
+  const FoldOperand& result = spec.operands.back();
+  for (std::size_t d = 0; d < result.strides.size(); d++)
+    if (result.strides[d] == 0) return -1;
+  const Index at = random.in(0, static_cast<Index>(spec.operands.size()) - 2);
+  FoldOperand& operand = spec.operands[static_cast<std::size_t>(at)];
+  if (operand.dtype != result.dtype) return -1;
+  operand.strides = result.strides;
+  return static_cast<int>(at);
+}
+
+// What operand i's elements are drawn from; reals keep exp, log and the gradients told from y in their usual ranges.
+double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mode) {
+  if (spec.op == KernelOp::fold && spec.operands[i].dtype == DType::i32) return static_cast<double>(random.in(0, 12));
+  if (mode == LawMode::exact) {
+    // 3600 is divided by every product of two numbers up to 6: the sizes of clipped windows.
+    return static_cast<double>(random.in(-4, 4) * (spec.op == KernelOp::avg_pool2d ? 3600 : 1));
+  }
+  if (spec.op == KernelOp::fold) {
+    const bool exponential = spec.fold == FoldKind::sum_exp || spec.fold == FoldKind::softmax_gradient;
+    if (exponential && i == 0) return random.real(-4, 4);
+    if (exponential && i == 1) return random.real(4, 5);
+    if (spec.fold == FoldKind::softmax_gradient && i == 2) return random.real(1, 8);
+    if (spec.fold == FoldKind::cross_entropy && i == 1) return random.real(0.5, 8);
+  }
+  return random.real(-1, 1);
+}
+
+}  // namespace
+
+LawCase law_case(std::uint64_t seed, int number, LawMode mode) {
+  Random random(seed, number);
+  LawCase one;
+  switch (random.in(0, 9)) {
+    case 0:
+    case 1:
+    case 2: one.spec = window_spec(random, KernelOp::conv2d, mode); break;
+    case 3: one.spec = dense_spec(random, mode); break;
+    case 4: one.spec = window_spec(random, KernelOp::max_pool2d, mode); break;
+    case 5: one.spec = window_spec(random, KernelOp::avg_pool2d, mode); break;
+    case 6: one.spec = sgd_spec(random, mode); break;
+    default: one.spec = fold_spec(random, mode);
+  }
+  one.options.alias = alias_of(random, one.spec);
+  one.options.times = 2;
+  if (one.spec.op == KernelOp::fold || one.spec.op == KernelOp::sgd) one.options.offset = static_cast<int>(random.in(0, 5));
+  const std::vector<OperandUse> uses = operands_of(one.spec);
+  for (std::size_t i = 0; i < uses.size(); i++) {
+    one.images.emplace_back();
+    if (!uses[i].read) continue;
+    for (Index j = 0; j < uses[i].elements; j++)
+      one.images[i].push_back(static_cast<double>(static_cast<float>(element(random, one.spec, i, mode))));
+    if (uses[i].extents.size() == 4) {
+      const std::vector<Index>& e = uses[i].extents;
+      reference::Slice<double>(one.images[i].data(), uses[i].format, {e[0], e[1], e[2], e[3]}).zero_block_padding();
+    }
+  }
+  return one;
+}
+
+}  // namespace motley::testing
