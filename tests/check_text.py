@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every source has its licence line, nothing left to do in it and no path of somebody's machine; folder READMEs are short."""
+"""Every source has its licence line, nothing left to do in it and no path of somebody's machine; folder READMEs are
+short; every public header is named where it is installed."""
 import pathlib
 import re
 import sys
@@ -31,6 +32,8 @@ def main(root):
     for folder in FOLDERS:
         files += sorted(p for p in (root / folder).rglob("*") if p.is_file() and p.suffix in TEXTS and "__pycache__" not in p.parts)
     wrong = [text for file in files if file.exists() for text in check(root, file)]
+    named = re.findall(r"'(\w+)'", (root / "include/motley/meson.build").read_text())
+    wrong += [f"include/motley/meson.build: {h.stem} is not named" for h in (root / "include/motley").glob("*.h") if h.stem not in named]
     print("\n".join(wrong + [f"{len(files)} files, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 

@@ -15,5 +15,6 @@ int main() {
   const std::vector<double> shares{70, 25, 5};
   const Cut cut{{mesh.axis("all")}, -1, {Partition::proportional(240, shares)}};
   const Layout layout{Shape{{"batch", 128}, {"filters", 240}}, {{"filters", cut}}};
-  for (int rank = 0; rank < mesh.ranks(); rank++) std::cout << mesh.device(rank).name << " " << to_string(layout.box(mesh, rank)) << "\n";
+  for (int rank = 0; rank < mesh.ranks(); rank++)
+    std::cout << mesh.device(rank).name << " " << to_string(layout.box(mesh, rank)) << "\n";
 }

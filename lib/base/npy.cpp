@@ -21,10 +21,22 @@ constexpr std::size_t kAlign = 64;  // the data starts at a multiple of it (nump
 
 template <class T>
 constexpr std::string_view descr();
-template <> constexpr std::string_view descr<float>() { return "<f4"; }
-template <> constexpr std::string_view descr<double>() { return "<f8"; }
-template <> constexpr std::string_view descr<std::int32_t>() { return "<i4"; }
-template <> constexpr std::string_view descr<std::int64_t>() { return "<i8"; }
+template <>
+constexpr std::string_view descr<float>() {
+  return "<f4";
+}
+template <>
+constexpr std::string_view descr<double>() {
+  return "<f8";
+}
+template <>
+constexpr std::string_view descr<std::int32_t>() {
+  return "<i4";
+}
+template <>
+constexpr std::string_view descr<std::int64_t>() {
+  return "<i8";
+}
 
 template <class T>
 void write(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const T> values) {
@@ -59,10 +71,14 @@ class Header {
       if (is('}')) break;
       const std::string_view key = quoted();
       expect(':');
-      if (key == "descr") descr = quoted();
-      else if (key == "fortran_order") fortran_order();
-      else if (key == "shape") shape();
-      else damaged("the key '" + std::string(key) + "' is none of descr, fortran_order, shape");
+      if (key == "descr")
+        descr = quoted();
+      else if (key == "fortran_order")
+        fortran_order();
+      else if (key == "shape")
+        shape();
+      else
+        damaged("the key '" + std::string(key) + "' is none of descr, fortran_order, shape");
     }
     if (descr.empty() || !shape_seen_ || !order_seen_) damaged("descr, fortran_order and shape must all be there");
   }
@@ -104,7 +120,8 @@ class Header {
     while (!is(')')) {
       Index n = 0;
       const std::size_t begin = at_;
-      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 16; at_++) n = 10 * n + (text_[at_] - '0');
+      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 16; at_++)
+        n = 10 * n + (text_[at_] - '0');
       if (at_ == begin) damaged("an extent belongs here");
       if (__builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
       extents.push_back(n);
@@ -121,7 +138,8 @@ class Header {
 };
 
 template <class T>
-std::vector<T> values(const std::filesystem::path& path, const std::string& bytes, std::size_t from, const std::vector<Index>& extents) {
+std::vector<T> values(const std::filesystem::path& path, const std::string& bytes, std::size_t from,
+                      const std::vector<Index>& extents) {
   std::size_t elements = 1;
   for (Index e : extents) elements *= static_cast<std::size_t>(e);
   const std::size_t there = bytes.size() - from;
@@ -151,7 +169,8 @@ void write_npy(const std::filesystem::path& path, const std::vector<Index>& exte
 
 NpyArray read_npy(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) throw UserError(path.string() + ": no such file, or it cannot be read", Exit::missing);
+  if (!in || std::filesystem::is_directory(path))
+    throw UserError(path.string() + ": no such file, or it cannot be read", Exit::missing);
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
   if (in.bad()) throw UserError(path.string() + ": cannot be read", Exit::io);
   const std::size_t before = kMagic.size() + 2;
@@ -166,7 +185,8 @@ NpyArray read_npy(const std::filesystem::path& path) {
   if (header.descr == descr<double>()) return {header.extents, values<double>(path, bytes, from, header.extents)};
   if (header.descr == descr<std::int32_t>()) return {header.extents, values<std::int32_t>(path, bytes, from, header.extents)};
   if (header.descr == descr<std::int64_t>()) return {header.extents, values<std::int64_t>(path, bytes, from, header.extents)};
-  throw UserError(path.string() + ": elements of type '" + std::string(header.descr) + "'; <f4, <f8, <i4 or <i8 can be read", Exit::data);
+  throw UserError(path.string() + ": elements of type '" + std::string(header.descr) + "'; <f4, <f8, <i4 or <i8 can be read",
+                  Exit::data);
 }
 
 }  // namespace motley

@@ -8,8 +8,12 @@
 namespace motley {
 namespace {
 
-constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
-constexpr std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+constexpr std::uint32_t low(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x);
+}
+constexpr std::uint32_t high(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x >> 32);
+}
 
 // 64-bit FNV-1a (Fowler, Noll, Vo): offset basis and prime from its definition.
 std::uint64_t hash_of_name(std::string_view name) {

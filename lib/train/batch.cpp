@@ -45,7 +45,8 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
       read_images<double>(*data, *samples, box, to);
   };
   out.labels = [data, samples](const Box& box, std::span<std::byte> to) {
-    check(box.size() == 1 && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t), "labels are read as i32 over the batch");
+    check(box.size() == 1 && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t),
+          "labels are read as i32 over the batch");
     for (Index n = box[0].begin; n < box[0].end; n++) {
       const Index sample = samples->at(static_cast<std::size_t>(n));
       const std::int32_t label = sample == kNoSample ? -1 : data->label(sample);
@@ -58,14 +59,22 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
 Epoch::Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed)
     : data_(std::move(data)), order_(std::make_shared<const Order>(data_->samples(), batch, seed)) {}
 
-Index Epoch::steps() const { return order_->steps_per_epoch(); }
+Index Epoch::steps() const {
+  return order_->steps_per_epoch();
+}
 
-Batch Epoch::iterator::operator*() const { return batch_of(of_->data_, of_->order_->batch_of(step_), step_, 0); }
+Batch Epoch::iterator::operator*() const {
+  return batch_of(of_->data_, of_->order_->batch_of(step_), step_, 0);
+}
 
-bool Epoch::iterator::operator==(std::default_sentinel_t) const { return step_ == of_->steps(); }
+bool Epoch::iterator::operator==(std::default_sentinel_t) const {
+  return step_ == of_->steps();
+}
 
 FashionMnist::FashionMnist(const std::filesystem::path& folder) : data_(load_fashion_mnist(folder)) {}
 
-Epoch FashionMnist::train(const Dim& batch, std::uint64_t seed) const { return {data_.train, batch.size, seed}; }
+Epoch FashionMnist::train(const Dim& batch, std::uint64_t seed) const {
+  return {data_.train, batch.size, seed};
+}
 
 }  // namespace motley

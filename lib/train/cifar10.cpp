@@ -19,7 +19,8 @@ struct Records {
 };
 
 void read_batch(const fs::path& folder, const std::string& name, Records& into) {
-  const fs::path path = find_packed(folder, name, "unpack cifar-10-binary.tar.gz; data.path names the folder with data_batch_1.bin in it");
+  const fs::path path =
+      find_packed(folder, name, "unpack cifar-10-binary.tar.gz; data.path names the folder with data_batch_1.bin in it");
   PackedFile file(path);
   std::array<std::uint8_t, kRecord> record{};
   do {
@@ -32,7 +33,8 @@ void read_batch(const fs::path& folder, const std::string& name, Records& into) 
 }
 
 std::shared_ptr<const Dataset> made(Records records) {
-  return std::make_shared<ByteImages>(std::vector<Index>{3, 32, 32}, std::move(records.pixels), std::move(records.labels), kClasses);
+  return std::make_shared<ByteImages>(std::vector<Index>{3, 32, 32}, std::move(records.pixels), std::move(records.labels),
+                                      kClasses);
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ struct Idx {
 
 Idx read_idx(PackedFile& file, std::uint32_t magic) {
   if (const std::uint32_t found = file.read_big_endian(); found != magic)
-    file.damaged(0, "an IDX file of " + std::string(magic == kImages ? "images" : "labels") + " starts with " + hex(magic) + ", this one with " + hex(found));
+    file.damaged(0, "an IDX file of " + std::string(magic == kImages ? "images" : "labels") + " starts with " + hex(magic) +
+                        ", this one with " + hex(found));
   Idx out;
   Index elements = 1;
   for (std::uint32_t d = 0; d < (magic & 0xff); d++) {
@@ -54,7 +55,8 @@ std::shared_ptr<const Dataset> load_pair(const fs::path& folder, const std::stri
   for (std::size_t i = 0; i < labels.bytes.size(); i++)
     if (labels.bytes[i] >= kClasses)
       label_file.damaged(kHeader + static_cast<Index>(i), "the label " + std::to_string(labels.bytes[i]) + "; 0 to 9 belongs here");
-  return std::make_shared<ByteImages>(std::vector<Index>{1, images.extents[1], images.extents[2]}, std::move(images.bytes), std::move(labels.bytes), kClasses);
+  return std::make_shared<ByteImages>(std::vector<Index>{1, images.extents[1], images.extents[2]}, std::move(images.bytes),
+                                      std::move(labels.bytes), kClasses);
 }
 
 Datasets load_both(const fs::path& folder, const std::string& how) {
@@ -71,8 +73,9 @@ Datasets load_mnist(const fs::path& folder) {
 }
 
 Datasets load_fashion_mnist(const fs::path& folder) {
-  return load_both(folder.empty() ? fs::path("/usr/share/datasets/fashion-mnist") : folder,
-                   "`apt-get install dataset-fashion-mnist` puts it into /usr/share/datasets/fashion-mnist, else data.path names its folder");
+  return load_both(
+      folder.empty() ? fs::path("/usr/share/datasets/fashion-mnist") : folder,
+      "`apt-get install dataset-fashion-mnist` puts it into /usr/share/datasets/fashion-mnist, else data.path names its folder");
 }
 
 }  // namespace motley

@@ -30,7 +30,7 @@ TEST_CASE("uniform numbers are in (0, 1), even, and told by seed, name and count
     sum += u;
     squares += u * u;
   }
-  CHECK(sum / kMany == Approx(0.5).margin(0.01));            // standard error 0.002
+  CHECK(sum / kMany == Approx(0.5).margin(0.01));  // standard error 0.002
   CHECK(squares / kMany == Approx(1.0 / 3.0).margin(0.01));
   CHECK(uniform(1, "stream", 7) == uniform(1, "stream", 7));
   CHECK(uniform(1, "stream", 7) != uniform(2, "stream", 7));

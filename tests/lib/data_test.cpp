@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch.hpp>
 #include <motley/data.h>
 #include <motley/error.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -192,7 +192,8 @@ TEST_CASE("CIFAR-10 batches are read and checked") {
 }
 
 TEST_CASE("synthetic samples are told by the seed alone and can be learnt") {
-  const Datasets data = synthetic({2, 5, 3}, 4, 64, 7), again = synthetic({2, 5, 3}, 4, 200, 7), other = synthetic({2, 5, 3}, 4, 64, 8);
+  const Datasets data = synthetic({2, 5, 3}, 4, 64, 7), again = synthetic({2, 5, 3}, 4, 200, 7),
+                 other = synthetic({2, 5, 3}, 4, 64, 8);
   CHECK(data.train->samples() == 64);
   CHECK(data.test->samples() == 16);
   const Box all{{0, 2}, {0, 5}, {0, 3}};
