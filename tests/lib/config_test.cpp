@@ -4,7 +4,7 @@
 
 #include "config/check.h"
 #include "config/job.h"
-#include "lib/config_support.h"
+#include "support/config_files.h"
 
 using namespace motley;
 TEST_CASE("scratch") {
