@@ -7,6 +7,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/utf8.h"
+
 namespace motley {
 
 namespace {
@@ -124,6 +126,8 @@ void JobTree::set(const std::string& argument) {
   }
   if (!value) {  // a bare word is a text
     own.list.clear();
+    if (printable(argument) != argument)
+      return complaints_.add({source, eq + 1}, "", "a text without control characters, in UTF-8, belongs here");
     value = Json(argument.substr(eq + 1));
     value->where.byte = eq + 1;
   }
