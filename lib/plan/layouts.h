@@ -18,6 +18,9 @@ std::map<std::string, Index> reference_sizes(const Passes& passes);
 // The dim whose explicit parts are rescaled when its size changes.
 std::string batch_dim(const Passes& passes);
 
+// Dims over which windows slide: cutting them (halo) is not built yet.
+std::set<std::string> slid_dims(const Passes& passes);
+
 class Layouts {
  public:
   // Every rule's parts must be told (no CutBy::profile or proportional left). UserError: rules that do not fit.
