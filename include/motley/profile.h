@@ -66,9 +66,16 @@ class Profile {
   std::vector<std::string> notes{};  // "contended", "drifting", "batch scaled from 32", for people
 
  private:
+  struct FamilyPoint {
+    Index extent = 0;       // of the one role that varies; a fold's or update's elements
+    double seconds = 0;     // the least of this and all larger extents
+    std::size_t point = 0;  // index into kernels_
+  };
+  void add_to_families(std::size_t point);
   std::vector<KernelPoint> kernels_{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_{};    // (device, spec) -> points
-  std::unordered_map<std::size_t, std::vector<std::size_t>> by_family_{};  // (device, spec without its cut extents) -> points
+  std::unordered_map<std::size_t, std::vector<FamilyPoint>> by_family_{};  // (device, spec without one extent), extents ascending
+  std::unordered_map<std::size_t, double> flops_per_second_{};             // (device, op, pass, dtype) -> the best measured
 };
 
 }  // namespace motley

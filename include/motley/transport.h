@@ -13,6 +13,16 @@
 
 namespace motley {
 
+// Hears about one rank's waits: called by the waiting thread, not on its fast path (the watch of a run is one).
+class WaitObserver {
+ public:
+  virtual ~WaitObserver() = default;
+  // The wait has lasted 50 ms or more; called again whenever a message of it finished. `from`: a rank still waited for.
+  virtual void waiting(const std::string& what, int from) = 0;
+  // A wait is over; bytes_received of the transport by now.
+  virtual void done(std::int64_t bytes_received) = 0;
+};
+
 class Transport {
  public:
   using Ticket = std::uint64_t;
@@ -24,6 +34,7 @@ class Transport {
   virtual Ticket send(int to, int tag, std::span<const std::byte> bytes) = 0;
   virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
   virtual bool test(Ticket ticket) = 0;  // true once, when done; makes progress; throws when the job is being aborted
+  virtual int peer(Ticket ticket) const = 0;  // the other rank of an unfinished message; -1: all of them
   // Control only (plans, statuses, timings): every rank's bytes, on every rank. Collective.
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   // Memory in which exchanged buffers should lie: 4096-aligned, zeroed, touched; lives as long as the transport. DeviceError.
@@ -31,15 +42,28 @@ class Transport {
   // Wakes or ends all ranks: whoever waits gets an Error with this text.
   virtual void abort(const Error& error) noexcept = 0;
   std::int64_t bytes_received() const { return bytes_received_; }  // payload of finished receives since construction
+  bool crowded() const { return crowded_; }  // more ranks on this rank's cores than there are cores: waits give them up soon
+  // Whoever observes must outlive the waits; nullptr ends it. While observed, wait() has no deadline of its own: the
+  // observer sees all ranks and knows a slow one from a hung one.
+  void observe(WaitObserver* observer) { observer_ = observer; }
+  WaitObserver* observer() const { return observer_; }
 
  protected:
   std::int64_t bytes_received_ = 0;
+  bool crowded_ = false;
+
+ private:
+  WaitObserver* observer_ = nullptr;
 };
 
 // Polls tickets and `also` (a device's events) until all are done. Spins, then yields, then sleeps briefly when ranks on
 // this host exceed its cores. `what` names the wait in the error after the deadline (DESIGN: 30 s without progress of any rank).
 void wait(Transport& transport, std::span<const Transport::Ticket> tickets, const std::string& what,
           const std::function<bool()>& also = {});
+
+// For all waits of this process; 30 s unless set. Time in which the process was stopped or starved does not count.
+void set_deadline_seconds(double seconds);
+double deadline_seconds();
 
 // Collective. The worst (greatest) status of all ranks, the first rank that has it and its text; the same on every rank.
 struct Verdict {

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks tell each other about the run itself, over a transport's own messages.
+#pragma once
+#include <motley/transport.h>
+
+#include <optional>
+
+namespace motley::control {
+
+// Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
+constexpr int kGather = -1, kFarewell = -2;
+
+// Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
+std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);
+
+// The last thing a rank does: like agree(), on a tag of its own, so it may meet ranks in the middle of anything.
+// Nothing when the others have not come within `patience_seconds` (0: waits as any wait).
+std::optional<Verdict> farewell(Transport& transport, int status, const std::string& text, double patience_seconds);
+
+}  // namespace motley::control

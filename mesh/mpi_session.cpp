@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/mpi_session.h"
+
+#include <motley/mpi.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "mesh/mpi_check.h"
+
+namespace motley {
+
+MpiSession::MpiSession(int& argc, char**& argv) {
+  int already = 0;
+  mpi_check(MPI_Initialized(&already), "MPI_Initialized");
+  if (already != 0) return;
+  // Whoever aborts has said why; MPICH's own line would only hide it.
+  if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
+  int level = MPI_THREAD_SINGLE;
+  mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+  ours_ = true;
+  if (level < MPI_THREAD_FUNNELED) throw DeviceError("MPI_Init_thread: this MPI does not offer MPI_THREAD_FUNNELED");
+}
+
+std::unique_ptr<Transport> MpiSession::transport() const { return mpi_transport(MPI_COMM_WORLD); }
+
+void MpiSession::finish() {
+  if (ours_) mpi_check(MPI_Finalize(), "MPI_Finalize");
+  ours_ = false;
+}
+
+void MpiSession::abort(int code) noexcept {
+  std::fflush(nullptr);
+  // MPI_Abort does not return; should it, the process still ends and mpiexec ends the others.
+  if (MPI_Abort(MPI_COMM_WORLD, code) != MPI_SUCCESS) std::fputs("motley: MPI_Abort failed\n", stderr);
+  _exit(code);
+}
+
+}  // namespace motley

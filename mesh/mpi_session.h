@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI's life in this process, for code that does not see mpi.h.
+#pragma once
+#include <motley/transport.h>
+
+#include <memory>
+
+namespace motley {
+
+// Initialises MPI (FUNNELED) where nobody has, and then also finalises it.
+class MpiSession {
+ public:
+  MpiSession(int& argc, char**& argv);
+  ~MpiSession() = default;  // does not finalise: an exception may be on its way
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  std::unique_ptr<Transport> transport() const;  // over all ranks
+  // Collective, after the transport is gone and all ranks agreed to end.
+  void finish();
+  // Ends all ranks with this code, without unwinding anything.
+  [[noreturn]] static void abort(int code) noexcept;
+
+ private:
+  bool ours_ = false;
+};
+
+}  // namespace motley

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages over MPI: 64-bit counts, every code checked, nothing that blocks.
+#include <motley/mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <utility>
+
+#include "mesh/control.h"
+#include "mesh/mpi_check.h"
+#include "mesh/tickets.h"
+#include "mesh/window.h"
+
+namespace motley {
+
+void mpi_check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0, kind = code;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  if (MPI_Error_class(code, &kind) != MPI_SUCCESS) kind = MPI_ERR_UNKNOWN;
+  const std::string says = std::string(call) + ": " + std::string(text.data(), static_cast<std::size_t>(length));
+  if (kind == MPI_ERR_TRUNCATE) throw InternalError("a message is longer than what was expected; " + says);
+  throw DeviceError(says);
+}
+
+namespace {
+
+struct Operation {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int peer = -1, tag = 0;
+  bool receives = false;
+  std::size_t bytes = 0;
+};
+
+// Where a rank runs: the machine (containers of one machine share its cores) and the cores it may use.
+struct Seat {
+  std::array<char, 64> machine{};
+  cpu_set_t cores{};
+};
+
+Seat my_seat() {
+  Seat seat;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (!boot.read(seat.machine.data(), 36) && gethostname(seat.machine.data(), seat.machine.size() - 1) != 0) seat.machine[0] = '?';
+  CPU_ZERO(&seat.cores);
+  if (sched_getaffinity(0, sizeof seat.cores, &seat.cores) != 0) CPU_SET(0, &seat.cores);
+  return seat;
+}
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(MPI_Comm comm) {
+    int level = MPI_THREAD_SINGLE;
+    mpi_check(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level < MPI_THREAD_FUNNELED) throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");
+    mpi_check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+    mpi_check(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
+    duplicate(comm, data_);
+    duplicate(comm, control_);
+    void* limit = nullptr;
+    int found = 0;
+    mpi_check(MPI_Comm_get_attr(data_, MPI_TAG_UB, static_cast<void*>(&limit), &found), "MPI_Comm_get_attr");
+    if (found != 0) last_tag_ = *static_cast<int*>(limit);
+    find_crowd();
+  }
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+
+  ~MpiTransport() override {
+    int finalized = 0;
+    const bool over = MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
+    // With messages open the job is failing: their communicators stay.
+    if (over || !tickets_.empty() || std::uncaught_exceptions() > 0) return;
+    for (MPI_Comm* comm : {&data_, &control_})
+      if (MPI_Comm_free(comm) != MPI_SUCCESS) std::fputs("motley: MPI_Comm_free failed\n", stderr);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  Ticket send(int to, int tag, std::span<const std::byte> bytes) override {
+    Operation op = operation(to, tag, bytes.size());
+    mpi_check(MPI_Isend_c(bytes.data(), count(bytes.size()), MPI_BYTE, to, wire_tag(tag), comm(tag), &op.request), "MPI_Isend_c");
+    return tickets_.add(op);
+  }
+
+  Ticket receive(int from, int tag, std::span<std::byte> bytes) override {
+    Operation op = operation(from, tag, bytes.size());
+    op.receives = true;
+    mpi_check(MPI_Irecv_c(bytes.data(), count(bytes.size()), MPI_BYTE, from, wire_tag(tag), comm(tag), &op.request), "MPI_Irecv_c");
+    return tickets_.add(op);
+  }
+
+  bool test(Ticket ticket) override {
+    Operation& op = tickets_.at(ticket);
+    int done = 0;
+    MPI_Status status;
+    mpi_check(MPI_Test(&op.request, &done, &status), "MPI_Test");
+    if (done == 0) return false;
+    if (op.receives) {
+      MPI_Count got = 0;
+      mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");
+      if (got != count(op.bytes))
+        throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(got) + " bytes with tag " + std::to_string(op.tag) +
+                            ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.bytes));
+      if (op.tag >= 0) bytes_received_ += static_cast<std::int64_t>(got);
+    }
+    tickets_.remove(ticket);
+    return true;
+  }
+
+  int peer(Ticket ticket) const override { return tickets_.at(ticket).peer; }
+
+  std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
+
+  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.emplace_back(bytes).bytes(); }
+
+  void abort(const Error& error) noexcept override {
+    std::fprintf(stderr, "[rank %d] %s\n", rank_, error.what());
+    if (MPI_Abort(data_, static_cast<int>(error.code())) != MPI_SUCCESS) _exit(static_cast<int>(error.code()));
+  }
+
+ private:
+  static MPI_Count count(std::size_t bytes) { return static_cast<MPI_Count>(bytes); }
+  MPI_Comm comm(int tag) const { return tag < 0 ? control_ : data_; }
+  static int wire_tag(int tag) { return tag < 0 ? -tag : tag; }
+
+  Operation operation(int peer, int tag, std::size_t bytes) const {
+    check(peer >= 0 && peer < size_ && peer != rank_, "a message goes to another rank of the transport");
+    check(tag <= last_tag_, "a tag is at most MPI's greatest");
+    return {.peer = peer, .tag = tag, .bytes = bytes};
+  }
+
+  void duplicate(MPI_Comm from, MPI_Comm& to) {
+    Operation op;
+    mpi_check(MPI_Comm_idup(from, &to, &op.request), "MPI_Comm_idup");
+    const Ticket ticket = tickets_.add(op);
+    wait(*this, std::span(&ticket, 1), "MPI_Comm_idup");
+    mpi_check(MPI_Comm_set_errhandler(to, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+
+  // Crowded: the ranks of this machine that may run on one of this rank's cores outnumber the cores they have together.
+  void find_crowd() {
+    const Seat mine = my_seat();
+    cpu_set_t together;
+    CPU_ZERO(&together);
+    int sharers = 0;
+    for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1)))) {
+      Seat its;
+      std::memcpy(&its, bytes.data(), sizeof its);
+      cpu_set_t both;
+      CPU_AND(&both, &mine.cores, &its.cores);
+      if (its.machine != mine.machine || CPU_COUNT(&both) == 0) continue;
+      CPU_OR(&together, &together, &its.cores);
+      sharers++;
+    }
+    crowded_ = sharers > CPU_COUNT(&together);
+  }
+
+  MPI_Comm data_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1, last_tag_ = 32767;  // MPI's guaranteed minimum
+  Tickets<Operation> tickets_;
+  std::vector<Window> windows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) { return std::make_unique<MpiTransport>(comm); }
+
+}  // namespace motley

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wait loop, and agreement over any transport.
+#include <motley/transport.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "mesh/backoff.h"
+#include "mesh/control.h"
+
+namespace motley {
+
+namespace {
+
+using Ticket = Transport::Ticket;
+
+std::atomic<double> g_deadline_seconds{30.0};  // DESIGN: 30 s without progress
+
+constexpr double kLongGapSeconds = 0.25;
+constexpr double kTellSeconds = 0.05;  // waits below this are not worth telling the observer
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::string late(const Transport& t, int from, const std::string& what, double seconds) {
+  const std::string whom = from < 0 ? "for the other ranks" : "for rank " + std::to_string(from);
+  return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " + whom +
+         " in \"" + what + "\", and nothing has moved";
+}
+
+// Takes the finished ones off the list; did any finish?
+bool sweep(Transport& transport, std::vector<Ticket>& open) {
+  const std::size_t before = open.size();
+  std::erase_if(open, [&](Ticket t) { return transport.test(t); });
+  return open.size() != before;
+}
+
+std::span<const std::byte> bytes_of(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+
+}  // namespace
+
+void Backoff::pause() {
+  // Uncrowded, a core given up would stay idle: spin ~50 us, then yield; sleep only where latency no longer matters.
+  const std::uint64_t spins = crowded_ ? 20 : 500, yields = crowded_ ? 200 : 100000;
+  polls_++;
+  if (polls_ <= spins)
+    relax();
+  else if (polls_ <= spins + yields)
+    sched_yield();
+  else {
+    sleeping_ = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+void Backoff::restart() {
+  polls_ = 0;
+  sleeping_ = false;
+}
+
+double Backoff::seconds() {
+  const std::int64_t now = now_ns();
+  if (last_ns_ != 0) seconds_ += std::min(kLongGapSeconds, 1e-9 * static_cast<double>(now - last_ns_));
+  last_ns_ = now;
+  return seconds_;
+}
+
+void set_deadline_seconds(double seconds) { g_deadline_seconds = seconds; }
+double deadline_seconds() { return g_deadline_seconds; }
+
+void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
+  std::vector<Ticket> open(tickets.begin(), tickets.end());
+  bool device_busy = static_cast<bool>(also);
+  WaitObserver* const observer = transport.observer();
+  Backoff backoff(transport.crowded());
+  double moved_at = 0;
+  bool news = true;
+  for (;;) {
+    bool moved = sweep(transport, open);
+    if (device_busy && also()) {
+      device_busy = false;
+      moved = true;
+    }
+    if (open.empty() && !device_busy) break;
+    if (moved) {
+      backoff.restart();
+      news = true;
+    }
+    backoff.pause();
+    if (!moved && !backoff.due()) continue;
+    const double now = backoff.seconds();
+    if (moved) moved_at = now;
+    if (observer != nullptr) {
+      // A device that works is a rank that computes; only waiting for ranks is told.
+      if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.front()));
+      if (now > kTellSeconds) news = false;
+    } else if (now - moved_at > deadline_seconds()) {
+      throw Error(Exit::hung, open.empty() ? "rank " + std::to_string(transport.rank()) + "'s device has not finished \"" + what +
+                                                 "\" after " + std::to_string(std::lround(now - moved_at)) + " s"
+                                           : late(transport, transport.peer(open.front()), what, now - moved_at));
+    }
+  }
+  if (observer != nullptr) observer->done(transport.bytes_received());
+}
+
+Verdict agree(Transport& transport, int status, const std::string& text) {
+  std::vector<std::byte> mine(sizeof status + text.size());
+  std::memcpy(mine.data(), &status, sizeof status);
+  if (!text.empty()) std::memcpy(mine.data() + sizeof status, text.data(), text.size());
+  const auto all = transport.gather_all(mine);
+  Verdict worst;
+  for (std::size_t r = 0; r < all.size(); r++) {
+    int its = 0;
+    std::memcpy(&its, all[r].data(), sizeof its);
+    if (worst.rank >= 0 && its <= worst.status) continue;
+    worst = {its, static_cast<int>(r),
+             std::string(reinterpret_cast<const char*>(all[r].data()) + sizeof its, all[r].size() - sizeof its)};
+  }
+  return worst;
+}
+
+namespace control {
+
+std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine) {
+  const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
+  std::vector<std::uint64_t> sizes(ranks, mine.size());
+  std::vector<Ticket> sends, receives;
+  for (std::size_t r = 0; r < ranks; r++) {
+    if (r == me) continue;
+    const int other = static_cast<int>(r);
+    sends.push_back(transport.send(other, kGather, bytes_of(sizes[me])));
+    if (!mine.empty()) sends.push_back(transport.send(other, kGather, mine));
+    receives.push_back(transport.receive(other, kGather, std::as_writable_bytes(std::span(&sizes[r], 1))));
+  }
+  wait(transport, receives, "gather_all");
+  receives.clear();
+  std::vector<std::vector<std::byte>> all(ranks);
+  for (std::size_t r = 0; r < ranks; r++) {
+    all[r].resize(sizes[r]);
+    if (r == me)
+      std::copy(mine.begin(), mine.end(), all[r].begin());
+    else if (sizes[r] > 0)
+      receives.push_back(transport.receive(static_cast<int>(r), kGather, all[r]));
+  }
+  receives.insert(receives.end(), sends.begin(), sends.end());
+  wait(transport, receives, "gather_all");
+  return all;
+}
+
+namespace {
+struct Word {
+  std::int32_t status = 0, length = 0;
+  char text[1016]{};
+};
+}  // namespace
+
+std::optional<Verdict> farewell(Transport& transport, int status, const std::string& text, double patience_seconds) {
+  const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
+  // In the transport's memory: where not all come, the messages outlive this call.
+  const std::span<std::byte> memory = transport.allocate(ranks * sizeof(Word));
+  const std::span<Word> words(new (memory.data()) Word[ranks], ranks);
+  words[me].status = status;
+  words[me].length = static_cast<std::int32_t>(std::min(text.size(), sizeof words[me].text));
+  std::memcpy(words[me].text, text.data(), static_cast<std::size_t>(words[me].length));
+  std::vector<Ticket> open;
+  for (std::size_t r = 0; r < ranks; r++) {
+    if (r == me) continue;
+    open.push_back(transport.send(static_cast<int>(r), kFarewell, bytes_of(words[me])));
+    open.push_back(transport.receive(static_cast<int>(r), kFarewell, std::as_writable_bytes(std::span(&words[r], 1))));
+  }
+  if (patience_seconds > 0) {
+    Backoff backoff(transport.crowded());
+    for (sweep(transport, open); !open.empty(); sweep(transport, open)) {
+      backoff.pause();
+      if (backoff.due() && backoff.seconds() > patience_seconds) return std::nullopt;
+    }
+  } else {
+    wait(transport, open, "the end of the run");
+  }
+  Verdict worst;
+  for (std::size_t r = 0; r < ranks; r++)
+    if (worst.rank < 0 || words[r].status > worst.status)
+      worst = {words[r].status, static_cast<int>(r), std::string(words[r].text, static_cast<std::size_t>(words[r].length))};
+  return worst;
+}
+
+}  // namespace control
+}  // namespace motley

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/window.h"
+
+#include <fcntl.h>
+#include <motley/error.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+// What this process may still take: MemAvailable, and the control group's limit where there is one.
+std::uint64_t available_bytes() {
+  std::uint64_t free = std::numeric_limits<std::uint64_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key; meminfo >> key;) {
+    if (key == "MemAvailable:") {
+      std::uint64_t kib = 0;
+      if (meminfo >> kib) free = kib * 1024;
+      break;
+    }
+    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" or a number
+  if (std::uint64_t limit = 0; group >> limit && limit < free) free = limit;
+  return free;
+}
+
+std::string because(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+
+}  // namespace
+
+Window::Window(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
+  const std::string asked = std::to_string(bytes) + " bytes for buffers";
+  if (const std::uint64_t free = available_bytes(); bytes > free)
+    throw DeviceError("asked for " + asked + ", but only " + std::to_string(free) +
+                      " bytes of memory are free; give this device a smaller part or a smaller batch");
+  std::string shared;
+  fd_ = memfd_create("motley", MFD_CLOEXEC);
+  if (fd_ < 0) shared = because("memfd_create");
+  const auto length = static_cast<off_t>(mapped_);
+  if (shared.empty() && ftruncate(fd_, length) != 0) shared = because("ftruncate");
+  if (shared.empty() && fallocate(fd_, 0, 0, length) != 0) shared = because("fallocate");
+  void* at = MAP_FAILED;
+  if (shared.empty()) {
+    at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+    if (at == MAP_FAILED) shared = because("mmap of a memfd");
+  }
+  if (at == MAP_FAILED) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+    at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) throw DeviceError("no memory: " + asked + " failed as shared memory (" + shared + ") and as private memory (" + because("mmap") + ")");
+  }
+  start_ = static_cast<std::byte*>(at);
+  for (std::size_t i = 0; i < mapped_; i += kPage) *const_cast<volatile std::byte*>(start_ + i) = std::byte{0};
+}
+
+Window::Window(Window&& other) noexcept
+    : start_(std::exchange(other.start_, nullptr)), size_(other.size_), mapped_(other.mapped_), fd_(std::exchange(other.fd_, -1)) {}
+
+Window::~Window() {
+  if (start_ != nullptr) munmap(start_, mapped_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace motley

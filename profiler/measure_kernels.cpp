@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/measure_kernels.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+#include <random>
+#include <unordered_map>
+
+#include "profiler/operand_memory.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+struct Subject {
+  KernelSpec spec{};
+  std::unique_ptr<Kernel> kernel{};
+  std::vector<void*> operands{};
+  double first = 0;  // seconds of the run after the first
+  int repeats = 1;
+  std::vector<double> wall{};
+};
+
+double quantile(std::vector<double> v, std::size_t of_four) {
+  std::sort(v.begin(), v.end());
+  return v[(v.size() - 1) * of_four / 4];
+}
+
+class Measurer {
+ public:
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options)
+      : backend_(backend), device_(device), options_(options), random_(options.seed) {
+    std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
+    for (const KernelSpec& spec : specs) {
+      auto& same = seen[hash_of(spec)];
+      if (std::any_of(same.begin(), same.end(), [&](const KernelSpec* s) { return *s == spec; })) continue;
+      same.push_back(&spec);
+      subjects_.emplace_back().spec = spec;
+    }
+  }
+
+  Measurement run(const RoundBarrier& barrier) {
+    auto agreed = [&](Wish mine) { return barrier ? barrier(mine) : mine; };
+    const bool touched = compile_and_touch();
+    Wish wish = agreed(touched && needed() <= options_.budget_seconds ? Wish::more : Wish::too_slow);
+    const double rounds_start = wall_seconds();
+    while (wish == Wish::more) {
+      round();
+      rounds_++;
+      per_round_ = (wall_seconds() - rounds_start) / rounds_;
+      wish = agreed(next_wish());
+    }
+    return result(wish != Wish::too_slow);
+  }
+
+ private:
+  // False: the first runs alone pass the budget.
+  bool compile_and_touch() {
+    for (Subject& s : subjects_) {
+      s.kernel = backend_.compile(s.spec);
+      memory_.reserve(s.spec, s.kernel->workspace_bytes());
+      refuse_too_large(s.spec);
+      report(0);
+    }
+    memory_.allocate();
+    double work = 0, all = 0;
+    for (const Subject& s : subjects_) all += flops(s.spec);
+    for (Subject& s : subjects_) {
+      s.operands = memory_.operands(s.spec);
+      once(s);  // first touch, packing
+      const double start = wall_seconds();
+      once(s);
+      s.first = wall_seconds() - start;
+      first_sum_ += s.first;
+      work += flops(s.spec);
+      const double elapsed = wall_seconds() - start_;
+      if (elapsed > options_.budget_seconds && &s != &subjects_.back()) {
+        setup_ = elapsed * all / std::max(work, 1.0);
+        per_round_ = 2 * first_sum_ * all / std::max(work, 1.0);
+        return false;
+      }
+      report(0);
+    }
+    for (Subject& s : subjects_) s.repeats = static_cast<int>(std::ceil(kShortest / std::max(s.first, 0.1e-6)));
+    std::vector<double> firsts;
+    for (const Subject& s : subjects_) firsts.push_back(s.first);
+    if (!subjects_.empty()) {
+      const double middle = quantile(firsts, 2);
+      reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
+    }
+    setup_ = wall_seconds() - start_;
+    per_round_ = 2 * first_sum_;
+    return true;
+  }
+
+  void refuse_too_large(const KernelSpec& spec) const {
+    const Index limit = options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2;
+    if (limit > 0 && memory_.bytes() > static_cast<std::size_t>(limit))
+      throw UserError("measuring " + summary(spec) + " takes " + std::to_string(memory_.bytes()) + " bytes, the device has " +
+                          std::to_string(limit) + " for it: use a smaller batch",
+                      Exit::device);
+  }
+
+  void once(Subject& s) { s.kernel->run(s.operands, memory_.workspace()); }
+
+  double timed(Subject& s) {
+    once(s);
+    const double cpu = thread_seconds(), wall = wall_seconds();
+    for (int i = 0; i < s.repeats; i++) once(s);
+    const double took = wall_seconds() - wall;
+    cpu_sum_ += thread_seconds() - cpu;
+    wall_sum_ += took;
+    return took / s.repeats;
+  }
+
+  void round() {
+    if (subjects_.empty()) return;
+    double fastest = HUGE_VAL;
+    for (int i = 0; i < 3; i++) fastest = std::min(fastest, timed(subjects_[reference_]));
+    reference_rounds_.push_back(fastest);
+    std::vector<std::size_t> order(subjects_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), random_);
+    int done = 0;
+    for (std::size_t i : order) {
+      subjects_[i].wall.push_back(timed(subjects_[i]));
+      report(++done);
+    }
+  }
+
+  double needed() const { return setup_ + options_.least_rounds * per_round_; }
+  int rounds_that_fit() const {
+    const double left = options_.budget_seconds - setup_;
+    return std::clamp(static_cast<int>(left / std::max(per_round_, 1e-9)), options_.least_rounds,
+                      std::max(options_.least_rounds, options_.most_rounds));
+  }
+  bool settled() const {
+    return rounds_ >= std::max(5, options_.least_rounds) && std::all_of(subjects_.begin(), subjects_.end(), [&](const Subject& s) {
+             const double least = quantile(s.wall, 0);
+             return quantile(s.wall, 1) - least <= options_.settled * least;
+           });
+  }
+  Wish next_wish() const {
+    if (subjects_.empty()) return Wish::enough;
+    if (rounds_ < options_.least_rounds) return needed() > options_.budget_seconds ? Wish::too_slow : Wish::more;
+    return rounds_ < rounds_that_fit() && !settled() ? Wish::more : Wish::enough;
+  }
+
+  void report(int done_in_round) {
+    const double now = wall_seconds();
+    if (!options_.progress || now - reported_ < 0.25) return;
+    reported_ = now;
+    const int count = static_cast<int>(subjects_.size()),
+              total = count * (per_round_ > 0 ? rounds_that_fit() : options_.most_rounds);
+    const int done = std::min(total, rounds_ * count + done_in_round);
+    const double left = per_round_ > 0 ? per_round_ * (total - done) / count : options_.budget_seconds - (now - start_);
+    options_.progress({done, total, std::max(0.0, left)});
+  }
+
+  Measurement result(bool fits) const {
+    Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
+    if (!fits) return out;
+    for (const Subject& s : subjects_)
+      out.points.push_back({device_,
+                            s.spec,
+                            {quantile(s.wall, 0), quantile(s.wall, 1), quantile(s.wall, 2), static_cast<int>(s.wall.size())},
+                            s.kernel->implementation()});
+    if (subjects_.empty()) return out;
+    const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
+    out.drift = *high / *low - 1;
+    out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
+    auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
+    const std::string who = "device " + std::to_string(device_) + ": ";
+    if (out.wall_over_cpu > 1.1)
+      out.notes.push_back(who + "contended: kernels waited for a core " + percent(1 - 1 / out.wall_over_cpu) + " of the time");
+    if (out.drift > 0.1)
+      out.notes.push_back(who + "drifting: one kernel's time moved by " + percent(out.drift) + " between rounds");
+    return out;
+  }
+
+  Backend& backend_;
+  int device_;
+  const MeasureOptions& options_;
+  std::mt19937_64 random_;
+  std::vector<Subject> subjects_{};
+  OperandMemory memory_{};
+  std::size_t reference_ = 0;  // re-run in every round: its times show drift
+  std::vector<double> reference_rounds_{};
+  double start_ = wall_seconds(), reported_ = 0;
+  double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
+  double wall_sum_ = 0, cpu_sum_ = 0;
+  int rounds_ = 0;
+};
+
+}  // namespace
+
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options,
+                            const RoundBarrier& barrier) {
+  return Measurer(backend, device, specs, options).run(barrier);
+}
+
+DeviceFacts facts_of(const Device& device, const Backend& backend) {
+  return {device.name, to_string(device.kind), backend.model(), backend.isa(), backend.library(), backend.threads()};
+}
+
+void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name) {
+  auto differ = [&](const char* what, const std::string& then, const std::string& now) {
+    if (then != now)
+      throw UserError(profile_name + ": measured on another device: \"" + here.name + "\" has " + what + " \"" + now +
+                      "\", the profile \"" + then + "\"; measure again (motley profile, or \"measure\": \"always\")");
+  };
+  differ("kind", profiled.kind, here.kind);
+  differ("model", profiled.model, here.model);
+  differ("isa", profiled.isa, here.isa);
+  differ("threads", std::to_string(profiled.threads), std::to_string(here.threads));
+  differ("library", profiled.library, here.library);
+}
+
+}  // namespace motley

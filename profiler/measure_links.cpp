@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/measure_links.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+namespace motley {
+
+namespace {
+
+constexpr int kTag = 9001;
+constexpr double kNoLimit = 1e15;  // bytes per second of a line without slope
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Line {
+  double seconds = 0, per_byte = 0, error = HUGE_VAL;
+};
+
+// Least squares with weights 1/t^2; where a coefficient would be negative, the better of the two lines without one.
+Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
+  double w = 0, wx = 0, wxx = 0, wt = 0, wxt = 0;
+  for (std::size_t i = 0; i < n; i++) {
+    const double x = static_cast<double>(points[i].first), t = points[i].second, weight = 1 / (t * t);
+    w += weight;
+    wx += weight * x;
+    wxx += weight * x * x;
+    wt += weight * t;
+    wxt += weight * x * t;
+  }
+  auto with_error = [&](double seconds, double per_byte) {
+    double error = 0;
+    for (std::size_t i = 0; i < n; i++)
+      error += std::pow((seconds + per_byte * static_cast<double>(points[i].first)) / points[i].second - 1, 2);
+    return Line{seconds, per_byte, error};
+  };
+  const double det = w * wxx - wx * wx;
+  if (det > 0) {
+    const double seconds = (wt * wxx - wxt * wx) / det, per_byte = (w * wxt - wx * wt) / det;
+    if (seconds >= 0 && per_byte >= 0) return with_error(seconds, per_byte);
+  }
+  const Line flat = with_error(wt / w, 0), through_zero = with_error(0, wxt / wxx);
+  return flat.error < through_zero.error ? flat : through_zero;
+}
+
+// Half a round trip of `bytes`, the least of `rounds`. Both ranks of the pair call it.
+double ping_pong(Transport& transport, int peer, bool starts, std::span<std::byte> buffer, int rounds) {
+  double least = HUGE_VAL;
+  auto send = [&] {
+    const Transport::Ticket t = transport.send(peer, kTag, buffer);
+    wait(transport, {&t, 1}, "measuring links");
+  };
+  auto receive = [&] {
+    const Transport::Ticket t = transport.receive(peer, kTag, buffer);
+    wait(transport, {&t, 1}, "measuring links");
+  };
+  for (int i = 0; i <= rounds; i++) {  // the first is untimed
+    const double start = now();
+    if (starts) {
+      send();
+      receive();
+    } else {
+      receive();
+      send();
+    }
+    if (i > 0) least = std::min(least, (now() - start) / 2);
+  }
+  return least;
+}
+
+// The starting rank decides how many rounds fit and tells the other.
+int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
+  std::int32_t rounds = mine;
+  const auto bytes = std::as_writable_bytes(std::span(&rounds, 1));
+  const Transport::Ticket t = starts ? transport.send(peer, kTag, bytes) : transport.receive(peer, kTag, bytes);
+  wait(transport, {&t, 1}, "measuring links");
+  return rounds;
+}
+
+std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, std::span<std::byte> memory,
+                                                   double budget, int most_rounds) {
+  std::vector<std::pair<Index, double>> points;
+  std::size_t sizes = 0;
+  for (std::size_t b = 8; b <= memory.size(); b *= 2) sizes++;
+  for (std::size_t b = 8; b <= memory.size(); b *= 2) {
+    const double start = now();
+    const double once = ping_pong(transport, peer, starts, memory.first(b), 2);
+    const double share = budget / static_cast<double>(sizes) - (now() - start);
+    const int fit = static_cast<int>(std::clamp(share / (2 * once), 3.0, static_cast<double>(most_rounds)));
+    const int rounds = agreed_rounds(transport, peer, starts, fit);
+    points.emplace_back(static_cast<Index>(b), std::min(once, ping_pong(transport, peer, starts, memory.first(b), rounds)));
+  }
+  return points;
+}
+
+}  // namespace
+
+std::vector<LinkSegment> fit_link(const std::vector<std::pair<Index, double>>& points, int segments) {
+  const std::size_t n = points.size();
+  check(n >= 2, "a link is fitted to at least two sizes");
+  const std::size_t runs = std::clamp<std::size_t>(static_cast<std::size_t>(segments), 1, n / 2);
+  // least[k][i]: error of the first i points in k runs; from[k][i]: where the last run starts.
+  std::vector<std::vector<double>> least(runs + 1, std::vector<double>(n + 1, HUGE_VAL));
+  std::vector<std::vector<std::size_t>> from(runs + 1, std::vector<std::size_t>(n + 1, 0));
+  least[0][0] = 0;
+  for (std::size_t k = 1; k <= runs; k++)
+    for (std::size_t i = 2 * k; i <= n; i++)
+      for (std::size_t j = 2 * (k - 1); j + 2 <= i; j++) {
+        if (!std::isfinite(least[k - 1][j])) continue;
+        const double error = least[k - 1][j] + fit_line(&points[j], i - j).error;
+        if (error < least[k][i]) {
+          least[k][i] = error;
+          from[k][i] = j;
+        }
+      }
+  std::vector<LinkSegment> out;
+  for (std::size_t k = runs, i = n; k > 0; i = from[k--][i]) {
+    const std::size_t j = from[k][i];
+    const Line line = fit_line(&points[j], i - j);
+    out.push_back({points[i - 1].first, line.seconds, line.per_byte > 1 / kNoLimit ? 1 / line.per_byte : kNoLimit});
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<Link> measure_links(Transport& transport, const LinkOptions& options) {
+  const int ranks = transport.size(), me = transport.rank();
+  const int pairs = ranks * (ranks - 1) / 2;
+  std::vector<Link> links;
+  if (pairs == 0) return links;
+  std::vector<std::byte> memory(static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)), std::byte{1});
+  int done = 0;
+  for (int a = 0; a < ranks; a++)
+    for (int b = a + 1; b < ranks; b++) {
+      std::vector<std::pair<Index, double>> points;
+      if (me == a || me == b)
+        points = measure_pair(transport, me == a ? b : a, me == a, memory, options.budget_seconds / pairs, options.most_rounds);
+      // Everybody waits here, so that pairs do not disturb each other, and learns the starting rank's numbers.
+      const auto all = transport.gather_all(std::as_bytes(std::span(points)));
+      const auto& bytes = all[static_cast<std::size_t>(a)];
+      points.resize(bytes.size() / sizeof(points[0]));
+      std::memcpy(static_cast<void*>(points.data()), bytes.data(), bytes.size());
+      const std::vector<LinkSegment> segments = fit_link(points);
+      links.push_back({a, b, segments});
+      links.push_back({b, a, segments});
+      if (options.progress) options.progress(++done, pairs);
+    }
+  std::sort(links.begin(), links.end(),
+            [](const Link& x, const Link& y) { return std::pair(x.from, x.to) < std::pair(y.from, y.to); });
+  return links;
+}
+
+}  // namespace motley

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures what messages between ranks take, and fits them.
+#pragma once
+#include <motley/profile.h>
+#include <motley/transport.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace motley {
+
+struct LinkOptions {
+  double budget_seconds = 10;  // for all pairs
+  Index most_bytes = Index{16} << 20;
+  int most_rounds = 200;
+  std::function<void(int done, int total)> progress{};  // pairs
+};
+
+// Collective: ping-pong of every two ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2, half the least
+// round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
+std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
+
+// Splits ascending (bytes, seconds) into `segments` runs of at least two sizes so that the sum of squared relative errors of a
+// straight line per run, with seconds and 1 / bytes_per_second not negative, is least.
+std::vector<LinkSegment> fit_link(const std::vector<std::pair<Index, double>>& points, int segments = 4);
+
+}  // namespace motley

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store of measured points and the estimates from it. A query hashes the spec at most four times and walks nothing.
+#include <motley/profile.h>
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace motley {
+
+namespace {
+
+std::size_t mixed(std::size_t a, std::size_t b) {
+  return a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2));  // boost::hash_combine
+}
+std::size_t key_of(int device, const KernelSpec& spec) {
+  return mixed(hash_of(spec), static_cast<std::size_t>(device));
+}
+std::size_t rate_key(int device, const KernelSpec& spec) {
+  return mixed(
+      mixed(static_cast<std::size_t>(device), static_cast<std::size_t>(spec.op) * 16 + static_cast<std::size_t>(spec.pass)),
+      static_cast<std::size_t>(spec.dtype));
+}
+
+// Folds and updates take time by the element; the other ops work in steps along each of these extents.
+bool by_element(const KernelSpec& spec) {
+  return spec.op == KernelOp::fold || spec.op == KernelOp::sgd;
+}
+std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
+  static constexpr Index Roles::*kAll[] = {&Roles::n, &Roles::c, &Roles::f};
+  return std::span(kAll).first(spec.op == KernelOp::conv2d || spec.op == KernelOp::dense ? 3 : 2);
+}
+
+// The same for all updates, and for folds of one kind that walk their operands in the same order.
+std::size_t element_family(int device, KernelSpec spec) {
+  spec.roles = {};
+  spec.learning_rate = 0;
+  spec.momentum = spec.momentum != 0 ? 1 : 0;
+  spec.weight_decay = spec.weight_decay != 0 ? 1 : 0;
+  spec.first_class = 0;
+  spec.scale = spec.scale != 1 ? 2 : 1;
+  std::fill(spec.fold_extents.begin(), spec.fold_extents.end(), 1);
+  for (FoldOperand& operand : spec.operands) {
+    const std::vector<Index> strides = operand.strides;
+    for (Index& s : operand.strides)
+      if (s != 0) s = 1 + std::count_if(strides.begin(), strides.end(), [&](Index other) { return other != 0 && other < s; });
+  }
+  return mixed(key_of(device, spec), 77);
+}
+
+Index elements_of(const KernelSpec& spec) {
+  if (spec.op == KernelOp::sgd) return spec.roles.n;
+  Index n = 1;
+  for (Index e : spec.fold_extents) n *= e;
+  return n;
+}
+
+std::size_t role_family(int device, const KernelSpec& spec, Index Roles::*role, std::size_t which) {
+  KernelSpec family = spec;
+  family.roles.*role = -1;
+  return mixed(key_of(device, family), which);
+}
+
+bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
+  KernelSpec c = a;
+  c.roles.*role = b.roles.*role;
+  return c == b;
+}
+
+}  // namespace
+
+void Profile::add(KernelPoint point) {
+  check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
+  std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
+  const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
+    return kernels_[i].device == point.device && kernels_[i].spec == point.spec;
+  });
+  std::size_t at = kernels_.size();
+  if (old == same.end()) {
+    same.push_back(at);
+    kernels_.push_back(std::move(point));
+  } else {
+    at = *old;
+    if (point.seconds.min >= kernels_[at].seconds.min) return;
+    kernels_[at] = std::move(point);
+  }
+  const KernelPoint& p = kernels_[at];
+  if (p.seconds.min > 0) {
+    double& rate = flops_per_second_[rate_key(p.device, p.spec)];
+    rate = std::max(rate, flops(p.spec) / p.seconds.min);
+  }
+  add_to_families(at);
+}
+
+void Profile::add_to_families(std::size_t point) {
+  const KernelPoint& p = kernels_[point];
+  auto add_to = [&](std::size_t key, Index extent) {
+    std::vector<FamilyPoint>& family = by_family_[key];
+    const auto at =
+        std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
+    if (at == family.end() || at->extent != extent)
+      family.insert(at, {extent, p.seconds.min, point});
+    else if (p.seconds.min <= kernels_[at->point].seconds.min)
+      at->point = point;
+    double least = HUGE_VAL;
+    for (auto f = family.rbegin(); f != family.rend(); ++f) f->seconds = least = std::min(least, kernels_[f->point].seconds.min);
+  };
+  if (by_element(p.spec)) return add_to(element_family(p.device, p.spec), elements_of(p.spec));
+  const auto roles = cut_roles(p.spec);
+  for (std::size_t i = 0; i < roles.size(); i++) add_to(role_family(p.device, p.spec, roles[i], i), p.spec.roles.*roles[i]);
+}
+
+Estimate Profile::seconds(int device, const KernelSpec& spec) const {
+  const double work = flops(spec);
+  if (work == 0) return {0, Known::measured};  // nothing runs
+  if (const auto found = by_hash_.find(key_of(device, spec)); found != by_hash_.end())
+    for (std::size_t i : found->second)
+      if (kernels_[i].device == device && kernels_[i].spec == spec) return {kernels_[i].seconds.min, Known::measured};
+
+  auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {
+    return std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
+  };
+  if (by_element(spec)) {
+    if (const auto family = by_family_.find(element_family(device, spec)); family != by_family_.end()) {
+      auto near = not_below(family->second, elements_of(spec));
+      if (near == family->second.end()) --near;
+      const KernelPoint& p = kernels_[near->point];
+      if (near->extent > 0)
+        return {p.seconds.min * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent), Known::interpolated};
+    }
+  } else {
+    double step = HUGE_VAL, past = HUGE_VAL, past_work = 0;
+    const auto roles = cut_roles(spec);
+    for (std::size_t i = 0; i < roles.size(); i++) {
+      const auto family = by_family_.find(role_family(device, spec, roles[i], i));
+      if (family == by_family_.end()) continue;
+      const auto near = not_below(family->second, spec.roles.*roles[i]);
+      const FamilyPoint& at = near == family->second.end() ? family->second.back() : *near;
+      const KernelPoint& p = kernels_[at.point];
+      if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // two families of one hash
+      const double known = flops(p.spec);
+      if (near != family->second.end()) {
+        step = std::min(step, at.seconds);
+      } else if (known > past_work) {  // the nearest of those that were measured below only
+        past_work = known;
+        past = p.seconds.min * work / known;
+      }
+    }
+    if (step < HUGE_VAL) return {step, Known::interpolated};
+    if (past < HUGE_VAL) return {past, Known::interpolated};
+  }
+  const auto rate = flops_per_second_.find(rate_key(device, spec));
+  return {work / (rate == flops_per_second_.end() || rate->second <= 0 ? 1e9 : rate->second), Known::modelled};
+}
+
+Estimate Profile::seconds(int from, int to, Index bytes) const {
+  if (from == to) return {0, Known::measured};
+  for (const Link& link : links) {
+    if (link.from != from || link.to != to || link.segments.empty()) continue;
+    for (const LinkSegment& s : link.segments)
+      if (bytes <= s.bytes_up_to || &s == &link.segments.back())
+        return {s.seconds + static_cast<double>(bytes) / s.bytes_per_second, Known::measured};
+  }
+  return {5e-6 + static_cast<double>(bytes) / 2e9, Known::modelled};
+}
+
+}  // namespace motley

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profile as JSON: the form of INTERFACE, units in the keys. "device" is an index into "devices", "from" and "to" are ranks.
+#include <motley/profile.h>
+
+#include <limits>
+
+#include "base/json.h"
+#include "kernels/kernel_spec_json.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kMost = std::numeric_limits<double>::max();
+
+struct Raw {
+  Profile profile{};
+  std::vector<KernelPoint> kernels{};
+};
+
+template <class T>
+Field<T> text(const char* name, const char* doc, std::string T::*member, bool required) {
+  return {name, doc, "text", required, [member](Reader& reader, const Json& json, T& out) { reader.text(json, out.*member); }};
+}
+
+template <class T>
+Field<T> seconds(const char* name, const char* doc, double T::*member) {
+  return {name, doc, "number", true,
+          [member](Reader& reader, const Json& json, T& out) { reader.number(json, out.*member, 0, kMost); }};
+}
+
+template <class T>
+Field<T> small_integer(const char* name, const char* doc, int T::*member, int least) {
+  return {name, doc, "integer", true, [member, least](Reader& reader, const Json& json, T& out) {
+            std::int64_t value = 0;
+            if (reader.integer(json, value, least, 1 << 24)) out.*member = static_cast<int>(value);
+          }};
+}
+
+template <class T, class List>
+Field<T> list(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table, bool required) {
+  return {name, doc, "list", required, [member, &table](Reader& reader, const Json& json, T& out) {
+            reader.list(json, [&](const Json& one, std::size_t) {
+              typename List::value_type element;
+              if (reader.object(one, table, element)) (out.*member).push_back(std::move(element));
+            });
+          }};
+}
+
+const Table<DeviceFacts>& device_fields() {
+  static const Table<DeviceFacts> table{text("name", "of the device in its mesh", &DeviceFacts::name, true),
+                                        text("kind", "cpu, cuda or emulated", &DeviceFacts::kind, true),
+                                        text("model", "what the vendor calls it", &DeviceFacts::model, true),
+                                        text("isa", "what its kernels use", &DeviceFacts::isa, true),
+                                        small_integer("threads", "of the kernels", &DeviceFacts::threads, 0),
+                                        text("library", "name and version", &DeviceFacts::library, true)};
+  return table;
+}
+
+const Table<Spread>& spread_fields() {
+  static const Table<Spread> table{
+      seconds("min", "least of all runs, seconds", &Spread::min), seconds("q25", "lower quartile, seconds", &Spread::q25),
+      seconds("median", "median, seconds", &Spread::median), small_integer("n", "runs", &Spread::n, 1)};
+  return table;
+}
+
+const Table<KernelPoint>& kernel_fields() {
+  static const Table<KernelPoint> table{
+      small_integer("device", "index into devices", &KernelPoint::device, 0),
+      {"spec", "which computation", "object", true,
+       [](Reader&, const Json& json, KernelPoint& out) { out.spec = kernel_spec_from_json(json); }},
+      {"seconds", "min, q25, median, n", "object", true,
+       [](Reader& reader, const Json& json, KernelPoint& out) { reader.object(json, spread_fields(), out.seconds); }},
+      text("implementation", "which kernel ran", &KernelPoint::implementation, false)};
+  return table;
+}
+
+const Table<LinkSegment>& segment_fields() {
+  static const Table<LinkSegment> table{
+      {"bytes_up_to", "largest message of the segment", "integer", true,
+       [](Reader& reader, const Json& json, LinkSegment& out) { reader.integer(json, out.bytes_up_to, 0); }},
+      seconds("seconds", "of a message without bytes", &LinkSegment::seconds),
+      {"bytes_per_second", "above 0", "number", true, [](Reader& reader, const Json& json, LinkSegment& out) {
+         reader.number(json, out.bytes_per_second, std::numeric_limits<double>::min(), kMost);
+       }}};
+  return table;
+}
+
+const Table<Link>& link_fields() {
+  static const Table<Link> table{small_integer("from", "rank that sends", &Link::from, 0),
+                                 small_integer("to", "rank that receives", &Link::to, 0),
+                                 list<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true)};
+  return table;
+}
+
+const Table<Raw>& profile_fields() {
+  static const Table<Raw> table{
+      {"version", "1", "integer", true,
+       [](Reader& reader, const Json& json, Raw&) {
+         std::int64_t version = 0;
+         reader.integer(json, version, 1, 1);
+       }},
+      {"devices", "what was measured", "list", true,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           out.profile.devices.emplace_back();
+           reader.object(one, device_fields(), out.profile.devices.back());
+         });
+       }},
+      list<Raw>("kernels", "measured points", &Raw::kernels, kernel_fields(), true),
+      {"links", "measured links", "list", false,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           out.profile.links.emplace_back();
+           reader.object(one, link_fields(), out.profile.links.back());
+         });
+       }},
+      {"notes", "for people", "list", false, [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.notes.emplace_back()); });
+       }}};
+  return table;
+}
+
+// What the tables cannot see: indices and orders.
+void check_whole(const Json& json, const Raw& raw, Reader& reader) {
+  const auto devices = raw.profile.devices.size();
+  for (std::size_t i = 0; i < raw.kernels.size(); i++)
+    if (static_cast<std::size_t>(raw.kernels[i].device) >= devices) {
+      const std::string at = "/kernels/" + std::to_string(i) + "/device";
+      const Json* value = json.at(at);
+      reader.complaints.add(
+          value ? value->where : json.where, at,
+          "device " + std::to_string(raw.kernels[i].device) + " of " + std::to_string(devices) + " (counted from 0)");
+    }
+  for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
+    const auto& segments = raw.profile.links[i].segments;
+    const std::string at = "/links/" + std::to_string(i) + "/segments";
+    const Json* value = json.at(at);
+    bool ordered = !segments.empty();
+    for (std::size_t k = 1; k < segments.size(); k++) ordered = ordered && segments[k - 1].bytes_up_to < segments[k].bytes_up_to;
+    if (!ordered)
+      reader.complaints.add(value ? value->where : json.where, at, "at least one segment belongs here, with ascending bytes_up_to");
+  }
+}
+
+Json object(std::initializer_list<std::pair<const char*, Json>> members) {
+  Json out{Json::Object{}};
+  for (const auto& [key, value] : members) out.set(key, value);
+  return out;
+}
+
+}  // namespace
+
+Profile Profile::parse(const std::string& name, const std::string& text) {
+  Complaints complaints;
+  const std::optional<Json> json = read_json(name, text, complaints);
+  complaints.raise();
+  Raw raw;
+  Reader reader{complaints};
+  reader.object(*json, profile_fields(), raw);
+  complaints.raise();
+  check_whole(*json, raw, reader);
+  complaints.raise();
+  for (KernelPoint& point : raw.kernels) raw.profile.add(std::move(point));
+  return std::move(raw.profile);
+}
+
+Profile Profile::load(const std::filesystem::path& file) {
+  return parse(file.string(), read_file(file.string()));
+}
+
+std::string Profile::json() const {
+  Json out = object({{"version", 1}});
+  Json::Array list;
+  for (const DeviceFacts& d : devices)
+    list.push_back(object(
+        {{"name", d.name}, {"kind", d.kind}, {"model", d.model}, {"isa", d.isa}, {"threads", d.threads}, {"library", d.library}}));
+  out.set("devices", std::exchange(list, {}));
+  for (const KernelPoint& k : kernels_)
+    list.push_back(object(
+        {{"device", k.device},
+         {"spec", to_json_value(k.spec)},
+         {"seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}})},
+         {"implementation", k.implementation}}));
+  out.set("kernels", std::exchange(list, {}));
+  for (const Link& l : links) {
+    Json::Array segments;
+    for (const LinkSegment& s : l.segments)
+      segments.push_back(
+          object({{"bytes_up_to", s.bytes_up_to}, {"seconds", s.seconds}, {"bytes_per_second", s.bytes_per_second}}));
+    list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", std::move(segments)}}));
+  }
+  out.set("links", std::exchange(list, {}));
+  for (const std::string& note : notes) list.push_back(note);
+  if (!list.empty()) out.set("notes", std::move(list));
+  return to_text(out, 2) + "\n";
+}
+
+void Profile::save(const std::filesystem::path& file) const {
+  write_file(file.string(), json());
+}
+
+}  // namespace motley

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/mesh/transport_cases.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace motley;
+using Bytes = std::vector<std::byte>;
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error("expected: " + what);
+}
+
+std::string text_of(const auto& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+Bytes pattern(int from, int to, int tag, std::size_t size) {
+  Bytes out(size);
+  for (std::size_t i = 0; i < size; i++)
+    out[i] = static_cast<std::byte>((static_cast<std::size_t>(from * 31 + to * 17 + tag * 7) + i) & 0xffU);
+  return out;
+}
+
+// A different size for each pair and tag, some 0.
+std::size_t size_of(int from, int to, int tag) { return static_cast<std::size_t>((from * 5 + to * 3 + tag) % 4 * (1 + tag * 97 + from)); }
+
+// All pairs, tags 0..last, awaited in an order of its own on each rank.
+void everyone_to_everyone(Transport& t, int tags, std::size_t factor) {
+  const std::int64_t before = t.bytes_received();
+  std::vector<Bytes> out, in, want;
+  std::vector<Transport::Ticket> tickets;
+  std::int64_t expected = 0;
+  for (int other = 0; other < t.size(); other++)
+    for (int tag = 0; tag < tags && other != t.rank(); tag++) {
+      out.push_back(pattern(t.rank(), other, tag, factor * size_of(t.rank(), other, tag)));
+      want.push_back(pattern(other, t.rank(), tag, factor * size_of(other, t.rank(), tag)));
+      in.emplace_back(want.back().size());
+      expected += static_cast<std::int64_t>(in.back().size());
+    }
+  std::size_t i = 0;
+  for (int other = 0; other < t.size(); other++)
+    for (int tag = 0; tag < tags && other != t.rank(); tag++, i++) {
+      tickets.push_back(t.send(other, tag, out[i]));
+      tickets.push_back(t.receive(other, tag, in[i]));
+    }
+  if (t.rank() % 2 == 1) std::reverse(tickets.begin(), tickets.end());
+  wait(t, tickets, "everyone to everyone");
+  expect(in == want, "every byte in its place");
+  expect(t.bytes_received() - before == expected, "the payload is counted, no more");
+}
+
+void uneven_and_empty(Transport& t) { everyone_to_everyone(t, 5, 1); }
+void many_outstanding(Transport& t) { everyone_to_everyone(t, 150, 1); }
+void large(Transport& t) { everyone_to_everyone(t, 2, 40000); }  // up to 1.5 MB a message
+
+void order_and_late_waits(Transport& t) {
+  if (t.size() < 2) return;
+  const int next = (t.rank() + 1) % t.size(), before = (t.rank() + t.size() - 1) % t.size();
+  std::vector<int> out(20), in(20, -1);
+  std::iota(out.begin(), out.end(), 100 * t.rank());
+  std::vector<Transport::Ticket> receives, sends;
+  for (std::size_t i = 0; i < in.size(); i++) receives.push_back(t.receive(before, 3, std::as_writable_bytes(std::span(&in[i], 1))));
+  for (std::size_t i = 0; i < out.size(); i++) sends.push_back(t.send(next, 3, std::as_bytes(std::span(&out[i], 1))));
+  for (std::size_t i = receives.size(); i-- > 0;) wait(t, std::span(&receives[i], 1), "the last one first");
+  wait(t, sends, "sends");
+  for (std::size_t i = 0; i < in.size(); i++) expect(in[i] == 100 * before + static_cast<int>(i), "one tag keeps its order");
+}
+
+void gather_all(Transport& t) {
+  const std::int64_t before = t.bytes_received();
+  for (int round = 0; round < 20; round++) {
+    const auto size = static_cast<std::size_t>(t.rank() * round % 7 * 100);
+    const auto all = t.gather_all(pattern(t.rank(), 0, round, size));
+    expect(static_cast<int>(all.size()) == t.size(), "one part per rank");
+    for (int r = 0; r < t.size(); r++)
+      expect(all[static_cast<std::size_t>(r)] == pattern(r, 0, round, static_cast<std::size_t>(r * round % 7 * 100)), "every rank's bytes");
+  }
+  expect(t.bytes_received() == before, "control bytes are not counted");
+}
+
+void agreement(Transport& t) {
+  Verdict v = agree(t, 0);
+  expect(v.status == 0 && v.rank == 0 && v.text.empty(), "all well");
+  v = agree(t, t.rank() == t.size() - 1 ? 78 : 65, "rank " + std::to_string(t.rank()));
+  expect(v.status == 78 && v.rank == t.size() - 1 && v.text == "rank " + std::to_string(t.size() - 1), "the worst wins: " + v.text);
+  v = agree(t, 66, "rank " + std::to_string(t.rank()));
+  expect(v.status == 66 && v.rank == 0 && v.text == "rank 0", "of equals the first");
+}
+
+void sizes_that_differ(Transport& t) {
+  if (t.size() < 2) return;
+  if (t.rank() == 0) {
+    const Bytes three(3);
+    const auto ticket = t.send(1, 0, three);
+    wait(t, std::span(&ticket, 1), "send");
+  } else if (t.rank() == 1) {
+    Bytes eight(8);
+    const auto ticket = t.receive(0, 0, eight);
+    const std::string says = text_of([&] { wait(t, std::span(&ticket, 1), "receive"); });
+    expect(says.find("rank 0 sent 3 bytes with tag 0, rank 1 expected 8") != std::string::npos, "both sizes named, not: " + says);
+  }
+  expect(!text_of([&] { static_cast<void>(t.send(t.rank(), 0, {})); }).empty(), "no message to oneself");
+}
+
+void memory(Transport& t) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100'001}}) {
+    const auto bytes = t.allocate(size);
+    expect(bytes.size() == size && reinterpret_cast<std::uintptr_t>(bytes.data()) % 4096 == 0, "aligned, as long as asked");
+    expect(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }), "zeroed");
+    std::fill(bytes.begin(), bytes.end(), std::byte{1});
+  }
+  const std::string says = text_of([&] { static_cast<void>(t.allocate(std::size_t{1} << 60U)); });
+  expect(says.find("bytes of memory are free") != std::string::npos, "too much is refused: " + says);
+}
+
+void deadline(Transport& t) {
+  if (t.size() < 2) return;
+  const double usual = deadline_seconds();
+  static_cast<void>(agree(t, 0));
+  int value = 0;
+  if (t.rank() == 0) {
+    // On threads the deadline is everybody's: the others sleep meanwhile.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    set_deadline_seconds(0.3);
+    const auto start = std::chrono::steady_clock::now();
+    const auto ticket = t.receive(1, 9, std::as_writable_bytes(std::span(&value, 1)));
+    const std::string says = text_of([&] { wait(t, std::span(&ticket, 1), "all_gather conv2d_1"); });
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    set_deadline_seconds(usual);
+    expect(says == "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved", says);
+    expect(took > 0.25 && took < 5, "after the deadline, not before");
+    static_cast<void>(t.gather_all({}));
+    wait(t, std::span(&ticket, 1), "the late message");
+    expect(value == 7, "a wait that was given up can be taken up again");
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+    static_cast<void>(t.gather_all({}));
+    const int seven = 7;
+    if (t.rank() != 1) return;
+    const auto ticket = t.send(0, 9, std::as_bytes(std::span(&seven, 1)));
+    wait(t, std::span(&ticket, 1), "send");
+  }
+}
+
+struct Heard : WaitObserver {
+  std::vector<std::pair<std::string, int>> waits;
+  std::int64_t bytes = -1;
+  void waiting(const std::string& what, int from) override { waits.emplace_back(what, from); }
+  void done(std::int64_t b) override { bytes = b; }
+};
+
+void observer(Transport& t) {
+  static_cast<void>(agree(t, 0));
+  Heard heard;
+  t.observe(&heard);
+  std::vector<std::byte> data(16);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  auto late = [&] { return std::chrono::steady_clock::now() > until; };
+  if (t.rank() == 0 && t.size() > 1) {
+    const auto ticket = t.receive(1, 0, data);
+    wait(t, std::span(&ticket, 1), "slow");
+    expect(heard.waits == decltype(heard.waits){{"slow", 1}}, "told once, by name and rank");
+    expect(heard.bytes == t.bytes_received(), "told when it is over");
+  } else {
+    wait(t, {}, "a device", late);
+    expect(heard.waits.empty(), "a device at work is no wait for a rank");
+    if (t.rank() == 1) {
+      const auto ticket = t.send(0, 0, data);
+      wait(t, std::span(&ticket, 1), "send");
+    }
+  }
+  t.observe(nullptr);
+}
+
+}  // namespace
+
+const std::vector<TransportCase>& transport_cases() {
+  static const std::vector<TransportCase> cases{{"uneven and empty messages", uneven_and_empty},
+                                                {"many outstanding", many_outstanding},
+                                                {"large messages", large},
+                                                {"order and late waits", order_and_late_waits},
+                                                {"gather_all", gather_all},
+                                                {"agree", agreement},
+                                                {"memory", memory},
+                                                {"the deadline names the rank", deadline},
+                                                {"the observer hears long waits", observer},
+                                                {"sizes that differ", sizes_that_differ}};
+  return cases;
+}

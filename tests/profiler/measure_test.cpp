@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measuring with made-up devices that take the time they are told to: no assertion on the speed of this machine.
+#include <motley/error.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "../support/threads.h"
+#include "kernels/operands.h"
+#include "profiler/measure_kernels.h"
+#include "profiler/measure_links.h"
+
+using namespace motley;
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Seen {
+  std::vector<int> order{};  // filters of each run
+  std::map<int, std::set<std::vector<void*>>> operands{};
+  bool normal = true;  // every input is a normal number
+  int compiled = 0;
+};
+
+// Takes microseconds(filters); f counts in steps of 16.
+class SpinKernel : public Kernel {
+ public:
+  SpinKernel(const KernelSpec& spec, Seen& seen, double microseconds) : spec_(spec), seen_(seen), microseconds_(microseconds) {}
+  std::size_t workspace_bytes() const override { return 1000; }
+  std::string implementation() const override { return "spin"; }
+  void run(std::span<void* const> operands, void* workspace) override {
+    const double until = now() + 1e-6 * microseconds_ * std::ceil(static_cast<double>(spec_.roles.f) / 16);
+    seen_.order.push_back(static_cast<int>(spec_.roles.f));
+    seen_.operands[seen_.order.back()].insert({operands.begin(), operands.end()});
+    const auto uses = operands_of(spec_);
+    for (std::size_t i = 0; i < uses.size(); i++) {
+      auto* v = static_cast<float*>(operands[i]);
+      for (Index k : {Index{0}, uses[i].elements - 1}) {
+        if (uses[i].written)
+          v[k] = 0;
+        else
+          seen_.normal = seen_.normal && std::isnormal(v[k]);
+      }
+    }
+    static_cast<char*>(workspace)[999] = 1;
+    while (now() < until) {
+    }
+  }
+
+ private:
+  KernelSpec spec_;
+  Seen& seen_;
+  double microseconds_;
+};
+
+class SpinBackend : public Backend {
+ public:
+  explicit SpinBackend(double microseconds) : microseconds_(microseconds) {}
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    seen.compiled++;
+    return std::make_unique<SpinKernel>(spec, seen, microseconds_);
+  }
+  std::string model() const override { return "made up"; }
+  std::string isa() const override { return "none"; }
+  std::string library() const override { return "spin 1"; }
+  int threads() const override { return 1; }
+  Index memory_bytes() const override { return Index{1} << 26; }
+  Seen seen{};
+
+ private:
+  double microseconds_;
+};
+
+std::vector<KernelSpec> dense_of(const std::vector<Index>& filters) {
+  std::vector<KernelSpec> out;
+  for (Index f : filters) {
+    KernelSpec s;
+    s.op = KernelOp::dense;
+    s.roles.n = 4;
+    s.roles.c = 8;
+    s.roles.f = f;
+    out.push_back(s);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fixed operands", "[measure]") {
+  SpinBackend backend(50);
+  const auto specs = dense_of({8, 16, 32, 48, 16});  // one twice
+  const Measurement m = measure_kernels(backend, 3, specs, {.least_rounds = 4, .most_rounds = 4});
+  REQUIRE(m.fits);
+  CHECK(m.rounds == 4);
+  CHECK(backend.seen.compiled == 4);
+  REQUIRE(m.points.size() == 4);
+  for (std::size_t i = 0; i < 4; i++) {
+    const KernelPoint& p = m.points[i];
+    const double told = 50e-6 * std::ceil(static_cast<double>(p.spec.roles.f) / 16);
+    CHECK(p.spec == specs[i]);
+    CHECK(p.device == 3);
+    CHECK(p.implementation == "spin");
+    CHECK(p.seconds.n == 4);
+    CHECK(p.seconds.min >= told);
+    CHECK(p.seconds.min <= p.seconds.q25);
+    CHECK(p.seconds.q25 <= p.seconds.median);
+  }
+  CHECK(backend.seen.normal);
+  for (const auto& [f, at] : backend.seen.operands) CHECK(at.size() == 1);
+  // Rounds: per kernel 2 runs to warm up, then 3 x 2 of the reference and 2 of each per round, in differing orders.
+  REQUIRE(backend.seen.order.size() == 4 * 2 + 4 * (6 + 8));
+  std::set<std::vector<int>> orders;
+  for (int r = 0; r < 4; r++) {
+    const auto from = backend.seen.order.begin() + 8 + r * 14 + 6;
+    orders.insert({from, from + 8});
+  }
+  CHECK(orders.size() > 1);
+  CHECK(m.needed_seconds > 0);
+}
+
+TEST_CASE("short kernels are repeated within one timing", "[measure]") {
+  SpinBackend backend(1);
+  const Measurement m = measure_kernels(backend, 0, dense_of({16}), {.least_rounds = 3, .most_rounds = 3});
+  REQUIRE(m.points.size() == 1);
+  CHECK(backend.seen.order.size() > 2 + 3 * 4 * 2);
+  CHECK(m.points[0].seconds.min >= 1e-6);
+  CHECK(m.points[0].seconds.min < 20e-6);
+}
+
+TEST_CASE("a budget that three rounds do not fit is told, not exceeded", "[measure]") {
+  SpinBackend backend(2000);
+  const double start = now();
+  const Measurement m = measure_kernels(backend, 0, dense_of({16, 32, 64, 128, 256, 512}), {.budget_seconds = 0.02});
+  CHECK_FALSE(m.fits);
+  CHECK(m.points.empty());
+  CHECK(m.rounds == 0);
+  CHECK(m.needed_seconds > 0.5);  // 126 ms per run of all, eight runs of each
+  CHECK(now() - start < 0.6);
+  SpinBackend enough(100);
+  int reports = 0;
+  const Measurement fits =
+      measure_kernels(enough, 0, dense_of({16, 32, 64, 128, 256, 512}),
+                      {.budget_seconds = 0.7, .most_rounds = 1000, .settled = -1, .progress = [&](const MeasureProgress& p) {
+                         reports++;
+                         CHECK(p.done <= p.total);
+                         CHECK(p.seconds_left >= 0);
+                       }});
+  CHECK(fits.fits);
+  CHECK(fits.rounds >= 3);
+  CHECK(fits.rounds < 1000);
+  CHECK(reports > 0);
+}
+
+TEST_CASE("ranks agree on the number of rounds, also a rank without kernels", "[measure]") {
+  // Two ranks in turn on one thread would wait for ever: a barrier that stands for a rank which wishes two more rounds.
+  SpinBackend backend(20);
+  int calls = 0;
+  auto other = [&](Wish mine) { return std::max(mine, ++calls <= 6 ? Wish::more : Wish::enough); };
+  CHECK(measure_kernels(backend, 0, dense_of({16}), {.least_rounds = 3, .most_rounds = 3}, other).rounds == 6);
+  calls = 0;
+  const Measurement idle = measure_kernels(backend, 0, {}, {}, other);
+  CHECK(idle.rounds == 6);
+  CHECK(idle.points.empty());
+  CHECK(idle.notes.empty());
+  auto slow = [](Wish) { return Wish::too_slow; };
+  CHECK_FALSE(measure_kernels(backend, 0, dense_of({16}), {}, slow).fits);
+}
+
+TEST_CASE("operands larger than the memory are refused", "[measure]") {
+  SpinBackend backend(1);
+  CHECK_THROWS_WITH(measure_kernels(backend, 0, dense_of({16, 4096}), {.memory_bytes = 100000}),
+                    Catch::Contains("dense forward n4 c8 -> f4096") && Catch::Contains("smaller batch"));
+}
+
+TEST_CASE("a profile of another device is refused with the reason", "[measure]") {
+  SpinBackend backend(1);
+  Device device;
+  device.name = "left";
+  const DeviceFacts here = facts_of(device, backend);
+  CHECK(here == DeviceFacts{"left", "cpu", "made up", "none", "spin 1", 1});
+  DeviceFacts profiled = here;
+  profiled.name = "right";
+  CHECK_NOTHROW(check_same_device(profiled, here, "p.json"));
+  profiled.isa = "avx2";
+  CHECK_THROWS_WITH(check_same_device(profiled, here, "p.json"), Catch::Contains("isa \"none\"") && Catch::Contains("avx2"));
+}
+
+TEST_CASE("a piecewise link is found again from its points", "[links]") {
+  auto truth = [](double b) { return b <= 2048 ? 0.48e-6 + b / 3e9 : b <= 524288 ? 1.7e-6 + b / 7.6e9 : 100e-6 + b / 2.5e9; };
+  std::vector<std::pair<Index, double>> points;
+  for (Index b = 8; b <= Index{16} << 20; b *= 2) points.emplace_back(b, truth(static_cast<double>(b)));
+  const std::vector<LinkSegment> fitted = fit_link(points);
+  REQUIRE(fitted.size() == 4);
+  Profile p;
+  p.links.push_back({0, 1, fitted});
+  for (std::size_t i = 1; i < fitted.size(); i++) CHECK(fitted[i].bytes_up_to > fitted[i - 1].bytes_up_to);
+  for (Index b = 8; b <= Index{16} << 20; b *= 2)
+    CHECK(p.seconds(0, 1, b).seconds == Approx(truth(static_cast<double>(b))).epsilon(1e-6));
+  // A link that gets faster with size still has no negative line.
+  for (const LinkSegment& s : fit_link({{8, 4e-6}, {64, 3e-6}, {512, 2e-6}, {4096, 1e-6}})) {
+    CHECK(s.seconds >= 0);
+    CHECK(s.bytes_per_second > 0);
+  }
+}
+
+TEST_CASE("every rank knows all links, both ways", "[links]") {
+  std::vector<std::vector<Link>> of(3);
+  on_threads(3, [&](Transport& transport) {
+    of[static_cast<std::size_t>(transport.rank())] =
+        measure_links(transport, {.budget_seconds = 0.3, .most_bytes = 1 << 16, .most_rounds = 20});
+  });
+  for (const auto& links : of) {
+    REQUIRE(links.size() == 6);
+    for (std::size_t i = 0; i < 6; i++) {
+      CHECK(links[i].from == of[0][i].from);
+      CHECK(links[i].to == of[0][i].to);
+      REQUIRE(links[i].segments.size() == 4);
+      CHECK(links[i].segments.back().bytes_up_to == 1 << 16);
+      for (std::size_t k = 0; k < 4; k++) {
+        CHECK(links[i].segments[k].seconds == of[0][i].segments[k].seconds);
+        CHECK(links[i].segments[k].seconds >= 0);
+        CHECK(links[i].segments[k].bytes_per_second > 0);
+      }
+    }
+  }
+  on_threads(1, [](Transport& transport) { CHECK(measure_links(transport).empty()); });
+}

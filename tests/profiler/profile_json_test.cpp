@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile's file: what is written is read, what does not fit is refused with its place.
+#include <motley/error.h>
+#include <motley/profile.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+using namespace motley;
+using Catch::Contains;
+
+namespace {
+
+Profile sample() {
+  Profile p;
+  p.devices = {{"fast", "cpu", "AMD EPYC", "avx512_core", "oneDNN 2.6.3", 1},
+               {"slow", "cpu", "AMD EPYC", "avx2", "oneDNN 2.6.3", 2}};
+  KernelSpec conv;
+  conv.roles = {.n = 8, .c = 64, .h = 28, .w = 28, .f = 16, .r = 3, .s = 3, .p = 28, .q = 28};
+  conv.padding = {1, 1, 1, 1};
+  conv.x_format = Format::blocked16;
+  p.add({0, conv, {0.1, 0.125, 0.3, 25}, "jit:avx512_core"});
+  p.add({1, conv, {1e-7, 2e-7, 3e-7, 3}, "jit:avx2"});
+  KernelSpec fold;
+  fold.op = KernelOp::fold;
+  fold.fold_extents = {3, 5};
+  fold.operands = {{DType::f32, {5, 1}}, {DType::f32, {1, 3}}};
+  p.add({1, fold, {3e-9, 3e-9, 4e-9, 5}, "motley:avx2"});
+  p.links = {{0, 1, {{1024, 5e-7, 3e9}, {1 << 20, 1.7e-6, 7.6e9}}}};
+  p.notes = {"device 0: contended"};
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("a profile is read as it was written", "[profile][json]") {
+  const Profile p = sample();
+  const Profile back = Profile::parse("here.json", p.json());
+  CHECK(back.devices == p.devices);
+  CHECK(back.notes == p.notes);
+  REQUIRE(back.kernels().size() == 3);
+  for (std::size_t i = 0; i < 3; i++) {
+    CHECK(back.kernels()[i].device == p.kernels()[i].device);
+    CHECK(back.kernels()[i].spec == p.kernels()[i].spec);
+    CHECK(back.kernels()[i].seconds == p.kernels()[i].seconds);
+    CHECK(back.kernels()[i].implementation == p.kernels()[i].implementation);
+  }
+  CHECK(back.json() == p.json());
+  CHECK(back.seconds(0, 1, 2048).seconds == p.seconds(0, 1, 2048).seconds);
+
+  const auto file = std::filesystem::temp_directory_path() / ("motley_profile_test_" + std::to_string(getpid()) + ".json");
+  p.save(file);
+  CHECK(Profile::load(file).json() == p.json());
+  std::filesystem::remove(file);
+  CHECK_THROWS_AS(Profile::load(file), UserError);
+}
+
+TEST_CASE("a profile that does not fit is refused with its place", "[profile][json]") {
+  auto refused = [](const std::string& text, const std::string& what) {
+    CHECK_THROWS_WITH(Profile::parse("p.json", text), Contains("p.json:") && Contains(what));
+  };
+  const std::string device = R"({"name":"a","kind":"cpu","model":"m","isa":"avx2","threads":1,"library":"l"})";
+  const std::string kernel =
+      R"({"device":DEVICE,"spec":{"op":"sgd","roles":{"n":8}},"seconds":{"min":MIN,"q25":1,"median":1,"n":3},"implementation":"x"})";
+  auto profile = [&](std::string d, std::string m) {
+    std::string k = kernel;
+    k.replace(k.find("DEVICE"), 6, d);
+    k.replace(k.find("MIN"), 3, m);
+    return "{\"version\":1,\"devices\":[" + device + "],\"kernels\":[" + k + "],\"links\":[]}";
+  };
+  CHECK(Profile::parse("p.json", profile("0", "0.5")).kernels().size() == 1);
+  refused(profile("1", "0.5"), "/kernels/0/device");
+  refused(profile("0", "-1"), "/kernels/0/seconds/min");
+  refused(profile("0", "\"fast\""), "/kernels/0/seconds/min");
+  refused(R"({"version":2,"devices":[],"kernels":[]})", "/version");
+  refused(R"({"version":1,"devices":[],"kernel":[]})", "kernels");
+  refused(R"({"version":1,"devices":[],"kernels":[],"links":[{"from":0,"to":1,"segments":[]}]})", "/links/0/segments");
+  refused("{", "p.json:1");
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates from measured points: measured, steps along one extent, by the element, by rate; links.
+#include <motley/profile.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+
+using namespace motley;
+
+namespace {
+
+KernelSpec conv(Index n, Index c, Index f, PassKind pass = PassKind::forward) {
+  KernelSpec s;
+  s.pass = pass;
+  s.roles = {.n = n, .c = c, .h = 8, .w = 8, .f = f, .r = 3, .s = 3, .p = 8, .q = 8};
+  s.padding = {1, 1, 1, 1};
+  return s;
+}
+
+KernelPoint point(const KernelSpec& spec, double seconds, int device = 0) {
+  return {device, spec, {seconds, seconds * 1.1, seconds * 1.2, 9}, "test"};
+}
+
+KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
+  KernelSpec s;
+  s.op = KernelOp::fold;
+  s.fold = kind;
+  s.fold_extents = std::move(extents);
+  for (auto& one : strides) s.operands.push_back({DType::f32, std::move(one)});
+  return s;
+}
+
+void check_estimate(const Estimate& e, double seconds, Known known) {
+  CHECK(e.seconds == Approx(seconds).epsilon(1e-12));
+  CHECK(e.known == known);
+}
+
+}  // namespace
+
+TEST_CASE("a measured point answers for itself, merged by the smaller minimum", "[profile]") {
+  Profile p;
+  CHECK(p.empty());
+  p.add(point(conv(4, 16, 32), 2e-3));
+  p.add(point(conv(4, 16, 32), 3e-3));
+  check_estimate(p.seconds(0, conv(4, 16, 32)), 2e-3, Known::measured);
+  p.add({0, conv(4, 16, 32), {1e-3, 5e-3, 6e-3, 3}, "other"});
+  check_estimate(p.seconds(0, conv(4, 16, 32)), 1e-3, Known::measured);
+  REQUIRE(p.kernels().size() == 1);
+  CHECK(p.kernels()[0].seconds == Spread{1e-3, 5e-3, 6e-3, 3});
+  CHECK(p.kernels()[0].implementation == "other");
+  CHECK(p.seconds(1, conv(4, 16, 32)).known == Known::modelled);      // another device
+  check_estimate(p.seconds(0, conv(0, 16, 32)), 0, Known::measured);  // nothing runs
+}
+
+TEST_CASE("between measured sizes: the least time of all sizes not below; past them linear in flops", "[profile]") {
+  Profile p;
+  for (auto [f, ms] : {std::pair{64, 4.0}, {16, 1.5}, {32, 1.0}, {48, 3.0}}) p.add(point(conv(4, 16, f), ms * 1e-3));
+  check_estimate(p.seconds(0, conv(4, 16, 1)), 1.0e-3, Known::interpolated);  // 32 filters are faster than 16
+  check_estimate(p.seconds(0, conv(4, 16, 17)), 1.0e-3, Known::interpolated);
+  check_estimate(p.seconds(0, conv(4, 16, 33)), 3.0e-3, Known::interpolated);
+  check_estimate(p.seconds(0, conv(4, 16, 63)), 4.0e-3, Known::interpolated);
+  check_estimate(p.seconds(0, conv(4, 16, 96)), 6.0e-3, Known::interpolated);
+  check_estimate(p.seconds(0, conv(4, 16, 16)), 1.5e-3, Known::measured);      // itself
+  check_estimate(p.seconds(0, conv(2, 16, 64)), 4.0e-3, Known::interpolated);  // along n
+  check_estimate(p.seconds(0, conv(4, 32, 64)), 8.0e-3, Known::interpolated);  // along c, past the last
+  p.add(point(conv(4, 12, 20), 0.5e-3));
+  check_estimate(p.seconds(0, conv(4, 12, 16)), 0.5e-3, Known::interpolated);  // the less of two families
+  p.add(point(conv(4, 16, 48), 0.9e-3));                                       // a better time moves the steps below
+  check_estimate(p.seconds(0, conv(4, 16, 1)), 0.9e-3, Known::interpolated);
+}
+
+TEST_CASE("two extents away: the best rate of that op and pass; else 1e9 flops per second", "[profile]") {
+  Profile p;
+  p.add(point(conv(4, 16, 32), 1e-3));
+  p.add(point(conv(4, 16, 64), 4e-3));
+  const double rate = flops(conv(4, 16, 32)) / 1e-3;
+  check_estimate(p.seconds(0, conv(4, 8, 8)), flops(conv(4, 8, 8)) / rate, Known::modelled);
+  const KernelSpec backward = conv(4, 16, 32, PassKind::backward_data);
+  check_estimate(p.seconds(0, backward), flops(backward) / 1e9, Known::modelled);
+}
+
+TEST_CASE("folds and updates are scaled by their elements", "[profile]") {
+  Profile p;
+  const KernelSpec rows = fold_of(FoldKind::copy, {8, 100}, {{100, 1}, {100, 1}});
+  p.add(point(rows, 8e-6));
+  check_estimate(p.seconds(0, fold_of(FoldKind::copy, {4, 50}, {{50, 1}, {50, 1}})), 2e-6, Known::interpolated);
+  check_estimate(p.seconds(0, fold_of(FoldKind::copy, {40, 100}, {{100, 1}, {100, 1}})), 40e-6, Known::interpolated);
+  // Transposing is another family, and so is another function.
+  CHECK(p.seconds(0, fold_of(FoldKind::copy, {4, 50}, {{50, 1}, {1, 4}})).known == Known::modelled);
+  CHECK(p.seconds(0, fold_of(FoldKind::activation, {4, 50}, {{50, 1}, {50, 1}})).known == Known::modelled);
+  KernelSpec update;
+  update.op = KernelOp::sgd;
+  update.roles.n = 1000;
+  update.learning_rate = 0.1;
+  p.add(point(update, 1e-6));
+  update.roles.n = 3000;
+  update.learning_rate = 0.2;
+  check_estimate(p.seconds(0, update), 3e-6, Known::interpolated);
+  update.momentum = 0.9;
+  CHECK(p.seconds(0, update).known == Known::modelled);
+}
+
+TEST_CASE("links answer by segment", "[profile]") {
+  Profile p;
+  p.links.push_back({0, 1, {{1024, 1e-6, 1e9}, {65536, 2e-6, 4e9}}});
+  check_estimate(p.seconds(0, 1, 1000), 2e-6, Known::measured);
+  check_estimate(p.seconds(0, 1, 4000), 3e-6, Known::measured);
+  check_estimate(p.seconds(0, 1, 4000000), 1.002e-3, Known::measured);
+  check_estimate(p.seconds(1, 0, 2000), 6e-6, Known::modelled);
+  check_estimate(p.seconds(1, 1, 2000), 0, Known::measured);
+}
+
+TEST_CASE("estimates are fast: 1e5 of them among 2000 points", "[profile]") {
+  Profile p;
+  for (Index c = 16; c <= 320; c += 16)
+    for (Index f = 8; f <= 800; f += 8) p.add(point(conv(4, c, f), 1e-6 * static_cast<double>(c * f)));
+  const auto start = std::chrono::steady_clock::now();
+  double sum = 0;
+  for (Index i = 0; i < 100000; i++) sum += p.seconds(0, conv(4, 16 + 16 * (i % 20), 1 + i % 700)).seconds;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(sum > 0);
+  CHECK(seconds < 1.0);
+}
