@@ -87,6 +87,7 @@ class MemoryTransport final : public Transport {
   }
 
   int peer(Ticket ticket) const override { return tickets_.at(ticket).peer; }
+  bool idle() const override { return tickets_.empty(); }
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override { return control::gather(*this, bytes); }
 

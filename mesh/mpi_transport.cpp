@@ -76,7 +76,7 @@ class MpiTransport final : public Transport {
     int finalized = 0;
     const bool over = MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
     // With messages open the job is failing: their communicators stay.
-    if (over || !tickets_.empty() || std::uncaught_exceptions() > 0) return;
+    if (over || !idle() || std::uncaught_exceptions() > 0) return;
     for (MPI_Comm* comm : {&data_, &control_})
       if (MPI_Comm_free(comm) != MPI_SUCCESS) std::fputs("motley: MPI_Comm_free failed\n", stderr);
   }
@@ -116,6 +116,7 @@ class MpiTransport final : public Transport {
   }
 
   int peer(Ticket ticket) const override { return tickets_.at(ticket).peer; }
+  bool idle() const override { return tickets_.empty(); }
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
 
