@@ -58,7 +58,8 @@ class MpiTransport final : public Transport {
   explicit MpiTransport(MPI_Comm comm) {
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread");
-    if (level < MPI_THREAD_FUNNELED) throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");
+    if (level < MPI_THREAD_FUNNELED)
+      throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");
     mpi_check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
     mpi_check(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
     duplicate(comm, data_);
@@ -107,8 +108,8 @@ class MpiTransport final : public Transport {
       MPI_Count got = 0;
       mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");
       if (got != count(op.bytes))
-        throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(got) + " bytes with tag " + std::to_string(op.tag) +
-                            ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.bytes));
+        throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(got) + " bytes with tag " +
+                            std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.bytes));
       if (op.tag >= 0) bytes_received_ += static_cast<std::int64_t>(got);
     }
     tickets_.remove(ticket);
@@ -172,6 +173,8 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) { return std::make_unique<MpiTransport>(comm); }
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
+  return std::make_unique<MpiTransport>(comm);
+}
 
 }  // namespace motley

@@ -36,8 +36,8 @@ void relax() {
 
 std::string late(const Transport& t, int from, const std::string& what, double seconds) {
   const std::string whom = from < 0 ? "for the other ranks" : "for rank " + std::to_string(from);
-  return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " + whom +
-         " in \"" + what + "\", and nothing has moved";
+  return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " +
+         whom + " in \"" + what + "\", and nothing has moved";
 }
 
 // Takes the finished ones off the list; did any finish?
@@ -47,7 +47,9 @@ bool sweep(Transport& transport, std::vector<Ticket>& open) {
   return open.size() != before;
 }
 
-std::span<const std::byte> bytes_of(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+std::span<const std::byte> bytes_of(const auto& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
 
 }  // namespace
 
@@ -77,8 +79,12 @@ double Backoff::seconds() {
   return seconds_;
 }
 
-void set_deadline_seconds(double seconds) { g_deadline_seconds = seconds; }
-double deadline_seconds() { return g_deadline_seconds; }
+void set_deadline_seconds(double seconds) {
+  g_deadline_seconds = seconds;
+}
+double deadline_seconds() {
+  return g_deadline_seconds;
+}
 
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
   std::vector<Ticket> open(tickets.begin(), tickets.end());

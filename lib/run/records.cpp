@@ -29,7 +29,8 @@ void put_text(char (&to)[N], const std::string& text) {
 
 std::string who(const Record& record) {
   const std::string device = record.device[0] != 0 ? "\"" + std::string(record.device) + "\", " : "";
-  return "rank " + std::to_string(record.rank) + " (" + device + "pid " + std::to_string(record.pid) + " on host " + record.host + ")";
+  return "rank " + std::to_string(record.rank) + " (" + device + "pid " + std::to_string(record.pid) + " on host " + record.host +
+         ")";
 }
 
 std::filesystem::path record_path(const std::filesystem::path& directory, int rank) {
@@ -67,7 +68,9 @@ RecordWriter::RecordWriter(const std::filesystem::path& directory, int rank, con
   throw Error(Exit::io, file.string() + ": " + why);
 }
 
-RecordWriter::~RecordWriter() { ::close(fd_); }
+RecordWriter::~RecordWriter() {
+  ::close(fd_);
+}
 
 bool RecordWriter::put() {
   record_.serial++;
@@ -97,6 +100,16 @@ void RecordWriter::beat() {
 
 void RecordWriter::ended(int code, const std::string& reason) {
   const std::lock_guard lock(mutex_);
+  end(code, reason);
+}
+
+void RecordWriter::gave_up(int code, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (record_.code == -1) record_.gave_up = 1;
+  end(code, reason);
+}
+
+void RecordWriter::end(int code, const std::string& reason) {
   if (record_.code != -1) return;
   record_.code = code;
   put_text(record_.reason, reason);

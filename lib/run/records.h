@@ -15,16 +15,18 @@ namespace motley {
 constexpr double kBeatSeconds = 0.25;
 
 struct Record {
-  std::uint64_t serial = 0;     // of this write, here and at the end: a reader that sees two looks again
-  std::uint64_t beat = 0;       // + 1 every kBeatSeconds
-  std::uint64_t exchange = 0;   // waits that are over
-  std::uint64_t moved = 0;      // messages that came in during long waits
-  std::int64_t bytes = 0;       // received
+  std::uint64_t serial = 0;    // of this write, here and at the end: a reader that sees two looks again
+  std::uint64_t beat = 0;      // + 1 every kBeatSeconds
+  std::uint64_t exchange = 0;  // waits that are over
+  std::uint64_t moved = 0;     // messages that came in during long waits
+  std::int64_t bytes = 0;      // received
   std::int32_t rank = 0, pid = 0;
   std::int32_t code = -1;       // -1: has not ended
   std::int32_t ready = 0;       // MPI has started
   std::int32_t waiting = 0;     // 0: computing
   std::int32_t waits_for = -1;  // a rank; -1: all
+  std::int32_t gave_up = 0;     // ended without the others, who wait for it and have to be ended
+  std::int32_t unused = 0;
   char host[64]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
   std::uint64_t serial_end = 0;
 };
@@ -58,12 +60,14 @@ class RecordWriter final : public WaitObserver {
   void ready();
   void phase(const std::string& text);
   void beat();
-  void ended(int code, const std::string& reason);  // the first end stands
+  void ended(int code, const std::string& reason);    // the first end stands
+  void gave_up(int code, const std::string& reason);  // an end that the others did not agree to
   void waiting(const std::string& what, int from) override;
   void done(std::int64_t bytes_received) override;
 
  private:
   bool put();  // under the mutex. Where it fails the beat stands still, and the others act on that.
+  void end(int code, const std::string& reason);
   std::mutex mutex_;
   Record record_;
   int fd_ = -1;

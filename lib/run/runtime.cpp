@@ -84,7 +84,9 @@ void say(const std::string& text) {
   if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // nobody listens
 }
 
-std::string named(const std::string& rank, const std::string& text) { return "[" + rank + "] " + text; }
+std::string named(const std::string& rank, const std::string& text) {
+  return "[" + rank + "] " + text;
+}
 
 // Ranks that the user's own mpiexec started make themselves a directory for their records. As soon as everybody has opened
 // all files it loses its name: nothing is left behind. Nothing on ranks that share no such directory.
@@ -118,6 +120,14 @@ Watched watch_each_other(Transport& transport) {
   return out;
 }
 
+// Leaves, and ends the others: motley's launcher does that when it reads the record, else MPI (if it runs) or mpiexec.
+[[noreturn]] void give_up(Watched& watched, const Start& start, const Ending& end) {
+  if (watched.record) watched.record->gave_up(end.code, end.text);
+  std::fflush(nullptr);
+  if (!start.launched) MpiSession::abort(end.code);
+  _exit(end.code);
+}
+
 // A rank among others, once MPI runs: until all ranks have agreed how it ended.
 Ending live(const MpiSession& session, Watched& watched, const Start& start, const std::function<void(Runtime&)>& body) {
   std::unique_ptr<Transport> transport = session.transport();
@@ -140,8 +150,7 @@ Ending live(const MpiSession& session, Watched& watched, const Start& start, con
   if (end.code != 0 && (!all || all->worst.rank == start.rank)) say(own.text);
   if (all && all->clean) return end;
   // Not in order: MPI_Finalize would wait for the messages that are still under way.
-  if (watched.record) watched.record->ended(end.code, end.text);
-  MpiSession::abort(end.code);
+  give_up(watched, start, end);
 }
 
 int run_among_others(const Start& start, int argc, char** argv, const std::function<void(Runtime&)>& body) {
@@ -165,9 +174,9 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
     end = {failure.code, named("rank " + std::to_string(start.rank), failure.text)};
     say(end.text);
   }
+  if (failure.code != 0) give_up(watched, start, end);
   watched.heartbeat.reset();
   if (watched.record) watched.record->ended(end.code, end.text);
-  if (failure.code != 0 && session) MpiSession::abort(end.code);
   return end.code;
 }
 
@@ -180,16 +189,21 @@ Runtime::~Runtime() = default;
 void Runtime::print(const std::string& text) const {
   if (rank() != 0) return;
   const std::string line = text.ends_with('\n') ? text : text + "\n";
-  if (std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
+  if (std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
 }
 
 void Runtime::phase(const std::string& text) {
   if (record_ != nullptr) record_->phase(text);
 }
 
-bool Runtime::stop_requested() const { return g_stop; }
+bool Runtime::stop_requested() const {
+  return g_stop;
+}
 
-std::string Runtime::name() const { return "rank " + std::to_string(rank()) + (kind_.empty() ? "" : " " + kind_); }
+std::string Runtime::name() const {
+  return "rank " + std::to_string(rank()) + (kind_.empty() ? "" : " " + kind_);
+}
 
 int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
   int code = 0;
@@ -197,7 +211,8 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
     handle_signals();
     const Start start = how_started();
     if (start.lone_tasks > 0)
-      throw UserError("srun started " + std::to_string(start.lone_tasks) + " tasks that do not know each other; use srun --mpi=pmi2 or mpiexec");
+      throw UserError("srun started " + std::to_string(start.lone_tasks) +
+                      " tasks that do not know each other; use srun --mpi=pmi2 or mpiexec");
     if (start.mpi) {
       code = run_among_others(start, argc, argv, body);
       return;

@@ -11,7 +11,8 @@ namespace motley {
 Backend& Runtime::backend(const Mesh& mesh) {
   if (mesh.ranks() != ranks())
     throw UserError("the mesh has " + std::to_string(mesh.ranks()) + " devices, but " + std::to_string(ranks()) +
-                    (ranks() == 1 ? " rank runs" : " ranks run") + "; start one rank per device: mpiexec -n " + std::to_string(mesh.ranks()));
+                    (ranks() == 1 ? " rank runs" : " ranks run") + "; start one rank per device: mpiexec -n " +
+                    std::to_string(mesh.ranks()));
   if (backend_) return *backend_;
   const Device& device = mesh.device(rank());
   kind_ = to_string(device.kind);

@@ -86,7 +86,8 @@ void bind_to_cores(const std::vector<int>& cores) {
   CPU_ZERO(&set);
   for (int core : cores) CPU_SET(static_cast<std::size_t>(core), &set);
   if (sched_setaffinity(0, sizeof set, &set) == 0) return;
-  throw DeviceError("cannot run on core " + to_text(cores) + ": " + std::strerror(errno) + "; this process may use " + to_text(allowed_cores()));
+  throw DeviceError("cannot run on core " + to_text(cores) + ": " + std::strerror(errno) + "; this process may use " +
+                    to_text(allowed_cores()));
 }
 
 }  // namespace motley

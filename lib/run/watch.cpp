@@ -25,16 +25,22 @@ double seconds_from(const char* name, double usual) {
   return value;
 }
 
-int looks(double seconds) { return std::max(1, static_cast<int>(std::lround(std::min(seconds, 1e6) / kBeatSeconds))); }
+int looks(double seconds) {
+  return std::max(1, static_cast<int>(std::lround(std::min(seconds, 1e6) / kBeatSeconds)));
+}
 
-std::string seconds_text(double seconds) { return std::to_string(std::lround(seconds)) + " s"; }
+std::string seconds_text(double seconds) {
+  return std::to_string(std::lround(seconds)) + " s";
+}
 
 std::string waits_for(const Record& r) {
   return "rank " + std::to_string(r.rank) + " waits for " +
          (r.waits_for < 0 ? std::string("the other ranks") : "rank " + std::to_string(r.waits_for)) + " in \"" + r.what + "\"";
 }
 
-bool runs(const std::optional<Record>& r) { return r && r->code == -1; }
+bool runs(const std::optional<Record>& r) {
+  return r && r->code == -1;
+}
 
 // stderr, whole, as far as it goes.
 void say(const std::string& line) {
@@ -73,13 +79,14 @@ void Watch::look(Seen& rank) {
   rank.bytes = r.bytes;
 }
 
-std::optional<std::string> Watch::beat() {
+std::optional<Hung> Watch::beat() {
   looks_++;
   for (Seen& rank : ranks_) look(rank);
   for (const Seen& rank : ranks_)
     if (rank.silent >= looks(limits_.hung_seconds))
-      return who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " + seconds_text(limits_.hung_seconds);
-  if (auto text = not_ready()) return text;
+      return Hung{rank.now->rank, who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " +
+                                      seconds_text(limits_.hung_seconds)};
+  if (auto late = not_ready()) return late;
   return deadlock();
 }
 
@@ -87,7 +94,7 @@ bool Watch::all_ready() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Seen& s) { return s.now && s.now->ready != 0; });
 }
 
-std::optional<std::string> Watch::not_ready() const {
+std::optional<Hung> Watch::not_ready() const {
   if (looks_ < looks(limits_.start_seconds)) return std::nullopt;
   std::string names;
   for (std::size_t r = 0; r < ranks_.size(); r++) {
@@ -96,19 +103,23 @@ std::optional<std::string> Watch::not_ready() const {
     names += (names.empty() ? "" : ", ") + (now ? who(*now) : "rank " + std::to_string(r));
   }
   if (names.empty()) return std::nullopt;
-  return "not ready " + seconds_text(limits_.start_seconds) + " after the start: " + names;
+  return Hung{-1, "not ready " + seconds_text(limits_.start_seconds) + " after the start: " + names};
 }
 
-std::optional<std::string> Watch::deadlock() const {
+std::optional<Hung> Watch::deadlock() const {
   std::string waits;
+  bool all_left = true;
   for (const Seen& rank : ranks_) {
     if (!rank.now) return std::nullopt;
-    if (!runs(rank.now)) continue;
-    if (rank.idle < looks(limits_.hung_seconds)) return std::nullopt;
+    // A rank that has seen it first has just left because of it.
+    const bool has_left = rank.now->code == static_cast<int>(Exit::hung) && rank.now->waiting != 0;
+    if (!runs(rank.now) && !has_left) continue;
+    if (runs(rank.now) && rank.idle < looks(limits_.hung_seconds)) return std::nullopt;
+    all_left = all_left && has_left;
     waits += (waits.empty() ? "" : "; ") + waits_for(*rank.now);
   }
-  if (waits.empty()) return std::nullopt;
-  return "every rank waits and nothing has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits;
+  if (all_left) return std::nullopt;
+  return Hung{-1, "every rank waits and nothing has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits};
 }
 
 std::optional<std::string> Watch::slow(int rank) {
@@ -118,7 +129,8 @@ std::optional<std::string> Watch::slow(int rank) {
   const auto& other = ranks_[static_cast<std::size_t>(me.now->waits_for)].now;
   if (!runs(other) || other->waiting != 0) return std::nullopt;
   me.told = true;
-  return waits_for(*me.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other) + " computes in phase '" + other->phase + "'";
+  return waits_for(*me.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other) + " computes in phase '" +
+         other->phase + "'";
 }
 
 Heartbeat::Heartbeat(RecordWriter& record, Watch watch, int rank, Voice voice)
@@ -145,8 +157,8 @@ void Heartbeat::run() {
   while (!wake_.wait_for(lock, std::chrono::duration<double>(kBeatSeconds), [this] { return over_; })) {
     record_.beat();
     if (auto hung = watch_.beat()) {
-      record_.ended(static_cast<int>(Exit::hung), *hung);
-      if (voice_ == Voice::speaks) say("motley: " + *hung + "\n");
+      record_.ended(static_cast<int>(Exit::hung), hung->text);
+      if (voice_ == Voice::speaks) say("motley: " + hung->text + "\n");
       _exit(static_cast<int>(Exit::hung));
     }
     if (auto slow = watch_.slow(rank_)) say("motley: " + *slow + "\n");

@@ -14,16 +14,22 @@
 namespace motley {
 
 struct Limits {
-  double hung_seconds = 30;   // MOTLEY_HUNG_SECONDS
-  double start_seconds = 60;  // MOTLEY_START_SECONDS
+  double hung_seconds = 30;          // MOTLEY_HUNG_SECONDS
+  double start_seconds = 60;         // MOTLEY_START_SECONDS
   static Limits from_environment();  // UserError: no number above 0
+};
+
+// Who hangs, and why. rank -1: all of them, or several.
+struct Hung {
+  int rank = -1;
+  std::string text{};
 };
 
 class Watch {
  public:
   Watch(const std::filesystem::path& directory, int ranks, Limits limits);
   // One look at all records, every kBeatSeconds: who hangs and why, once somebody does.
-  std::optional<std::string> beat();
+  std::optional<Hung> beat();
   // By the last look. Told once per rank: it waits for one that computes on and on. That is slow, not hung.
   std::optional<std::string> slow(int rank);
   const std::optional<Record>& record(int rank) const { return ranks_[static_cast<std::size_t>(rank)].now; }
@@ -39,8 +45,8 @@ class Watch {
     bool told = false;
   };
   void look(Seen& rank);
-  std::optional<std::string> not_ready() const;
-  std::optional<std::string> deadlock() const;
+  std::optional<Hung> not_ready() const;
+  std::optional<Hung> deadlock() const;
   std::vector<Seen> ranks_;
   Limits limits_;
   int looks_ = 0;
