@@ -28,7 +28,8 @@ struct Together : Catch::TestEventListenerBase {
       motley::set_deadline_seconds(kDeadlineSeconds);
       if (all.status == 0) return;
       g_failed_cases++;
-      if (!failed) std::fprintf(stderr, "rank %d: \"%s\" failed on rank %d\n", world().rank(), stats.testInfo.name.c_str(), all.rank);
+      if (!failed)
+        std::fprintf(stderr, "rank %d: \"%s\" failed on rank %d\n", world().rank(), stats.testInfo.name.c_str(), all.rank);
     } catch (const motley::Error& e) {
       std::fprintf(stderr, "rank %d after \"%s\": %s\n", world().rank(), stats.testInfo.name.c_str(), e.what());
       motley::MpiSession::abort(1);
@@ -39,7 +40,9 @@ CATCH_REGISTER_LISTENER(Together)
 
 }  // namespace
 
-motley::Transport& world() { return *g_world; }
+motley::Transport& world() {
+  return *g_world;
+}
 
 int main(int argc, char** argv) {
   motley::MpiSession session(argc, argv);
