@@ -7,7 +7,7 @@
 namespace motley::reference {
 namespace {
 
-constexpr std::size_t kMostExtents = 16, kMostOperands = 64;
+constexpr std::size_t kMostExtents = 16;
 
 double load(const void* data, DType dtype, Index at) {
   switch (dtype) {
@@ -55,24 +55,25 @@ Index offset_of(const KernelSpec& spec, std::size_t operand, const Position& at)
   return offset;
 }
 
-// f at one position: t[i] is operand i's element there.
-double function(const KernelSpec& spec, const double* t, std::size_t count, const Position& at) {
+// f at one position: t(i) is operand i's element there.
+template <class Term>
+double function(const KernelSpec& spec, const Position& at, Term&& t) {
   const auto is_class = [&](double label) {
     return static_cast<double>(spec.first_class + at[static_cast<std::size_t>(spec.class_dim)]) == label;
   };
   switch (spec.fold) {
-    case FoldKind::copy: return t[0];
+    case FoldKind::copy: return t(0);
     case FoldKind::add: {
       double sum = 0;
-      for (std::size_t i = 0; i < count; i++) sum += t[i];
+      for (std::size_t i = 0; i + 1 < spec.operands.size(); i++) sum += t(i);
       return activate(spec.activation, sum);
     }
-    case FoldKind::activation: return activate(spec.activation, t[0]);
-    case FoldKind::activation_gradient: return t[0] * activation_gradient(spec.activation, t[1]);
-    case FoldKind::sum_exp: return std::exp(t[0] - t[1]);
-    case FoldKind::pick_label: return is_class(t[1]) ? t[0] : 0;
-    case FoldKind::cross_entropy: return std::log(t[1]) + t[0] - t[2];
-    case FoldKind::softmax_gradient: return (std::exp(t[0] - t[1]) / t[2] - (is_class(t[3]) ? 1 : 0)) * t[4];
+    case FoldKind::activation: return activate(spec.activation, t(0));
+    case FoldKind::activation_gradient: return t(0) * activation_gradient(spec.activation, t(1));
+    case FoldKind::sum_exp: return std::exp(t(0) - t(1));
+    case FoldKind::pick_label: return is_class(t(1)) ? t(0) : 0;
+    case FoldKind::cross_entropy: return std::log(t(1)) + t(0) - t(2);
+    case FoldKind::softmax_gradient: return (std::exp(t(0) - t(1)) / t(2) - (is_class(t(3)) ? 1 : 0)) * t(4);
   }
   return 0;
 }
@@ -86,17 +87,18 @@ void run(const KernelSpec& spec, Operands operands, void*) {
   }
   const bool nothing = is_empty(spec, reduced);
   if (is_empty(spec, kept) || (nothing && spec.combine == Combine::set)) return;
-  std::array<double, kMostOperands> t{};
   Position at{};
+  const auto t = [&](std::size_t i) { return load(operands[i], spec.operands[i].dtype, offset_of(spec, i, at)); };
   do {
     double total = spec.combine == Combine::max ? -std::numeric_limits<double>::infinity() : 0;
-    if (!nothing) do {
-        for (std::size_t i = 0; i < result; i++) t[i] = load(operands[i], spec.operands[i].dtype, offset_of(spec, i, at));
-        const double value = spec.scale * function(spec, t.data(), result, at);
+    if (!nothing) {
+      do {
+        const double value = spec.scale * function(spec, at, t);
         if (spec.combine == Combine::set) total = value;
         if (spec.combine == Combine::add) total += value;
-        if (spec.combine == Combine::max && !(value <= total)) total = value;  // NaN is kept until a greater number comes
+        if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN stays
       } while (advance(spec, reduced, at));
+    }
     store(operands[result], spec.operands[result].dtype, offset_of(spec, result, at), total);
   } while (advance(spec, kept, at));
 }
@@ -120,7 +122,7 @@ std::size_t inputs_of(FoldKind fold, std::size_t given) {
 Run fold(const KernelSpec& spec) {
   const std::size_t extents = spec.fold_extents.size(), operands = spec.operands.size();
   check(spec.pass == PassKind::forward, "a fold has one pass");
-  check(extents <= kMostExtents && operands <= kMostOperands, "a fold has at most 16 extents and 64 operands");
+  check(extents <= kMostExtents, "a fold has at most 16 extents");
   check(operands > 0 && inputs_of(spec.fold, operands - 1) == operands - 1, "a fold has the operands of its function");
   for (const FoldOperand& operand : spec.operands)
     check(operand.strides.size() == extents, "a fold operand has one stride per extent");

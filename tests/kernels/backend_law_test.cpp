@@ -41,7 +41,7 @@ TEST_CASE("backend law: the cases meet what they promise") {
   for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside}) CHECK(count >= 20);
 }
 
-// The law must see what is wrong: a backend whose convolutions forget the last channel, and one that leaves block padding.
+// The law must see what is wrong: the reference, given another spec than it was asked for.
 namespace {
 
 class Broken final : public Backend {
@@ -66,8 +66,8 @@ class Broken final : public Backend {
 }  // namespace
 
 TEST_CASE("backend law: a wrong backend is found out") {
-  Broken stride([](KernelSpec& s) { s.padding[0] += s.op == KernelOp::max_pool2d; });
-  CHECK(backend_law(stride, 6, 200, LawMode::exact) != "");
+  Broken padding([](KernelSpec& s) { s.padding[0] += s.op == KernelOp::max_pool2d; });
+  CHECK(backend_law(padding, 6, 200, LawMode::exact) != "");
   Broken activation([](KernelSpec& s) {
     if (s.activation == Activation::elu) s.activation = Activation::tanh;
   });

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[n f p q] = activation(b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed into the layout
+// that oneDNN picks, in run(); x and y are staged (copied into the workspace) only where oneDNN cannot take them as they are:
+// rows that no window reaches, windows wholly in padding, or formats that only its slow implementations know.
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "kernels/cpu/dnnl_kernels.h"
+#include "kernels/cpu/sequence.h"
+#include "kernels/operands.h"
+
+namespace motley::cpu {
+namespace {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+
+Tag tag_of(Format format) {
+  switch (format) {
+    case Format::plain: return Tag::abcd;
+    case Format::channels_last: return Tag::acdb;
+    case Format::blocked8: return Tag::aBcd8b;
+    case Format::blocked16: return Tag::aBcd16b;
+  }
+  return Tag::undef;
+}
+
+Desc desc_of(const Dims& dims, Tag tag) { return Desc(dims, dnnl::memory::data_type::f32, tag); }
+
+// ---- geometry: the rows (columns) of x that oneDNN is given, begin..end-1 in x's own numbers
+struct Axis {
+  Index begin = 0, end = 0, extent = 0;         // of what it is given; x's own extent
+  Index padding_l = 0, padding_r = 0;           // left for oneDNN to imagine
+  bool is_staged() const { return begin != 0 || end != extent; }
+  Range real() const { return intersect(Range{begin, end}, Range{0, extent}); }
+};
+
+Axis axis_of(const KernelSpec& spec, std::size_t i) {
+  const Roles& e = spec.roles;
+  const Index extent = i == 0 ? e.h : e.w, outputs = i == 0 ? e.p : e.q;
+  const Index window = ((i == 0 ? e.r : e.s) - 1) * spec.dilation[i] + 1;
+  const Index first = -spec.padding[2 * i], last = first + (outputs - 1) * spec.stride[i] + window;  // the windows reach first..last-1
+  const Index left = -first, right = last - extent;
+  const bool fits = left >= 0 && left < window && right > -spec.stride[i] && right < window;
+  if (fits) return {0, extent, extent, left, right};
+  return {first, last, extent, 0, 0};
+}
+
+// ---- which of oneDNN's implementations
+enum class Speed { reference, gemm, jit };
+
+Speed speed_of(std::string_view implementation) {
+  if (implementation.find("ref") == 0 || implementation.find("simple") == 0) return Speed::reference;
+  return implementation.find("gemm:") != std::string_view::npos ? Speed::gemm : Speed::jit;
+}
+
+// One pass of one convolution as oneDNN would do it.
+struct Choice {
+  dnnl::primitive primitive{};
+  Desc x{}, w{}, y{}, scratchpad{};
+  std::string implementation{};
+  bool fused = true;  // bias and activation inside
+  Speed speed() const { return speed_of(implementation); }
+};
+
+template <class Primitive, class Pd>
+Choice chosen(const Pd& pd, const Desc& x, const Desc& w, const Desc& y) {
+  return {Primitive(pd), x, w, y, pd.scratchpad_desc(), pd.impl_info_str(), true};
+}
+
+std::optional<Choice> choose(const KernelSpec& spec, const Vendor& vendor, const vendor::ConvolutionDescs& descs, bool fused) {
+  try {
+    const auto plain = vendor::attributes();
+    if (spec.pass == PassKind::forward) {
+      auto pd = vendor::forward(vendor.engine, descs, vendor::attributes(fused ? spec.activation : Activation::none));
+      Choice choice = chosen<dnnl::convolution_forward>(pd, pd.src_desc(), pd.weights_desc(), pd.dst_desc());
+      choice.fused = fused;
+      return choice;
+    }
+    const auto hint = vendor::forward(vendor.engine, descs, plain);
+    if (spec.pass == PassKind::backward_data) {
+      const auto pd = vendor::backward_data(vendor.engine, descs, plain, hint);
+      return chosen<dnnl::convolution_backward_data>(pd, pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc());
+    }
+    const auto pd = vendor::backward_filter(vendor.engine, descs, plain, hint);
+    return chosen<dnnl::convolution_backward_weights>(pd, pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc());
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_unimplemented) throw;
+    return std::nullopt;
+  }
+}
+
+class ConvolutionKernel final : public Kernel {
+ public:
+  ConvolutionKernel(const KernelSpec& spec, const Vendor& vendor)
+      : spec_(spec), vendor_(vendor), sequence_(vendor.engine), rows_(axis_of(spec, 0)), cols_(axis_of(spec, 1)) {
+    const Roles& e = spec.roles;
+    descs_.x = desc_of(x_dims(), tag_of(spec.x_format));
+    descs_.w = desc_of({e.f, e.c, e.r, e.s}, Tag::any);
+    descs_.y = desc_of(y_dims(), tag_of(spec.y_format));
+    if (spec.pass == PassKind::forward && spec.bias) descs_.b = desc_of({e.f}, Tag::a);
+    descs_.window = {{spec.stride[0], spec.stride[1]},
+                     {spec.dilation[0] - 1, spec.dilation[1] - 1},
+                     {rows_.padding_l, cols_.padding_l},
+                     {rows_.padding_r, cols_.padding_r}};
+    choice_ = best_choice();
+    switch (spec.pass) {
+      case PassKind::forward: make_forward(); break;
+      case PassKind::backward_data: make_backward_data(); break;
+      case PassKind::backward_filter: make_backward_filter(); break;
+    }
+  }
+  std::size_t workspace_bytes() const override { return sequence_.workspace_bytes(); }
+  std::string implementation() const override { return choice_.implementation; }
+  void run(std::span<void* const> operands, void* workspace) override { sequence_.run(operands, workspace); }
+
+ private:
+  using Place = Sequence::Place;
+
+  Dims x_dims() const { return {spec_.roles.n, spec_.roles.c, rows_.end - rows_.begin, cols_.end - cols_.begin}; }  // what oneDNN is given
+  Dims y_dims() const { return {spec_.roles.n, spec_.roles.f, spec_.roles.p, spec_.roles.q}; }
+
+  Choice best_choice() const {
+    std::optional<Choice> best;
+    for (const bool fused : {true, false}) {
+      best = choose(spec_, vendor_, descs_, fused);
+      // Formats that only the reference knows: oneDNN's own formats, x and y reordered.
+      if (!best || best->speed() == Speed::reference) {
+        vendor::ConvolutionDescs any = descs_;
+        any.x = desc_of(x_dims(), Tag::any);
+        any.y = desc_of(y_dims(), Tag::any);
+        if (auto own = choose(spec_, vendor_, any, fused)) best = own;
+      }
+      if (best) return *best;
+    }
+    throw dnnl::error(dnnl_unimplemented, "no implementation");
+  }
+
+  Desc user_x() const {
+    const Roles& e = spec_.roles;
+    return desc_of({e.n, e.c, e.h, e.w}, tag_of(spec_.x_format));
+  }
+  Desc user_w() const {
+    const Roles& e = spec_.roles;
+    return desc_of({e.f, e.c, e.r, e.s}, tag_of(spec_.w_format));
+  }
+  Desc user_y() const { return desc_of(y_dims(), tag_of(spec_.y_format)); }
+
+  // Where oneDNN finds an operand that it takes as `wanted`: as it lies, or copied into the workspace.
+  Place input(int operand, const Desc& given, const Desc& wanted) {
+    if (given == wanted) return {operand, 0};
+    const Place place = sequence_.reserve(wanted.get_size());
+    sequence_.add_reorder(given, {operand, 0}, wanted, place);
+    return place;
+  }
+
+  // x's rows and columns that windows reach, as parts of x and of what oneDNN is given; no elements: none
+  struct Views {
+    Desc x{}, staged{};
+    bool any = false, whole = false;  // whole: all that oneDNN is given is real
+  };
+  Views views() const {
+    const Roles& e = spec_.roles;
+    const Range h = rows_.real(), w = cols_.real();
+    Views views;
+    views.any = h.size() > 0 && w.size() > 0;
+    views.whole = h == Range{rows_.begin, rows_.end} && w == Range{cols_.begin, cols_.end};
+    if (!views.any) return views;
+    const Dims part{e.n, e.c, h.size(), w.size()};
+    views.x = user_x().submemory_desc(part, {0, 0, h.begin, w.begin});
+    views.staged = choice_.x.submemory_desc(part, {0, 0, h.begin - rows_.begin, w.begin - cols_.begin});
+    return views;
+  }
+  bool is_cropped() const { return rows_.is_staged() || cols_.is_staged(); }
+
+  void zero(Place place, std::size_t bytes) {
+    sequence_.add_work(place, [bytes](void* data) { std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0}); });
+  }
+
+  Place input_x(int operand) {
+    if (!is_cropped()) return input(operand, user_x(), choice_.x);
+    const Place place = sequence_.reserve(choice_.x.get_size());
+    const Views parts = views();
+    if (!parts.whole) zero(place, choice_.x.get_size());
+    if (parts.any) sequence_.add_reorder(parts.x, {operand, 0}, parts.staged, place);
+    return place;
+  }
+
+  void make_forward() {
+    const Place x = input_x(0), w = input(1, user_w(), choice_.w);
+    const int result = spec_.bias ? 3 : 2;
+    const Desc given = user_y();
+    const bool staged = given != choice_.y;
+    const Place y = staged ? sequence_.reserve(choice_.y.get_size()) : Place{result, 0};
+    std::vector<Sequence::Argument> arguments{{DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_WEIGHTS, choice_.w, w}, {DNNL_ARG_DST, choice_.y, y}};
+    if (spec_.bias) arguments.push_back({DNNL_ARG_BIAS, descs_.b, {2, 0}});
+    sequence_.add(choice_.primitive, choice_.scratchpad, arguments);
+    if (staged) sequence_.add_reorder(choice_.y, y, given, {result, 0});
+    if (!choice_.fused && spec_.activation != Activation::none) {
+      const Index elements = static_cast<Index>(given.get_size() / sizeof(float));
+      sequence_.add_work({result, 0}, [loops = vendor_.loops, activation = spec_.activation, elements](void* data) {
+        loops->activate(activation, static_cast<float*>(data), elements);
+      });
+    }
+  }
+
+  void make_backward_data() {
+    const Place dy = input(0, user_y(), choice_.y), w = input(1, user_w(), choice_.w);
+    const bool staged = is_cropped() || user_x() != choice_.x;
+    const Place dx = staged ? sequence_.reserve(choice_.x.get_size()) : Place{2, 0};
+    sequence_.add(choice_.primitive, choice_.scratchpad,
+                  {{DNNL_ARG_DIFF_DST, choice_.y, dy}, {DNNL_ARG_WEIGHTS, choice_.w, w}, {DNNL_ARG_DIFF_SRC, choice_.x, dx}});
+    if (!staged) return;
+    if (!is_cropped()) return sequence_.add_reorder(choice_.x, dx, user_x(), {2, 0});
+    const Views parts = views();
+    zero({2, 0}, user_x().get_size());  // the rows that no window reaches
+    if (parts.any) sequence_.add_reorder(parts.staged, dx, parts.x, {2, 0});
+  }
+
+  void make_backward_filter() {
+    const Place x = input_x(0), dy = input(1, user_y(), choice_.y);
+    const bool packed = user_w() != choice_.w;
+    const Place dw = packed ? sequence_.reserve(choice_.w.get_size()) : Place{2, 0};
+    sequence_.add(choice_.primitive, choice_.scratchpad,
+                  {{DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_DIFF_DST, choice_.y, dy}, {DNNL_ARG_DIFF_WEIGHTS, choice_.w, dw}});
+    if (packed) sequence_.add_reorder(choice_.w, dw, user_w(), {2, 0});
+  }
+
+  KernelSpec spec_;
+  Vendor vendor_;
+  Sequence sequence_;
+  Axis rows_, cols_;
+  vendor::ConvolutionDescs descs_{};
+  Choice choice_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor) {
+  return std::make_unique<ConvolutionKernel>(spec, vendor);
+}
+
+}  // namespace motley::cpu

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/kernel_spec_json.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/backend_law.h"
+
+using namespace motley;
+
+namespace {
+
+KernelSpec parse(const std::string& text) {
+  Complaints complaints;
+  const std::optional<Json> json = read_json("spec.json", text, complaints);
+  complaints.raise();
+  return kernel_spec_from_json(*json);
+}
+
+}  // namespace
+
+TEST_CASE("spec JSON: only what differs from the defaults, in declaration order") {
+  CHECK(to_json(KernelSpec{}) == "{}");
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = FoldKind::pick_label;
+  spec.scale = 0.1;
+  spec.fold_extents = {4, 3};
+  spec.operands = {{DType::f32, {3, 1}}, {DType::i32, {1, 0}}, {DType::f32, {3, 1}}};
+  spec.class_dim = 1;
+  const KernelSpec same = parse(
+      R"({"op": "fold", "fold": "pick_label", "scale": 0.1, "fold_extents": [4, 3], "operands": [{"strides": [3, 1]},
+          {"dtype": "i32", "strides": [1, 0]}, {"strides": [3, 1]}], "class_dim": 1})");
+  CHECK(same == spec);
+  const std::string text = to_json(spec);
+  std::size_t last = 0;
+  for (const char* key : {"\"op\"", "\"fold\"", "\"scale\"", "\"fold_extents\"", "\"operands\"", "\"class_dim\""}) {
+    const std::size_t at = text.find(key, last);
+    INFO(key << " in " << text);
+    REQUIRE(at != std::string::npos);
+    last = at + 1;
+  }
+  CHECK(text.find("roles") == std::string::npos);
+}
+
+TEST_CASE("spec JSON: round trips") {
+  for (int i = 0; i < 1000; i++) {
+    const KernelSpec spec = testing::law_case(11, i, testing::LawMode::tolerance).spec;
+    INFO(to_json(spec));
+    CHECK(parse(to_json(spec)) == spec);
+  }
+}
+
+TEST_CASE("spec JSON: what is wrong is refused") {
+  for (const char* text :
+       {R"({"op": "conv3d"})", R"({"roles": {"n": -1}})", R"({"roles": {"k": 1}})", R"({"stride": [1]})", R"({"stride": [0, 1]})",
+        R"({"bias": 1})", R"({"striide": [1, 1]})", R"([])", R"({"fold_extents": [1.5]})",
+        R"({"fold_extents": [2], "operands": [{"strides": [1, 2]}]})", R"({"operands": [{"dtype": "f32"}]})"}) {
+    INFO(text);
+    CHECK_THROWS_AS(parse(text), UserError);
+  }
+}
