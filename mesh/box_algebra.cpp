@@ -71,17 +71,29 @@ std::map<Box, Ranks> merge_along(const std::map<Box, Ranks>& cells, std::size_t 
 
 }  // namespace
 
-std::vector<Held> owners(std::span<const Held> all) {
+std::vector<Atom> atoms(std::span<const Held> all) {
   std::vector<Held> held;
   for (const Held& h : all)
     if (volume(h.box) > 0) held.push_back(h);
   if (held.empty()) return {};
+  std::vector<Atom> out;
   const std::size_t dims = held.front().box.size();
-  if (dims == 0) return {*std::min_element(held.begin(), held.end())};
-  std::map<Box, Ranks> atoms = cells_of(held);
-  for (std::size_t k = 0; k < dims; k++) atoms = merge_along(atoms, k);
+  if (dims == 0) {
+    std::set<int> who;
+    for (const Held& h : held) who.insert(h.rank);
+    return {{{}, Ranks(who.begin(), who.end())}};
+  }
+  std::map<Box, Ranks> cells = cells_of(held);
+  for (std::size_t k = 0; k < dims; k++) cells = merge_along(cells, k);
+  for (auto& [box, who] : cells) out.push_back({box, who});
+  return out;
+}
+
+std::vector<Held> owners(std::span<const Held> held) {
   std::vector<Held> tiles;
-  for (const auto& [atom, who] : atoms) {
+  for (const auto& [atom, who] : atoms(held)) {
+    const std::size_t dims = atom.size();
+    if (dims == 0) return {{who.front(), {}}};
     std::size_t longest = 0;
     for (std::size_t k = 1; k < dims; k++)
       if (atom[k].size() > atom[longest].size()) longest = k;

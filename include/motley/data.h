@@ -37,6 +37,7 @@ Datasets load_cifar10(const std::filesystem::path& folder);
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed);
 
 // The samples of one training step: epoch e visits a permutation told by (seed, e) alone; a short last batch is dropped.
+// Used by one thread: it keeps the epoch's permutation.
 class Order {
  public:
   Order(Index samples, Index batch, std::uint64_t seed);  // UserError: fewer samples than one batch
@@ -86,7 +87,9 @@ class Epoch {
   std::shared_ptr<const Order> order_;
 };
 
-// Reads this rank's box of the samples `which` (dims: batch, then the sample's).
+// Reads this rank's box of the samples `which` (dims: batch, then the sample's). kNoSample fills up a short batch of an
+// evaluation: zeros, and the label -1.
+inline constexpr Index kNoSample = -1;
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch);
 
 class FashionMnist {

@@ -26,6 +26,13 @@ struct BoxMessage {
   auto operator<=>(const BoxMessage&) const = default;
 };
 
+// The largest boxes that lie in the same set of ranks' boxes, with those ranks in order.
+struct Atom {
+  Box box{};
+  std::vector<int> ranks{};
+};
+std::vector<Atom> atoms(std::span<const Held> held);
+
 // One owner per element: split space into atoms (largest boxes that lie in the same set of ranks' boxes); the ranks of an
 // atom share it evenly along its longest dim (first of equals), in rank order. Sorted by rank. A rank owns only what it holds.
 std::vector<Held> owners(std::span<const Held> held);

@@ -3,8 +3,10 @@
 #pragma once
 #include <motley/kernel_spec.h>
 
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
+#include <vector>
 
 namespace motley::cpu::vendor {
 
@@ -42,50 +44,52 @@ inline dnnl::primitive_attr attributes(Activation activation = Activation::none)
   return attr;
 }
 
+// A primitive descriptor, and what its next_impl() reads: in 2.x the operation's descriptor, and the hint.
+template <class Primitive>
+struct Described {
+  std::shared_ptr<const void> operation{}, hint{};
+  typename Primitive::primitive_desc pd{};
+};
+using Forward = Described<dnnl::convolution_forward>;
+
 #if DNNL_VERSION_MAJOR >= 3
-inline auto forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
+inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
   const Window& w = d.window;
-  return dnnl::convolution_forward::primitive_desc(engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x,
-                                                   d.w, d.b, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, attr);
+  return std::make_shared<Forward>(Forward{
+      {}, {}, {engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations,
+               w.padding_l, w.padding_r, attr}});
 }
-inline auto backward_data(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
-                          const dnnl::convolution_forward::primitive_desc& hint) {
+template <class Primitive>
+Described<Primitive> backward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
+                              const std::shared_ptr<Forward>& hint) {
   const Window& w = d.window;
-  return dnnl::convolution_backward_data::primitive_desc(engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides,
-                                                         w.dilations, w.padding_l, w.padding_r, hint, attr);
+  return {{}, hint, {engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, hint->pd, attr}};
 }
-inline auto backward_filter(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
-                            const dnnl::convolution_forward::primitive_desc& hint) {
-  const Window& w = d.window;
-  return dnnl::convolution_backward_weights::primitive_desc(engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides,
-                                                            w.dilations, w.padding_l, w.padding_r, hint, attr);
-}
-inline auto matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                   const dnnl::memory::desc& bias, const dnnl::memory::desc& c, const dnnl::primitive_attr& attr) {
-  return dnnl::matmul::primitive_desc(engine, a, b, bias, c, attr);
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
+                                           const dnnl::primitive_attr& attr) {
+  return {engine, a, b, bias, c, attr};
 }
 #else
-inline auto forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
+inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
   const Window& w = d.window;
-  return dnnl::convolution_forward::primitive_desc({dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w,
-                                                    d.b, d.y, w.strides, w.dilations, w.padding_l, w.padding_r},
-                                                   attr, engine);
+  const auto operation = std::make_shared<dnnl::convolution_forward::desc>(
+      dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations, w.padding_l,
+      w.padding_r);
+  return std::make_shared<Forward>(Forward{operation, {}, {*operation, attr, engine}});
 }
-inline auto backward_data(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
-                          const dnnl::convolution_forward::primitive_desc& hint) {
+template <class Primitive>
+Described<Primitive> backward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
+                              const std::shared_ptr<Forward>& hint) {
   const Window& w = d.window;
-  return dnnl::convolution_backward_data::primitive_desc(
-      {dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r}, attr, engine, hint);
+  const auto operation = std::make_shared<typename Primitive::desc>(dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides,
+                                                                    w.dilations, w.padding_l, w.padding_r);
+  return {operation, hint, {*operation, attr, engine, hint->pd}};
 }
-inline auto backward_filter(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
-                            const dnnl::convolution_forward::primitive_desc& hint) {
-  const Window& w = d.window;
-  return dnnl::convolution_backward_weights::primitive_desc(
-      {dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r}, attr, engine, hint);
-}
-inline auto matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                   const dnnl::memory::desc& bias, const dnnl::memory::desc& c, const dnnl::primitive_attr& attr) {
-  return dnnl::matmul::primitive_desc({a, b, bias, c}, attr, engine);
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
+                                           const dnnl::primitive_attr& attr) {
+  return {{a, b, bias, c}, attr, engine};
 }
 #endif
 

@@ -11,11 +11,12 @@
 
 namespace motley {
 
-enum class TensorRole : std::uint8_t { input, label, parameter, activation, gradient, parameter_gradient };
+// seed: the loss's own gradient, always 1.
+enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient };
 
 struct StepTensor {
   std::string name{};   // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
-  Shape shape{};        // the dims rules apply to; a convolution weight's window dims are called "<row dim>.window"
+  Shape shape{};        // the dims rules apply to; a convolution weight's window dims are called "window-<dim>"
   DType dtype = DType::f32;  // f32 or i32; a plan decides whether floats are f32 or f64
   TensorRole role = TensorRole::activation;
   std::string layer{};  // whose rules and place it follows; empty: inputs
@@ -53,6 +54,8 @@ struct Pass {
   Combine combine = Combine::add;  // of several terms of the written tensor
   double scale = 1.0;
   int class_index = -1;  // index over classes (pick_label, softmax_gradient)
+  int flat = -1;              // flatten: the index that runs row-major over `merged`
+  std::vector<int> merged{};
 };
 
 struct Passes {

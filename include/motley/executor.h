@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a Program on a backend.
+#pragma once
+#include <motley/backend.h>
+#include <motley/data.h>
+#include <motley/program.h>
+#include <motley/state.h>
+#include <motley/transport.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct Ran {
+  double seconds = 0, busy_seconds = 0, waiting_seconds = 0;
+  Index bytes_received = 0;  // payload from other ranks
+};
+
+class Executor {
+ public:
+  // Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
+  // the five largest buffers.
+  Executor(const Program& program, Backend& backend, Transport& transport, State& state);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  // Reads this rank's box of every input and label: read(name, box, out).
+  void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
+  Ran run();          // the whole step; every rank calls it
+  Ran run_forward();  // loss and logits only
+  // Called before each kernel or wait with its name; for progress records.
+  void on_step(std::function<void(const char* what)> callback);
+  // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.
+  std::vector<double> read(int buffer, const Box& box) const;
+  Index memory_bytes() const;
+  // Seconds spent per kernel so far, for reports.
+  struct Spent {
+    std::string pass{}, implementation{};
+    double seconds = 0;
+    Index runs = 0;
+    bool moves = false;
+  };
+  std::vector<Spent> spent() const;
+
+ private:
+  struct Bound;
+  std::unique_ptr<Bound> bound_;
+};
+
+}  // namespace motley

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who computes which box in which pass, who owns what, which messages run, and why.
+#pragma once
+#include <motley/mesh.h>
+#include <motley/profile.h>
+#include <motley/rules.h>
+#include <motley/step.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct BalanceOptions;
+struct PlanData;  // lib/plan/plan_data.h
+
+// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
+class Plan {
+ public:
+  const Step& step() const { return step_; }
+  const Mesh& mesh() const { return mesh_; }
+  const PlanData& data() const { return *data_; }
+  std::string table() const;  // for people: cuts, predicted seconds, idle share and bytes per rank, why, next best
+  std::string json() const;   // INTERFACE section 3, byte-equal from run to run
+  std::uint64_t hash() const; // of (step, mesh, rules): what ranks compare before they trust one plan
+
+ private:
+  friend Plan balance(const Step&, const Mesh&, const LayoutRules&, const Profile&, const BalanceOptions&);
+  Plan(Step step, Mesh mesh, std::shared_ptr<const PlanData> data) : step_(std::move(step)), mesh_(std::move(mesh)), data_(std::move(data)) {}
+  Step step_;
+  Mesh mesh_;
+  std::shared_ptr<const PlanData> data_;
+};
+
+struct BalanceOptions {
+  DType dtype = DType::f32;  // of every float tensor
+};
+
+// Without a profile (empty): parts "profile" fall back to even, predicted seconds are unknown, a rank's speed is its share of
+// the parts, a byte costs 50 flops of the fastest rank. UserError: rules that do not fit the step or the mesh; memory that does not suffice.
+Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options = {});
+
+}  // namespace motley

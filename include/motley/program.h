@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank does in a step: kernels on buffers, and messages. Two interpreters: the executor runs it, the simulator runs all
+// ranks' Programs in virtual time.
+#pragma once
+#include <motley/kernel_spec.h>
+#include <motley/plan.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace motley {
+
+// Where a buffer lies. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step (parameters,
+// optimizer slots, constants).
+enum class Space : std::uint8_t { arena, state };
+
+struct Buffer {
+  std::string name{};
+  DType dtype = DType::f32;
+  Box box{};  // the hull of what this rank holds of the tensor, global indices
+  Format format = Format::plain;
+  Space space = Space::arena;
+  Index bytes = 0, offset = 0;  // offset in the arena
+  int first = -1, last = -1;    // steps between which it is live
+};
+
+struct Place {
+  int buffer = -1;
+  Index element = 0;
+};
+struct RunKernel {
+  KernelSpec spec{};
+  std::vector<Place> operands{};  // as the spec orders them, result last
+  std::string pass{};             // what it is for: "conv2d_2 forward", "pack conv2d_2", ...
+  bool moves = false;             // a copy that the layout or a format costs: packs, unpacks, reorders
+};
+struct Piece {
+  int peer = -1;
+  Place at{};
+  Index bytes = 0;
+};
+struct Post {  // starts the messages of an exchange
+  int exchange = 0;
+  std::vector<Piece> sends{}, receives{};
+};
+struct Wait {
+  int exchange = 0;
+};
+struct ProgramStep {
+  std::variant<RunKernel, Post, Wait> what{};
+};
+
+struct Feed {  // filled before each run: inputs and labels
+  int tensor = -1;
+  std::string name{};
+  int buffer = -1;
+};
+struct Slice {  // one owned box of a parameter
+  int tensor = -1;
+  std::string name{};
+  Box box{};
+  int value = -1, velocity = -1, gradient = -1;  // buffers; gradient's may hold more than the box
+};
+
+struct Program {
+  int rank = 0;
+  DType dtype = DType::f32;
+  std::vector<Buffer> buffers{};
+  std::vector<ProgramStep> steps{};
+  std::vector<std::string> exchange_names{};  // by exchange number, the same on every rank
+  std::vector<Feed> feeds{};
+  std::vector<Slice> slices{};
+  std::vector<int> main_buffer{};  // per tensor of the plan's passes; -1: this rank holds nothing of it
+  int forward_steps = 0;           // the first so many steps make the loss and the logits
+  Index arena_bytes = 0, state_bytes = 0;
+};
+
+struct CompileOptions {
+  bool keep_gradients = false;  // until the step's end, to be looked at
+};
+
+// Pure; no device. InternalError only.
+Program compile(const Plan& plan, int rank, const CompileOptions& options = {});
+
+struct Simulated {
+  double step_seconds = 0;
+  std::vector<double> busy_seconds{}, waiting_seconds{};
+};
+// All ranks' Programs in virtual time.
+Simulated simulate(const std::vector<Program>& ranks, const Profile& profile);
+
+}  // namespace motley

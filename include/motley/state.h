@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What outlives a Program: this rank's owned boxes of parameters and optimizer slots.
+#pragma once
+#include <motley/program.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace motley {
+
+class State {
+ public:
+  // Initial values of every owned box: drawn per tensor name and global index (equal for every mesh, layout and rank count),
+  // He-uniform by the global fan-in; velocities are 0, seeds 1.
+  State(const Plan& plan, const Program& program, std::uint64_t seed);
+  std::byte* buffer(int id) { return memory_.at(id).get(); }  // of the Program's state buffers
+  const std::byte* buffer(int id) const { return memory_.at(id).get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::map<int, std::unique_ptr<std::byte, Free>> memory_{};
+};
+
+}  // namespace motley

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/random.h"
+
+#include <motley/error.h>
+
+#include <cmath>
+
+namespace motley {
+namespace {
+
+constexpr std::uint32_t low(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x);
+}
+constexpr std::uint32_t high(std::uint64_t x) {
+  return static_cast<std::uint32_t>(x >> 32);
+}
+
+// 64-bit FNV-1a (Fowler, Noll, Vo): offset basis and prime from its definition.
+std::uint64_t hash_of_name(std::string_view name) {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (char c : name) {
+    h ^= static_cast<unsigned char>(c);
+    h *= 0x100000001b3U;
+  }
+  return h;
+}
+
+double between(double bound, std::uint64_t seed, std::string_view tensor, std::int64_t index) {
+  check(index >= 0, "a random number's index is at least 0");
+  return bound * (2.0 * uniform(seed, tensor, static_cast<std::uint64_t>(index)) - 1.0);
+}
+
+}  // namespace
+
+PhiloxBlock philox(PhiloxBlock c, std::array<std::uint32_t, 2> key) {
+  constexpr int kRounds = 10;
+  for (int round = 0; round < kRounds; round++) {
+    // Multipliers and Weyl constants (golden ratio, sqrt(3) - 1): the paper's table 2 and section 3.3.
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * c[0], b = std::uint64_t{0xCD9E8D57} * c[2];
+    c = {high(b) ^ c[1] ^ key[0], low(b), high(a) ^ c[3] ^ key[1], low(a)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return c;
+}
+
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name) : key_{low(seed), high(seed)}, name_(hash_of_name(name)) {}
+
+PhiloxBlock RandomStream::block(std::uint64_t counter) const {
+  return philox({low(counter), high(counter), low(name_), high(name_)}, key_);
+}
+
+double RandomStream::uniform(std::uint64_t counter) const {
+  const PhiloxBlock b = block(counter);
+  const std::uint64_t bits = ((std::uint64_t{b[1]} << 32) | b[0]) >> 12;  // 52 bits
+  return static_cast<double>(2 * bits + 1) * 0x1p-53;
+}
+
+double uniform(std::uint64_t seed, std::string_view stream, std::uint64_t counter) {
+  return RandomStream(seed, stream).uniform(counter);
+}
+
+double he_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in) {
+  check(fan_in > 0, "a parameter that is drawn has a fan-in");
+  return between(std::sqrt(6.0 / static_cast<double>(fan_in)), seed, tensor, index);
+}
+
+double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in) {
+  check(fan_in > 0, "a parameter that is drawn has a fan-in");
+  return between(1.0 / std::sqrt(static_cast<double>(fan_in)), seed, tensor, index);
+}
+
+}  // namespace motley

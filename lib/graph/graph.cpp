@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/graph.h>
+
+#include <algorithm>
+
+#include "graph/activate.h"
+#include "graph/nodes.h"
+
+namespace motley {
+
+const Node& GraphNodes::node(const Tensor& t) {
+  if (!t.nodes_) throw UserError("an empty Tensor was used; tensors come from Graph::input and from ops");
+  return t.nodes_->nodes[static_cast<std::size_t>(t.id_)];
+}
+
+std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tensors) {
+  if (tensors.empty()) throw UserError("an op needs at least one tensor");
+  for (const Tensor& t : tensors) {
+    node(t);
+    if (t.nodes_ != tensors.front().nodes_)
+      throw UserError("\"" + node(t).name + "\" and \"" + node(tensors.front()).name + "\" belong to two graphs");
+  }
+  return tensors.front().nodes_;
+}
+
+void GraphNodes::declare(const Dim& dim) {
+  if (!is_name(dim.name)) throw UserError("\"" + dim.name + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
+  if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; at least 1 belongs here");
+  auto [at, fresh] = sizes.emplace(dim.name, dim.size);
+  if (!fresh && at->second != dim.size)
+    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(at->second) +
+                    " where it first appears; a dimension has one size, give this one another name");
+}
+
+void GraphNodes::claim(const std::string& name) {
+  if (!is_name(name)) throw UserError("\"" + name + "\" is no name: letters, digits, _ and -, a letter or _ first");
+  if (!names.insert(name).second) throw UserError("two layers or inputs are called \"" + name + "\"");
+}
+
+Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op,
+                       const std::vector<Tensor>& inputs, Shape shape, DType dtype) {
+  positions++;
+  Node n;
+  n.id = static_cast<int>(nodes.size());
+  n.name = wanted.empty() ? kind + "_" + std::to_string(positions) : wanted;
+  claim(n.name);
+  n.layer = n.name;
+  n.op = std::move(op);
+  for (const Tensor& t : inputs) n.inputs.push_back(t.id_);
+  n.shape = std::move(shape);
+  n.dtype = dtype;
+  nodes.push_back(std::move(n));
+  return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
+}
+
+Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType dtype) {
+  claim(name);
+  for (const Dim& d : shape.dims()) declare(d);
+  Node n;
+  n.id = static_cast<int>(nodes.size());
+  n.name = name;
+  n.shape = shape;
+  n.dtype = dtype;
+  nodes.push_back(std::move(n));
+  return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
+}
+
+void GraphNodes::rename(int node, const std::string& name) { nodes[static_cast<std::size_t>(node)].name = name; }
+
+const Shape& Tensor::shape() const { return GraphNodes::node(*this).shape; }
+DType Tensor::dtype() const { return GraphNodes::node(*this).dtype; }
+const std::string& Tensor::name() const { return GraphNodes::node(*this).name; }
+
+Graph::Graph() : nodes_(std::make_shared<GraphNodes>()) {}
+Tensor Graph::input(const std::string& name, const Shape& shape, DType dtype) { return nodes_->add_input(name, shape, dtype); }
+
+Tensor activate(const Tensor& x, Activation activation) {
+  const std::string layer = GraphNodes::node(x).layer;
+  if (layer.empty()) throw UserError("an input has no activation of its own: use relu(), sigmoid(), tanh() or elu()");
+  auto graph = GraphNodes::graph_of({x});
+  graph->rename(GraphNodes::id(x), layer + ".linear");
+  const int before = graph->positions;
+  graph->names.erase(layer);
+  Tensor y = activation_of(x, activation, layer);
+  graph->positions = before;  // one layer, one position
+  return y;
+}
+
+}  // namespace motley

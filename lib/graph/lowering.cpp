@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes -> passes.
+#include <algorithm>
+
+#include "graph/nodes.h"
+
+namespace motley {
+
+int Passes::find(const std::string& name) const {
+  for (std::size_t i = 0; i < tensors.size(); i++)
+    if (tensors[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<int> Passes::writers_of(int tensor) const {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < passes.size(); i++)
+    if (passes[i].writes.tensor == tensor) out.push_back(static_cast<int>(i));
+  return out;
+}
+
+Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
+  const std::size_t n = graph.nodes.size();
+  values_.assign(n, -1);
+  needed_.assign(n, false);
+  trains_.assign(n, false);
+  for (int o : outputs) needed_[static_cast<std::size_t>(o)] = true;
+  for (std::size_t i = n; i-- > 0;)
+    if (needed_[i])
+      for (int in : graph.nodes[i].inputs) needed_[static_cast<std::size_t>(in)] = true;
+  for (std::size_t i = 0; i < n; i++) {
+    const Node& node = graph.nodes[i];
+    trains_[i] = node.op && (node.op->has_parameters() || std::any_of(node.inputs.begin(), node.inputs.end(), [&](int in) {
+                               return bool(trains_[static_cast<std::size_t>(in)]);
+                             }));
+  }
+}
+
+int Lowering::add(StepTensor tensor) {
+  auto [at, fresh] = by_name_.emplace(tensor.name, static_cast<int>(out_.tensors.size()));
+  if (fresh) out_.tensors.push_back(std::move(tensor));
+  return at->second;
+}
+
+int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape) {
+  const int id = add({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1});
+  if (std::find(out_.parameters.begin(), out_.parameters.end(), id) == out_.parameters.end()) out_.parameters.push_back(id);
+  wants_.insert(id);
+  return id;
+}
+
+int Lowering::inner(const Node& node, const std::string& suffix, const Shape& shape) {
+  return add({node.name + "." + suffix, shape, DType::f32, TensorRole::activation, node.layer, -1});
+}
+
+bool Lowering::wants_gradient(int tensor) const { return wants_.contains(tensor); }
+
+int Lowering::gradient(int tensor) {
+  const StepTensor& t = out_.tensors[static_cast<std::size_t>(tensor)];
+  const TensorRole role = t.role == TensorRole::parameter ? TensorRole::parameter_gradient : TensorRole::gradient;
+  return add({"gradient of " + t.name, t.shape, DType::f32, role, t.layer, tensor});
+}
+
+Pass& Lowering::pass(const Node& node, const std::string& what, KernelOp op, PassKind kind) {
+  Pass p;
+  p.name = node.name + " " + what;
+  p.layer = node.layer;
+  p.op = op;
+  p.kind = kind;
+  out_.passes.push_back(std::move(p));
+  return out_.passes.back();
+}
+
+void Lowering::lower(const GraphNodes& graph, bool with_gradients, int loss) {
+  const std::size_t n = graph.nodes.size();
+  for (std::size_t i = 0; i < n; i++) {
+    if (!needed_[i]) continue;
+    const Node& node = graph.nodes[i];
+    const TensorRole role = node.op ? TensorRole::activation : node.dtype == DType::i32 ? TensorRole::label : TensorRole::input;
+    values_[i] = add({node.name, node.shape, node.dtype, role, node.layer, -1});
+    if (trains_[i]) wants_.insert(values_[i]);
+    if (node.op) node.op->forward(*this, node);
+  }
+  if (!with_gradients) return;
+  const StepTensor& last = out_.tensors[static_cast<std::size_t>(values_[static_cast<std::size_t>(loss)])];
+  add({"gradient of " + last.name, last.shape, DType::f32, TensorRole::seed, last.layer, values_[static_cast<std::size_t>(loss)]});
+  for (std::size_t i = n; i-- > 0;) {
+    if (!needed_[i] || !trains_[i]) continue;
+    const Node& node = graph.nodes[i];
+    if (by_name_.contains("gradient of " + out_.tensors[static_cast<std::size_t>(values_[i])].name)) node.op->backward(*this, node);
+  }
+}
+
+std::vector<PassIndex> indices_of(const Shape& shape) {
+  std::vector<PassIndex> out;
+  for (const Dim& d : shape.dims()) out.push_back({d.name, d.size});
+  return out;
+}
+
+std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape) {
+  std::vector<int> out;
+  for (const Dim& d : shape.dims()) {
+    auto at = std::find_if(indices.begin(), indices.end(), [&](const PassIndex& i) { return i.name == d.name; });
+    check(at != indices.end(), "a fold's operand has only indices of the fold");
+    out.push_back(static_cast<int>(at - indices.begin()));
+  }
+  return out;
+}
+
+Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale) {
+  const Shape source = to.tensor(from).shape, result = to.tensor(into).shape;
+  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  p.indices = indices_of(result);
+  for (const Dim& d : source.dims())
+    if (!result.has(d.name)) p.indices.push_back({d.name, d.size});
+  p.reads = {{from, indices_in(p.indices, source)}};
+  p.writes = {into, indices_in(p.indices, result)};
+  p.scale = scale;
+  return p;
+}
+
+namespace {
+
+bool is_plain_copy(const Passes& all, const Pass& p) {
+  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add) return false;
+  return all.tensors[static_cast<std::size_t>(p.reads[0].tensor)].shape == all.tensors[static_cast<std::size_t>(p.writes.tensor)].shape;
+}
+
+// Writers before readers, otherwise the old order.
+void sort_passes(std::vector<Pass>& passes) {
+  std::vector<Pass> sorted;
+  std::vector<bool> done(passes.size(), false);
+  auto ready = [&](const Pass& p) {
+    for (std::size_t k = 0; k < passes.size(); k++)
+      if (!done[k] && &passes[k] != &p)
+        for (const PassOperand& in : p.reads)
+          if (in.tensor == passes[k].writes.tensor) return false;
+    return true;
+  };
+  while (sorted.size() < passes.size()) {
+    std::size_t next = 0;
+    while (next < passes.size() && (done[next] || !ready(passes[next]))) next++;
+    check(next < passes.size(), "passes have no cycle");
+    done[next] = true;
+    sorted.push_back(passes[next]);
+  }
+  passes = std::move(sorted);
+}
+
+}  // namespace
+
+void merge_copies(Passes& all, const std::vector<std::string>& keep) {
+  std::vector<Pass>& passes = all.passes;
+  auto kept = [&](int t) {
+    return std::find(all.outputs.begin(), all.outputs.end(), t) != all.outputs.end() ||
+           std::find(keep.begin(), keep.end(), all.tensors[static_cast<std::size_t>(t)].name) != keep.end() ||
+           (all.tensors[static_cast<std::size_t>(t)].role != TensorRole::activation &&
+            all.tensors[static_cast<std::size_t>(t)].role != TensorRole::gradient);
+  };
+  for (std::size_t i = 0; i < passes.size();) {
+    if (!is_plain_copy(all, passes[i])) {
+      i++;
+      continue;
+    }
+    const int source = passes[i].reads[0].tensor, result = passes[i].writes.tensor;
+    std::size_t readers = 0;
+    for (const Pass& q : passes)
+      for (const PassOperand& in : q.reads) readers += in.tensor == source ? 1U : 0U;
+    const auto& result_tensor = all.tensors[static_cast<std::size_t>(result)];
+    const bool same_layer = all.tensors[static_cast<std::size_t>(source)].layer == result_tensor.layer;
+    if (all.writers_of(result).size() == 1 && !kept(result) && (result_tensor.role == TensorRole::gradient || same_layer)) {
+      // A lone copy: read its source instead.
+      passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
+      for (Pass& q : passes)
+        for (PassOperand& in : q.reads)
+          if (in.tensor == result) in.tensor = source;
+    } else if (readers == 1 && !kept(source) && !all.writers_of(source).empty()) {
+      // One of several terms: the source's writers write the sum directly.
+      passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
+      for (Pass& q : passes)
+        if (q.writes.tensor == source) q.writes.tensor = result;
+    } else {
+      i++;
+      continue;
+    }
+    i = 0;
+  }
+  sort_passes(passes);
+}
+
+}  // namespace motley

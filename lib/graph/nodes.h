@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph's nodes, and what an op must say of itself: its passes forward and for every gradient.
+#pragma once
+#include <motley/error.h>
+#include <motley/ops.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/passes.h"
+
+namespace motley {
+
+struct Node;
+class Lowering;
+
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual bool has_parameters() const { return false; }
+  virtual void forward(Lowering& to, const Node& node) const = 0;
+  virtual void backward(Lowering& to, const Node& node) const = 0;  // called when the node's gradient is wanted
+};
+
+struct Node {
+  int id = -1;
+  std::string name{}, layer{};
+  std::shared_ptr<const Op> op{};  // none: an input
+  std::vector<int> inputs{};
+  Shape shape{};
+  DType dtype = DType::f32;
+};
+
+struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
+  std::vector<Node> nodes{};
+  std::map<std::string, Index> sizes{};  // of every declared dim
+  std::set<std::string> names{};         // of tensors and parameters
+  int positions = 0;                     // op calls so far
+
+  static const Node& node(const Tensor& t);
+  static std::shared_ptr<GraphNodes> graph_of(const std::vector<Tensor>& tensors);  // UserError: tensors of two graphs
+  static int id(const Tensor& t) { return t.id_; }
+  // A dim that an op or an input makes. UserError: another size under this name.
+  void declare(const Dim& dim);
+  // Adds one op call; its name is `wanted` or `<kind>_<position>`.
+  Tensor add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op, const std::vector<Tensor>& inputs,
+             Shape shape, DType dtype = DType::f32);
+  Tensor add_input(const std::string& name, const Shape& shape, DType dtype);
+  void rename(int node, const std::string& name);
+  void claim(const std::string& name);  // UserError: taken, or no name
+};
+
+// Builds Passes from nodes. Node ids become tensors; op code adds inner tensors, parameters and passes.
+class Lowering {
+ public:
+  Lowering(const GraphNodes& graph, const std::vector<int>& outputs);
+  int value(int node) const { return values_[static_cast<std::size_t>(node)]; }  // tensor of a node's output
+  int value(const Node& node) const { return value(node.id); }
+  int parameter(const Node& node, const std::string& suffix, const Shape& shape);  // made at first call
+  int inner(const Node& node, const std::string& suffix, const Shape& shape);      // made at first call
+  bool wants_gradient(int tensor) const;  // does any parameter lie behind it
+  int gradient(int tensor);               // made at first call; lies as its tensor
+  Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
+  const StepTensor& tensor(int id) const { return out_.tensors[static_cast<std::size_t>(id)]; }
+  Passes& out() { return out_; }
+  void lower(const GraphNodes& graph, bool with_gradients, int loss);
+
+ private:
+  int add(StepTensor tensor);
+  Passes out_{};
+  std::vector<int> values_{};
+  std::vector<bool> needed_{}, trains_{};
+  std::map<std::string, int> by_name_{};
+  std::set<int> wants_{};
+};
+
+// Index lists for folds: indices named after the tensor's dims.
+std::vector<PassIndex> indices_of(const Shape& shape);
+// Positions in `indices` of the dims of `shape`, by name.
+std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape);
+// A fold that copies (broadcasts, or reduces by adding) `from` to `to`, times scale. Dims match by name.
+Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale = 1.0);
+
+// Passes that only copy are taken out: their reader reads the source, or the source's writers write the sum. Tensors named in
+// `keep` (a rule names them) stay.
+void merge_copies(Passes& passes, const std::vector<std::string>& keep);
+
+}  // namespace motley

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// max_pool2d, avg_pool2d: x[n c h w] -> y[n c p q]; windows h~r->p, w~s->q. The maximum's winner is found again from x when
+// the gradient needs it: nothing but x and dy is kept or sent.
+#include "graph/ops/windows.h"
+
+namespace motley {
+
+namespace {
+
+class Pool2d final : public Op {
+ public:
+  Pool2d(KernelOp op, std::array<Slide, 2> slides) : op_(op), slides_(std::move(slides)) {}
+
+  void forward(Lowering& to, const Node& node) const override {
+    const int x = to.value(node.inputs[0]), y = to.value(node);
+    const WindowIndices window = indices(to.tensor(x).shape);
+    Pass& p = pass(to, node, window, "forward", PassKind::forward);
+    p.reads = {{x, window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read)}};
+    p.writes = {y, window_operand(window, node.shape, slides_, WindowEnd::made)};
+  }
+
+  void backward(Lowering& to, const Node& node) const override {
+    const int x = to.value(node.inputs[0]);
+    if (!to.wants_gradient(x)) return;
+    const int dy = to.gradient(to.value(node)), dx = to.gradient(x);
+    const WindowIndices window = indices(to.tensor(x).shape);
+    const std::vector<int> x_at = window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read);
+    Pass& p = pass(to, node, window, "backward_data", PassKind::backward_data);
+    p.reads = {{dy, window_operand(window, node.shape, slides_, WindowEnd::made)}};
+    if (op_ == KernelOp::max_pool2d) p.reads.push_back({x, x_at});
+    p.writes = {dx, x_at};
+  }
+
+ private:
+  WindowIndices indices(const Shape& x) const {
+    std::vector<Dim> others;
+    for (const Dim& d : x.dims())
+      if (d.name != slides_[0].dim && d.name != slides_[1].dim) others.push_back(d);
+    return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides_, Dim{});
+  }
+  Pass& pass(Lowering& to, const Node& node, const WindowIndices& window, const std::string& what, PassKind kind) const {
+    Pass& p = to.pass(node, what, op_, kind);
+    p.indices = window.indices;
+    p.windows = window.windows;
+    p.roles = window.roles;
+    return p;
+  }
+
+  KernelOp op_;
+  std::array<Slide, 2> slides_;
+};
+
+Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::string& kind) {
+  auto graph = GraphNodes::graph_of({x});
+  const Extent2 stride = o.stride == Extent2{0} ? o.window : o.stride;
+  const auto slides = slides_of(x, {o.over, o.window, stride, {}, o.padding});
+  std::vector<Dim> dims;
+  for (const Dim& d : x.shape().dims())
+    dims.push_back(d.name == slides[0].dim ? Dim{d.name, slides[0].out} : d.name == slides[1].dim ? Dim{d.name, slides[1].out} : d);
+  return graph->add(kind, o.name, std::make_shared<Pool2d>(op, slides), {x}, Shape(dims));
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& o) { return pool(x, o, KernelOp::max_pool2d, "max_pool2d"); }
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& o) { return pool(x, o, KernelOp::avg_pool2d, "avg_pool2d"); }
+
+}  // namespace motley

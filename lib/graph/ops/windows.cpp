@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/ops/windows.h"
+
+#include <algorithm>
+
+namespace motley {
+
+namespace {
+
+void at_least(Index value, Index least, const std::string& what) {
+  if (value < least) throw UserError(what + " is " + std::to_string(value) + "; at least " + std::to_string(least) + " belongs here");
+}
+
+Slide slide(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows) {
+  at_least(window, 1, "window");
+  at_least(stride, 1, "stride");
+  at_least(dilation, 1, "dilation");
+  Slide s{dim, in, 0, window, stride, dilation, 0};
+  const Index reach = (window - 1) * dilation + 1;
+  Index after = 0;
+  if (padding.kind == Padding::Kind::same) {
+    s.out = (in + stride - 1) / stride;
+    const Index total = std::max<Index>((s.out - 1) * stride + reach - in, 0);
+    s.before = total / 2;
+    return s;
+  }
+  if (padding.kind == Padding::Kind::sizes) {
+    s.before = rows ? padding.top : padding.left;
+    after = rows ? padding.bottom : padding.right;
+    at_least(std::min(s.before, after), 0, "padding");
+  }
+  if (reach > in + s.before + after)
+    throw UserError("a window that reaches over " + std::to_string(reach) + " does not fit \"" + dim + "\" of size " + std::to_string(in) +
+                    (s.before + after > 0 ? " with padding " + std::to_string(s.before) + " and " + std::to_string(after) : "") +
+                    "; make it smaller or pad more");
+  if (s.before >= reach || after >= reach)
+    throw UserError("padding " + std::to_string(std::max(s.before, after)) + " on \"" + dim + "\" is not below the window's reach of " +
+                    std::to_string(reach) + ": some windows would see padding alone");
+  s.out = (in + s.before + after - reach) / stride + 1;
+  return s;
+}
+
+}  // namespace
+
+std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
+  const Shape& shape = x.shape();
+  std::array<std::string, 2> over{o.over[0].name, o.over[1].name};
+  if (over[0].empty() && over[1].empty()) {
+    if (shape.rank() < 3) throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; a window op needs one or two dims before the two it slides over");
+    over = {shape[shape.rank() - 2].name, shape[shape.rank() - 1].name};
+  }
+  if (over[0] == over[1]) throw UserError("`over` names \"" + over[0] + "\" twice; two dims belong there");
+  if (shape.rank() < 3 || shape.rank() > 4)
+    throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; window ops take tensors of 3 or 4 dims");
+  const Dim rows = shape[shape.position(over[0])], cols = shape[shape.position(over[1])];
+  return {slide(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true),
+          slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false)};
+}
+
+std::vector<std::string> other_dims(const Tensor& x, const std::array<Slide, 2>& slides) {
+  std::vector<std::string> out;
+  for (const Dim& d : x.shape().dims())
+    if (d.name != slides[0].dim && d.name != slides[1].dim) out.push_back(d.name);
+  return out;
+}
+
+WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide, 2>& slides, const Dim& f) {
+  WindowIndices out;
+  auto index = [&](const std::string& name, Index size) {
+    if (name.empty()) return -1;
+    out.indices.push_back({name, size});
+    return static_cast<int>(out.indices.size()) - 1;
+  };
+  const Slide& rows = slides[0];
+  const Slide& cols = slides[1];
+  const int ni = index(n.name, n.size), ci = index(c.name, c.size);
+  const int h = index("in:" + rows.dim, rows.in), w = index("in:" + cols.dim, cols.in);
+  const int fi = index(f.name, f.size);
+  const int r = index("window-" + rows.dim, rows.window), s = index("window-" + cols.dim, cols.window);
+  const int p = index(rows.dim, rows.out), q = index(cols.dim, cols.out);
+  out.roles = {ni, ci, h, w, fi, r, s, p, q};
+  out.windows = {{h, p, r, rows.stride, rows.before, rows.dilation}, {w, q, s, cols.stride, cols.before, cols.dilation}};
+  return out;
+}
+
+std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const std::array<Slide, 2>& slides, WindowEnd end) {
+  std::vector<int> out;
+  for (const Dim& d : shape.dims()) {
+    const bool slid = d.name == slides[0].dim || d.name == slides[1].dim;
+    const std::string name = slid && end == WindowEnd::read ? "in:" + d.name : d.name;
+    auto at = std::find_if(w.indices.begin(), w.indices.end(), [&](const PassIndex& i) { return i.name == name; });
+    check(at != w.indices.end(), "a window op's tensor has only its dims");
+    out.push_back(static_cast<int>(at - w.indices.begin()));
+  }
+  return out;
+}
+
+}  // namespace motley

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// balance(): rules and a profile -> a Plan.
+#include <motley/error.h>
+#include <motley/program.h>
+
+#include <algorithm>
+
+#include "graph/nodes.h"
+#include "plan/choose_parts.h"
+#include "plan/planner.h"
+#include "plan/sweep.h"
+
+namespace motley {
+
+std::vector<Format> choose_formats(const Passes& passes, DType dtype) {
+  std::vector<Format> formats(passes.tensors.size(), Format::plain);
+  if (dtype == DType::f64) return formats;  // the reference reads better so
+  for (std::size_t t = 0; t < passes.tensors.size(); t++)
+    if (passes.tensors[t].shape.rank() == 4 && passes.tensors[t].dtype != DType::i32) formats[t] = Format::channels_last;
+  for (const Pass& p : passes.passes)  // a convolution's weights: the kernel packs them
+    if (p.op == KernelOp::conv2d && p.kind == PassKind::forward) formats[static_cast<std::size_t>(p.reads[1].tensor)] = Format::plain;
+  for (std::size_t t = 0; t < passes.tensors.size(); t++)
+    if (passes.tensors[t].of >= 0) formats[t] = formats[static_cast<std::size_t>(passes.tensors[t].of)];
+  return formats;
+}
+
+Passes passes_for(const Step& step, const LayoutRules& rules) {
+  Passes passes = step.passes();
+  std::vector<std::string> keep;
+  for (const auto& [name, overrides] : rules.tensors) keep.push_back(name);
+  for (const auto& [name, devices] : rules.places) keep.push_back(name);
+  merge_copies(passes, keep);
+  return passes;
+}
+
+// Each rank's share of what the rules cut, relative to the largest; 1 where nothing is cut.
+std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts) {
+  std::vector<double> share(static_cast<std::size_t>(mesh.ranks()), 0.0);
+  bool any = false;
+  for (std::size_t t = 0; t < passes.tensors.size(); t++)
+    for (const auto& [dim, cut] : layouts.of(static_cast<int>(t)).cuts)
+      for (int r = 0; r < mesh.ranks(); r++) {
+        share[static_cast<std::size_t>(r)] += static_cast<double>(cut.at(mesh, r).size()) / static_cast<double>(passes.tensors[t].shape.size_of(dim));
+        any = true;
+      }
+  const double most = *std::max_element(share.begin(), share.end());
+  for (double& s : share) s = any && most > 0 ? std::max(s / most, 1e-6) : 1.0;
+  return share;
+}
+
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
+  PlanData data;
+  data.dtype = dtype;
+  data.passes = passes;
+  data.formats = choose_formats(passes, dtype);
+  Layouts layouts(passes, mesh, told);
+  const Cost cost(data.passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, data.formats);
+  Sweeper sweeper(data.passes, mesh, layouts, cost);
+  Sweep sweep = sweeper.improve();
+  data.pass_plans = std::move(sweep.passes);
+  data.tensors = std::move(sweep.tensors);
+  data.busy = layouts.busy();
+  data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
+  for (const auto& received : sweep.received)
+    for (std::size_t r = 0; r < received.size(); r++) data.predicted[r].bytes += received[r];
+  return data;
+}
+
+void predict(const Plan& plan, PlanData& data, const Profile& profile) {
+  std::vector<Program> programs;
+  for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r));
+  for (std::size_t r = 0; r < programs.size(); r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
+  if (profile.empty()) return;
+  const Simulated times = simulate(programs, profile);
+  data.step_seconds = times.step_seconds;
+  for (std::size_t r = 0; r < programs.size(); r++) data.predicted[r].seconds = times.busy_seconds[r];
+}
+
+Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  const Passes passes = passes_for(step, rules);
+  const Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
+  auto data = std::make_shared<PlanData>(plan_with(passes, mesh, told.rules, profile, options.dtype));
+  data->cuts = told.cuts;
+  data->notes = told.notes;
+  data->baselines = told.baselines;
+  data->hash = plan_hash(step, mesh, rules);
+  Plan plan(step, mesh, data);
+  predict(plan, *data, profile);
+  return plan;
+}
+
+}  // namespace motley

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost.h"
+
+#include "plan/kernel_of.h"
+
+namespace motley {
+
+Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats)
+    : passes_(passes), profile_(profile), speeds_(std::move(speeds)), dtype_(dtype), formats_(std::move(formats)) {
+  known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
+}
+
+double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
+  auto& known = known_[static_cast<std::size_t>(rank) * passes_.passes.size() + static_cast<std::size_t>(pass)];
+  if (auto at = known.find(work); at != known.end()) return at->second;
+  const KernelSpec spec = kernel_of(passes_, passes_.passes[static_cast<std::size_t>(pass)], work, dtype_, formats_);
+  const double cost = measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / speeds_[static_cast<std::size_t>(rank)];
+  known.emplace(work, cost);
+  return cost;
+}
+
+double Cost::message(int from, int to, Index bytes) const {
+  if (from == to || bytes == 0) return 0;
+  return measured() ? profile_.seconds(from, to, bytes).seconds : 50.0 * static_cast<double>(bytes);
+}
+
+Index Cost::item_bytes(int tensor) const {
+  const StepTensor& t = passes_.tensors[static_cast<std::size_t>(tensor)];
+  return static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : dtype_));
+}
+
+}  // namespace motley

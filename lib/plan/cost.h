@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a part of a pass and a message cost, for the planner.
+#pragma once
+#include <motley/profile.h>
+
+#include <map>
+#include <vector>
+
+#include "plan/plan_data.h"
+
+namespace motley {
+
+class Cost {
+ public:
+  // With a profile: its seconds. Without: flops over speed (relative; the fastest is 1), a byte costs 50 flops of the fastest.
+  Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats);
+  bool measured() const { return !profile_.empty(); }
+  double pass(int rank, int pass, const std::vector<Range>& work) const;
+  double message(int from, int to, Index bytes) const;
+  Index item_bytes(int tensor) const;
+
+ private:
+  const Passes& passes_;
+  const Profile& profile_;
+  std::vector<double> speeds_;
+  DType dtype_;
+  std::vector<Format> formats_;
+  mutable std::vector<std::map<std::vector<Range>, double>> known_;  // [rank * passes + pass]
+};
+
+}  // namespace motley

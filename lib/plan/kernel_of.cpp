@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/kernel_of.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+
+namespace motley {
+
+namespace {
+
+const std::vector<Range>& empty_guard(const std::vector<Range>& work, const Pass& pass) {
+  check(work.size() == pass.indices.size(), "a work box has one range per index");
+  return work;
+}
+
+Index extent(const std::vector<Range>& work, int index) { return index < 0 ? 1 : work[static_cast<std::size_t>(index)].size(); }
+
+// Padding of the local window at the low and the high end: work's rows are read from h0, made from p0, tapped from r0.
+std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>& work) {
+  const Range h = work[static_cast<std::size_t>(w.read)], p = work[static_cast<std::size_t>(w.made)], r = work[static_cast<std::size_t>(w.tap)];
+  const Index before = h.begin - (p.begin * w.stride - w.before + r.begin * w.dilation);
+  const Index after = (p.size() - 1) * w.stride + (r.size() - 1) * w.dilation + 1 - before - h.size();
+  return {before, after};
+}
+
+void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+  const std::vector<int>& at = pass.roles;
+  Roles& e = spec.roles;
+  e.n = extent(work, at[0]);
+  e.c = extent(work, at[1]);
+  e.h = extent(work, at[2]);
+  e.w = extent(work, at[3]);
+  e.f = extent(work, at[4]);
+  e.r = extent(work, at[5]);
+  e.s = extent(work, at[6]);
+  e.p = extent(work, at[7]);
+  e.q = extent(work, at[8]);
+  const auto [top, bottom] = local_padding(pass.windows[0], work);
+  const auto [left, right] = local_padding(pass.windows[1], work);
+  spec.padding = {top, bottom, left, right};
+  spec.stride = {pass.windows[0].stride, pass.windows[1].stride};
+  spec.dilation = {pass.windows[0].dilation, pass.windows[1].dilation};
+}
+
+// dense: indices kept (of x and y), contracted (of x and w), made (of w and y).
+void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+  std::vector<int> uses(pass.indices.size(), 0);
+  auto mark = [&](const PassOperand& o, int bit) {
+    for (int i : o.indices) uses[static_cast<std::size_t>(i)] |= bit;
+  };
+  const PassOperand &a = pass.reads[0], &b = pass.reads[1], &c = pass.writes;
+  const PassOperand& x = pass.kind == PassKind::backward_data ? c : a;
+  const PassOperand& w = pass.kind == PassKind::backward_filter ? c : b;
+  const PassOperand& y = pass.kind == PassKind::forward ? c : pass.kind == PassKind::backward_data ? a : b;
+  mark(x, 1);
+  mark(w, 2);
+  mark(y, 4);
+  for (std::size_t i = 0; i < uses.size(); i++) {
+    const Index size = work[i].size();
+    if (uses[i] == 5) spec.roles.n *= size;
+    if (uses[i] == 3) spec.roles.c *= size;
+    if (uses[i] == 6) spec.roles.f *= size;
+  }
+}
+
+}  // namespace
+
+Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
+  Box box;
+  for (int i : operand.indices) box.push_back(work[static_cast<std::size_t>(i)]);
+  return box;
+}
+
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& box, DType dtype, const std::vector<Format>& formats,
+                     const std::vector<std::vector<Index>>* strides) {
+  const std::vector<Range>& work = empty_guard(box, pass);
+  KernelSpec spec;
+  spec.op = pass.op;
+  spec.pass = pass.kind;
+  spec.dtype = dtype;
+  auto format_of = [&](const PassOperand& o) { return formats[static_cast<std::size_t>(o.tensor)]; };
+  std::vector<const PassOperand*> operands;
+  for (const PassOperand& o : pass.reads) operands.push_back(&o);
+  operands.push_back(&pass.writes);
+  if (pass.op == KernelOp::conv2d) {
+    window_kernel(spec, pass, work);
+    const std::size_t x = pass.kind == PassKind::backward_data ? 2 : 0, w = pass.kind == PassKind::backward_filter ? 2 : 1;
+    spec.x_format = format_of(*operands[x]);
+    spec.w_format = format_of(*operands[w]);
+    spec.y_format = format_of(*operands[3 - x - w]);
+    return spec;
+  }
+  if (pass.op == KernelOp::max_pool2d || pass.op == KernelOp::avg_pool2d) {
+    window_kernel(spec, pass, work);
+    const bool forward = pass.kind == PassKind::forward;
+    spec.x_format = format_of(forward ? *operands.front() : *operands.back());
+    spec.y_format = format_of(forward ? *operands.back() : *operands.front());
+    return spec;
+  }
+  if (pass.op == KernelOp::dense) {
+    dense_kernel(spec, pass, work);
+    return spec;
+  }
+  spec.fold = pass.fold;
+  spec.activation = pass.activation;
+  spec.scale = pass.scale;
+  spec.class_dim = pass.class_index;
+  if (pass.class_index >= 0) spec.first_class = work[static_cast<std::size_t>(pass.class_index)].begin;
+  bool reduces = false;
+  for (std::size_t i = 0; i < work.size(); i++) {
+    spec.fold_extents.push_back(work[i].size());
+    const auto& made = pass.writes.indices;
+    reduces = reduces || std::find(made.begin(), made.end(), static_cast<int>(i)) == made.end();
+  }
+  spec.combine = reduces ? pass.combine : Combine::set;
+  for (std::size_t k = 0; k < operands.size(); k++) {
+    const StepTensor& t = passes.tensors[static_cast<std::size_t>(operands[k]->tensor)];
+    FoldOperand o{t.dtype == DType::i32 ? DType::i32 : dtype, std::vector<Index>(work.size(), 0)};
+    std::vector<Index> extents;
+    for (int i : operands[k]->indices) extents.push_back(work[static_cast<std::size_t>(i)].size());
+    const std::vector<Index> dense = strides != nullptr ? (*strides)[k] : strides_of(format_of(*operands[k]), extents);
+    for (std::size_t d = 0; d < extents.size(); d++) o.strides[static_cast<std::size_t>(operands[k]->indices[d])] = dense[d];
+    spec.operands.push_back(std::move(o));
+  }
+  return spec;
+}
+
+KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype) {
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  spec.dtype = dtype;
+  spec.roles.n = elements;
+  spec.learning_rate = sgd.learning_rate;
+  spec.momentum = sgd.momentum;
+  spec.weight_decay = sgd.weight_decay;
+  return spec;
+}
+
+KernelSpec fold_kernel(FoldKind kind, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = kind;
+  spec.dtype = dtype;
+  spec.fold_extents = std::move(extents);
+  for (auto& s : strides) spec.operands.push_back({dtype, std::move(s)});
+  return spec;
+}
+
+}  // namespace motley

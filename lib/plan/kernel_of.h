@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The KernelSpec of a pass on one rank's work.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include <optional>
+#include <vector>
+
+#include "graph/passes.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// The box of an operand inside a work box, and an index's extent.
+Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
+
+// conv2d, dense, pools: dense operands, formats as given per tensor role; folds: strides of dense operands in the tensors' formats
+// unless `strides` gives them (per operand, per tensor dim; result last). sgd is no pass.
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats,
+                     const std::vector<std::vector<Index>>* strides = nullptr);
+KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype);
+
+// A fold over `extents` with given strides per operand, result last.
+KernelSpec fold_kernel(FoldKind kind, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
+
+}  // namespace motley

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layouts.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace motley {
+
+std::map<std::string, Index> reference_sizes(const Passes& passes) {
+  std::map<std::string, Index> sizes;
+  for (const TensorRole role : {TensorRole::input, TensorRole::activation, TensorRole::parameter})
+    for (const StepTensor& t : passes.tensors)
+      if (t.role == role)
+        for (const Dim& d : t.shape.dims()) sizes.emplace(d.name, d.size);
+  return sizes;
+}
+
+std::string batch_dim(const Passes& passes) {
+  for (const StepTensor& t : passes.tensors)
+    if (t.role == TensorRole::input) {
+      if (t.shape.has("batch")) return "batch";
+      if (t.shape.rank() > 0) return t.shape[0].name;
+    }
+  return "batch";
+}
+
+namespace {
+
+using Named = std::pair<std::string, Cut>;
+
+struct CutMaker {
+  const Mesh& mesh;
+  std::string batch;
+  const std::vector<int>* placed = nullptr;  // a placed layer's parts are dealt over these ranks
+
+  int ranks_over(const std::vector<int>& axes) const {
+    int n = 1;
+    for (int a : axes) n *= mesh.axes()[static_cast<std::size_t>(a)].size;
+    return n;
+  }
+  // Which parts of the list belong to placed ranks (for the coordinate `at` of `per`, -1: any).
+  std::vector<bool> open(const std::vector<int>& axes, int per, int at) const {
+    std::vector<bool> out(static_cast<std::size_t>(ranks_over(axes)), placed == nullptr);
+    if (placed != nullptr)
+      for (int r : *placed) {
+        const Coord c = mesh.coord(r);
+        if (per >= 0 && c[static_cast<std::size_t>(per)] != at) continue;
+        int part = 0;
+        for (int a : axes) part = part * mesh.axes()[static_cast<std::size_t>(a)].size + c[static_cast<std::size_t>(a)];
+        out[static_cast<std::size_t>(part)] = true;
+      }
+    return out;
+  }
+  Partition dealt(std::vector<double> shares, const std::vector<bool>& open, Index size) const {
+    for (std::size_t i = 0; i < shares.size(); i++)
+      if (!open[i]) shares[i] = 0;
+    if (std::all_of(shares.begin(), shares.end(), [](double s) { return s == 0; }))
+      for (std::size_t i = 0; i < shares.size(); i++) shares[i] = open[i] ? 1 : 0;
+    return Partition::proportional(size, shares);
+  }
+  Partition sizes(const std::string& dim, const std::vector<Index>& parts, int ranks, Index size) const {
+    if (static_cast<int>(parts.size()) != ranks)
+      throw UserError("dim \"" + dim + "\" has " + std::to_string(parts.size()) + " parts, but its axis has " + std::to_string(ranks) + " ranks");
+    const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0});
+    if (sum != size && dim == batch && sum > 0) return Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()));
+    if (sum != size)
+      throw UserError("the parts of dim \"" + dim + "\" sum to " + std::to_string(sum) + "; its size is " + std::to_string(size));
+    return Partition::of(parts);
+  }
+  Cut make(const Rule& rule, Index size) const {
+    Cut cut;
+    for (const std::string& a : rule.axes.names) cut.axes.push_back(mesh.axis(a));
+    const int ranks = ranks_over(cut.axes);
+    const std::vector<bool> all = open(cut.axes, -1, -1);
+    if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
+      if (static_cast<int>(shares->of.size()) != ranks)
+        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(shares->of.size()) + " shares, but its axis has " + std::to_string(ranks) + " ranks");
+      cut.lists = {dealt(shares->of, all, size)};
+    } else if (const auto* given = std::get_if<Sizes>(&rule.parts)) {
+      cut.lists = {sizes(rule.dim, given->of, ranks, size)};
+    } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
+      cut.per = mesh.axis(jagged->per);
+      if (static_cast<int>(jagged->of.size()) != mesh.axes()[static_cast<std::size_t>(cut.per)].size)
+        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) + " lists of parts, one per coordinate of \"" + jagged->per + "\" belongs here");
+      for (const auto& one : jagged->of) cut.lists.push_back(sizes(rule.dim, one, ranks, size));
+    } else {
+      cut.lists = {dealt(std::vector<double>(static_cast<std::size_t>(ranks), 1.0), all, size)};
+    }
+    return cut;
+  }
+};
+
+bool share_an_axis(const Cut& a, const Cut& b) {
+  return std::any_of(a.axes.begin(), a.axes.end(), [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
+}
+
+// Jagged cuts whose lists depend on each other's axes in a circle do not tile.
+bool in_a_circle(const std::vector<Named>& found, const std::vector<std::size_t>& set) {
+  auto depends = [&](std::size_t i, std::size_t j) {
+    const auto& axes = found[j].second.axes;
+    return i != j && std::find(axes.begin(), axes.end(), found[i].second.per) != axes.end();
+  };
+  std::vector<std::size_t> left = set;
+  for (bool removed = true; removed;) {  // take out what depends on nothing left
+    removed = false;
+    for (std::size_t k = 0; k < left.size() && !removed; k++)
+      if (std::none_of(left.begin(), left.end(), [&](std::size_t j) { return depends(left[k], j); })) {
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
+        removed = true;
+      }
+  }
+  return !left.empty();
+}
+
+// Maximal sets of cuts that tile together: no two share an axis. In dim order.
+std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
+  std::vector<std::vector<Named>> sets;
+  std::vector<std::vector<std::size_t>> taken;
+  for (std::size_t bits = (std::size_t{1} << found.size()); bits-- > 0;) {
+    std::vector<std::size_t> set;
+    for (std::size_t i = 0; i < found.size(); i++)
+      if (bits >> (found.size() - 1 - i) & 1U) set.push_back(i);
+    bool good = !in_a_circle(found, set);
+    for (std::size_t i = 0; i < set.size(); i++)
+      for (std::size_t j = i + 1; j < set.size(); j++) good = good && !share_an_axis(found[set[i]].second, found[set[j]].second);
+    const bool inside = std::any_of(taken.begin(), taken.end(), [&](const auto& t) { return std::includes(t.begin(), t.end(), set.begin(), set.end()); });
+    if (!good || inside) continue;
+    taken.push_back(set);
+    std::vector<Named> cuts;
+    for (std::size_t i : set) cuts.push_back(found[i]);
+    sets.push_back(cuts);
+  }
+  return sets;
+}
+
+// flatten's dim, without a rule of its own, is cut as its first merged dim.
+void inherit_flat(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker, std::map<std::string, Rule>& split) {
+  for (const Pass& p : passes.passes) {
+    if (p.flat < 0) continue;
+    const PassIndex& flat = p.indices[static_cast<std::size_t>(p.flat)];
+    const PassIndex& outer = p.indices[static_cast<std::size_t>(p.merged.front())];
+    auto rule = split.find(outer.name);
+    if (split.contains(flat.name) || rule == split.end() || rule->second.axes.names.empty()) continue;
+    const Index size = reference.at(outer.name);
+    const Cut cut = maker.make(rule->second, size).scaled(size, outer.size);
+    Rule inherited = rule->second;
+    inherited.dim = flat.name;
+    std::vector<std::vector<Index>> lists;
+    for (const Partition& list : cut.lists) {
+      lists.push_back(list.sizes());
+      for (Index& s : lists.back()) s *= flat.size / outer.size;
+    }
+    if (cut.per >= 0)
+      inherited.parts = Jagged{lists, maker.mesh.axes()[static_cast<std::size_t>(cut.per)].name};
+    else
+      inherited.parts = Sizes{lists.front()};
+    split.emplace(flat.name, inherited);
+  }
+}
+
+}  // namespace
+
+std::set<std::string> slid_dims(const Passes& passes) {
+  std::set<std::string> out;
+  for (const Pass& p : passes.passes)
+    for (const Window& w : p.windows) out.insert(p.indices[static_cast<std::size_t>(w.made)].name);
+  return out;
+}
+
+Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  for (int r = 0; r < mesh.ranks(); r++) all_.push_back(r);
+  for (const auto& [layer, devices] : rules.places)
+    for (const std::string& name : devices)
+      for (int r = 0; r < mesh.ranks(); r++)
+        if (mesh.device(r).name == name) places_[layer].push_back(r);
+  for (auto& [layer, ranks] : places_) std::sort(ranks.begin(), ranks.end());
+  const std::map<std::string, Index> reference = reference_sizes(passes);
+  CutMaker maker{mesh, batch_dim(passes)};
+  std::map<std::string, Rule> split;
+  for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
+  inherit_flat(passes, reference, maker, split);
+  const std::set<std::string> slid = slid_dims(passes);
+  std::set<int> with_part;
+  for (std::size_t i = 0; i < passes.tensors.size(); i++) {
+    const StepTensor& t = passes.tensors[i];
+    roots_.push_back(t.of >= 0 ? roots_[static_cast<std::size_t>(t.of)] : i);
+    options_.emplace_back();
+    choice_.push_back(0);
+    if (t.of >= 0) continue;
+    std::map<std::string, Rule> own = split;
+    for (const std::string& name : {t.layer, t.name})
+      if (auto at = rules.tensors.find(name); at != rules.tensors.end())
+        for (const Rule& r : at->second) own.insert_or_assign(r.dim, r);
+    maker.placed = placed(t.layer) ? &place(t.layer) : nullptr;
+    std::vector<Named> found;
+    for (const Dim& d : t.shape.dims()) {
+      auto rule = own.find(d.name);
+      if (rule == own.end() || rule->second.axes.names.empty()) continue;
+      const Index size = reference.at(d.name);
+      Cut cut = maker.make(rule->second, size).scaled(size, d.size);
+      if (slid.contains(d.name))
+        throw UserError("a cut of dim \"" + d.name + "\", over which windows slide, is not built yet; cut filters, channels or the batch");
+      if (maker.placed != nullptr) {  // explicit parts that give others something: the placed layer does not follow them
+        bool outside = false;
+        for (int r : all_)
+          if (std::find(maker.placed->begin(), maker.placed->end(), r) == maker.placed->end()) outside = outside || cut.at(mesh, r).size() > 0;
+        if (outside) continue;
+      }
+      found.emplace_back(d.name, std::move(cut));
+    }
+    for (const auto& set : compatible(found)) {
+      Layout layout{t.shape, {}};
+      for (const Named& n : set) {
+        layout.cuts.insert(n);
+        for (int r : all_)
+          if (n.second.at(mesh, r).size() > 0) with_part.insert(r);
+      }
+      options_.back().push_back(std::move(layout));
+    }
+    if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
+      std::string dims;
+      for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
+      throw UserError("in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
+                      (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
+    }
+  }
+  busy_.assign(with_part.begin(), with_part.end());
+  for (const auto& [layer, ranks] : places_)
+    for (int r : ranks)
+      if (std::find(busy_.begin(), busy_.end(), r) == busy_.end()) busy_.push_back(r);
+  std::sort(busy_.begin(), busy_.end());
+  if (with_part.empty()) busy_ = all_;
+}
+
+const std::vector<int>& Layouts::place(const std::string& layer) const {
+  auto at = places_.find(layer);
+  return at == places_.end() ? all_ : at->second;
+}
+
+}  // namespace motley

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules -> the layout of every tensor.
+#pragma once
+#include <motley/layout.h>
+#include <motley/rules.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/passes.h"
+
+namespace motley {
+
+// The size a rule's parts speak of: the dim's size in the inputs, else where it first appears.
+std::map<std::string, Index> reference_sizes(const Passes& passes);
+// The dim whose explicit parts are rescaled when its size changes.
+std::string batch_dim(const Passes& passes);
+
+// Dims over which windows slide: cutting them (halo) is not built yet.
+std::set<std::string> slid_dims(const Passes& passes);
+
+class Layouts {
+ public:
+  // Every rule's parts must be told (no CutBy::profile or proportional left). UserError: rules that do not fit.
+  Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
+  const Layout& of(int tensor) const { return options_[root(tensor)][choice_[root(tensor)]]; }
+  // A parameter with two cuts on one axis may keep either: the maximal compatible sets, first in dim order first.
+  std::size_t options(int tensor) const { return options_[root(tensor)].size(); }
+  void choose(int tensor, std::size_t option) { choice_[root(tensor)] = option; }
+  std::size_t chosen(int tensor) const { return choice_[root(tensor)]; }
+  const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all of them without a rule
+  bool placed(const std::string& layer) const { return places_.contains(layer); }
+  const std::vector<int>& busy() const { return busy_; }  // ranks to which some rule gives something; all without rules
+
+ private:
+  std::size_t root(int tensor) const { return roots_[static_cast<std::size_t>(tensor)]; }
+  std::vector<std::size_t> roots_{};  // a gradient lies as its tensor, an inner tensor as its layer's output
+  std::vector<std::vector<Layout>> options_{};
+  std::vector<std::size_t> choice_{};
+  std::map<std::string, std::vector<int>> places_{};
+  std::vector<int> all_{}, busy_{};
+};
+
+}  // namespace motley

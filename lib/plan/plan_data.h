@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Plan holds.
+#pragma once
+#include <motley/exchange.h>
+#include <motley/layout.h>
+#include <motley/plan.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/passes.h"
+
+namespace motley {
+
+// One index of a pass cut on a cut's axes. Axes in no part are asked: each coordinate computes what its own readers read.
+struct PickPart {
+  int index = -1;
+  Cut cut{};
+  bool operator==(const PickPart&) const = default;
+};
+using Pick = std::vector<PickPart>;
+
+// A rank's part in a pass: one range per index. Ranks of one alternative hold terms that are added; a reader takes every term of
+// its own alternative.
+struct Work {
+  bool any = false;
+  std::vector<Range> box{};
+  int alternative = 0, term = 0;
+};
+
+struct PassPlan {
+  Pick pick{};
+  std::vector<Work> work{};          // per rank
+  std::vector<int> alternative_of{}; // per rank: the alternative from which it reads this pass's result
+};
+
+struct TensorPlan {
+  Layout layout{};
+  std::vector<Held> rest{};   // where finished values lie before they are read; a parameter('s gradient): its owners
+  std::vector<Held> tiles{};  // who adds terms (equal to rest where nothing is added for several readers)
+  std::vector<Held> needs{};  // what each rank reads
+  std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
+};
+
+struct CutChoice {  // for people and JSON: one rule as it was resolved
+  std::string dim{}, axis{};
+  std::vector<Index> parts{};
+  std::string why{};
+};
+
+struct PredictedRank {
+  double seconds = 0;  // busy
+  Index bytes = 0, memory_bytes = 0;
+};
+
+struct Baseline {  // the same rules with other parts; unknown without a profile
+  std::optional<double> even{}, proportional{}, fast_alone{};
+};
+
+struct PlanData {
+  DType dtype = DType::f32;
+  Passes passes{};                    // copies merged
+  std::vector<PassPlan> pass_plans{};
+  std::vector<TensorPlan> tensors{};
+  std::vector<Format> formats{};      // per tensor
+  std::vector<int> busy{};            // ranks that have a part at all
+  std::vector<CutChoice> cuts{};
+  std::vector<std::string> notes{};   // what was assumed, what was gathered
+  std::optional<double> step_seconds{};
+  std::vector<PredictedRank> predicted{};
+  Baseline baselines{};
+  std::uint64_t hash = 0;
+};
+
+}  // namespace motley

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of balance().
+#pragma once
+#include <vector>
+
+#include "plan/layouts.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// The step's passes as one layout needs them: copies merged, but for tensors that a rule or a place names.
+Passes passes_for(const Step& step, const LayoutRules& rules);
+// Order in memory per tensor. source of channels_last: bench/kernels and notes on performance (no blocked format beats it by more than
+// 7 % on a whole step, and uneven cuts need no padding in it).
+std::vector<Format> choose_formats(const Passes& passes, DType dtype);
+std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
+// A plan whose rules tell all their parts (no predicted seconds yet).
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
+std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
+
+}  // namespace motley

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "run/compiler.h"
+
+namespace motley {
+
+Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan, rank, options).compile(); }
+
+Compiler::Compiler(const Plan& plan, int rank, const CompileOptions& options)
+    : plan_(plan), data_(plan.data()), all_(plan.data().passes), rank_(rank), options_(options) {
+  out_.rank = rank;
+  out_.dtype = data_.dtype;
+  out_.main_buffer.assign(all_.tensors.size(), -1);
+  writers_.resize(all_.tensors.size());
+  readers_.resize(all_.tensors.size());
+  for (std::size_t p = 0; p < all_.passes.size(); p++) {
+    writers_[static_cast<std::size_t>(all_.passes[p].writes.tensor)].push_back(static_cast<int>(p));
+    for (const PassOperand& o : all_.passes[p].reads) readers_[static_cast<std::size_t>(o.tensor)].push_back(static_cast<int>(p));
+  }
+}
+
+bool Compiler::works(int p) const {
+  const auto& work = data_.pass_plans[static_cast<std::size_t>(p)].work;
+  return !work.empty() && work[static_cast<std::size_t>(rank_)].any;
+}
+
+int Compiler::add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space) {
+  Buffer b;
+  b.name = name;
+  b.dtype = dtype;
+  b.box = box;
+  b.format = box.size() < 3 ? Format::plain : format;
+  b.space = space;
+  b.bytes = elements_in(b.format, extents_of(box)) * static_cast<Index>(bytes_of(dtype));
+  out_.buffers.push_back(std::move(b));
+  return static_cast<int>(out_.buffers.size()) - 1;
+}
+
+int Compiler::temp(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format) {
+  Box box;
+  for (Index e : extents) box.push_back({0, e});
+  return add_buffer(name, dtype, box, format);
+}
+
+View Compiler::fresh_view(const std::string& name, int t, const Box& box) {
+  const int made = add_buffer(name, dtype_of(t), box, format_of(t));
+  return view_of(out_.buffers[static_cast<std::size_t>(made)], made, box);
+}
+
+int Compiler::main_buffer(int t) {
+  int& at = out_.main_buffer[static_cast<std::size_t>(t)];
+  if (at >= 0) return at;
+  std::optional<Box> all;
+  auto take = [&](const Box& box) { all = all ? hull(*all, box) : box; };
+  const TensorPlan& plan = plan_of(t);
+  for (const auto* list : {&plan.rest, &plan.tiles, &plan.needs})
+    for (const Held& h : *list)
+      if (h.rank == rank_ && !(tensor(t).role == TensorRole::parameter && list != &plan.needs)) take(h.box);
+  for (int p : writers_[static_cast<std::size_t>(t)])
+    if (works(p) && direct(p)) take(operand_box(pass(p).writes, work_of(p).box));
+  check(all.has_value(), "a tensor that is used here is held here");
+  const Space space = tensor(t).role == TensorRole::seed ? Space::state : Space::arena;
+  const int made = add_buffer(tensor(t).name, dtype_of(t), *all, format_of(t), space);
+  out_.main_buffer[static_cast<std::size_t>(t)] = made;  // `at` may dangle after recursion
+  return made;
+}
+
+// The boxes of every parameter that this rank owns, with room for their velocity.
+void Compiler::make_slices() {
+  for (int t : all_.parameters) {
+    std::vector<Box> needs;
+    for (const Held& h : plan_of(t).needs)
+      if (h.rank == rank_) needs.push_back(h.box);
+    std::size_t count = 0;
+    for (const Held& h : plan_of(t).rest) count += h.rank == rank_ ? 1U : 0U;
+    for (const Held& h : plan_of(t).rest) {
+      if (h.rank != rank_) continue;
+      Slice s;
+      s.tensor = t;
+      s.name = tensor(t).name;
+      s.box = h.box;
+      s.value = add_buffer(s.name, data_.dtype, h.box, format_of(t), Space::state);
+      if (all_.trains) s.velocity = add_buffer("velocity of " + s.name, data_.dtype, h.box, format_of(t), Space::state);
+      if (count == 1 && needs.size() == 1 && needs.front() == h.box) out_.main_buffer[static_cast<std::size_t>(t)] = s.value;
+      out_.slices.push_back(std::move(s));
+    }
+  }
+}
+
+Program Compiler::compile() {
+  make_slices();
+  for (std::size_t t = 0; t < all_.tensors.size(); t++) {
+    const StepTensor& s = all_.tensors[t];
+    const bool here = std::any_of(plan_of(static_cast<int>(t)).needs.begin(), plan_of(static_cast<int>(t)).needs.end(), [&](const Held& h) { return h.rank == rank_; });
+    if (here && (s.role == TensorRole::input || s.role == TensorRole::label))
+      out_.feeds.push_back({static_cast<int>(t), s.name, main_buffer(static_cast<int>(t))});
+  }
+  bool forward = true;
+  for (std::size_t i = 0; i < all_.passes.size(); i++) {
+    const int p = static_cast<int>(i), t = pass(p).writes.tensor;
+    const TensorRole role = tensor(t).role;
+    if (forward && (role == TensorRole::gradient || role == TensorRole::parameter_gradient)) {
+      out_.forward_steps = static_cast<int>(out_.steps.size());
+      forward = false;
+    }
+    for (const PassOperand& o : pass(p).reads)
+      if (tensor(o.tensor).role == TensorRole::parameter) exchange_parameter(o.tensor);
+    if (works(p) && !taken_.contains(p) && !is_view(p)) emit_pass(p);
+    if (writers_[static_cast<std::size_t>(t)].back() == p) assemble(t);
+  }
+  if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
+  if (all_.trains) emit_updates();
+  finish();
+  return std::move(out_);
+}
+
+void Compiler::finish() {
+  const int end = static_cast<int>(out_.steps.size());
+  std::map<int, std::set<int>> posted;  // exchange -> buffers in flight
+  auto touch = [&](int buffer, int step) {
+    Buffer& b = out_.buffers[static_cast<std::size_t>(buffer)];
+    if (b.first < 0) b.first = step;
+    b.last = std::max(b.last, step);
+  };
+  for (int s = 0; s < end; s++) {
+    const auto& what = out_.steps[static_cast<std::size_t>(s)].what;
+    if (const auto* run = std::get_if<RunKernel>(&what))
+      for (const Place& o : run->operands) touch(o.buffer, s);
+    if (const auto* post = std::get_if<Post>(&what))
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& piece : *pieces) {
+          touch(piece.at.buffer, s);
+          posted[post->exchange].insert(piece.at.buffer);
+        }
+    if (const auto* wait = std::get_if<Wait>(&what))
+      for (int b : posted[wait->exchange]) touch(b, s);
+  }
+  auto keep = [&](int buffer) {
+    if (buffer < 0) return;
+    Buffer& b = out_.buffers[static_cast<std::size_t>(buffer)];
+    if (b.first < 0) b.first = 0;
+    b.last = end;
+  };
+  for (int t : all_.outputs) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
+  if (options_.keep_gradients)
+    for (int t : all_.parameter_gradients) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
+  for (const Feed& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
+
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < out_.buffers.size(); i++) {
+    if (out_.buffers[i].space == Space::state)
+      out_.state_bytes += out_.buffers[i].bytes;
+    else if (out_.buffers[i].last >= 0)
+      order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return out_.buffers[a].bytes > out_.buffers[b].bytes; });
+  std::vector<std::size_t> laid;
+  for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
+    Buffer& b = out_.buffers[i];
+    const Index size = (b.bytes + 63) / 64 * 64;
+    std::vector<std::pair<Index, Index>> busy;
+    for (std::size_t k : laid) {
+      const Buffer& other = out_.buffers[k];
+      if (other.first <= b.last && b.first <= other.last) busy.emplace_back(other.offset, other.offset + (other.bytes + 63) / 64 * 64);
+    }
+    std::sort(busy.begin(), busy.end());
+    b.offset = 0;
+    for (const auto& [from, to] : busy) {
+      if (from >= b.offset + size) break;
+      b.offset = std::max(b.offset, to);
+    }
+    out_.arena_bytes = std::max(out_.arena_bytes, b.offset + size);
+    laid.push_back(i);
+  }
+}
+
+}  // namespace motley

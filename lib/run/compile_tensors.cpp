@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Terms and messages -> tensors. Adds start from +0 and run in the order (writer's rank, box, writer's pass), never in the order
+// of arrival; one owner adds, the others copy its bits.
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "run/compiler.h"
+
+namespace motley {
+
+namespace {
+
+bool travels(const std::vector<BoxMessage>& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const BoxMessage& m) { return m.from != m.to; });
+}
+
+}  // namespace
+
+int Compiler::next_exchange(const std::vector<BoxMessage>& messages, const std::string& name) {
+  if (!travels(messages)) return -1;
+  out_.exchange_names.push_back(name);
+  return static_cast<int>(out_.exchange_names.size()) - 1;
+}
+
+void Compiler::post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives) {
+  if (sends.empty() && receives.empty()) return;
+  out_.steps.push_back({Post{exchange, std::move(sends), std::move(receives)}});
+  out_.steps.push_back({Wait{exchange}});
+}
+
+// The values of `box` that this rank holds finished: in the tensor's main buffer, or (a parameter) in its own slice.
+View Compiler::source_view(int t, const Box& box) {
+  if (tensor(t).role == TensorRole::parameter)
+    for (const Slice& s : out_.slices)
+      if (s.tensor == t && contains(s.box, box)) return view_of(out_.buffers[static_cast<std::size_t>(s.value)], s.value, box);
+  return main_view(t, box);
+}
+
+void Compiler::exchange_parameter(int t) {
+  if (!exchanged_.insert(t).second) return;
+  copy_hop(t, plan_of(t).third, "values of " + tensor(t).name);
+}
+
+// Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
+void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
+  const int exchange = next_exchange(messages, what);
+  const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
+  std::vector<Piece> sends, receives;
+  std::vector<std::pair<View, View>> unpack;
+  for (const BoxMessage& m : messages) {
+    if (m.from != rank_ && m.to != rank_) continue;
+    if (m.from == m.to) {
+      if (tensor(t).role != TensorRole::parameter) continue;  // it lies there already
+      const View from = source_view(t, m.box), to = main_view(t, m.box);
+      if (from.buffer != to.buffer) emit_copy(from, to, dtype_of(t), "own part of " + tensor(t).name);
+      continue;
+    }
+    const Index bytes = volume(m.box) * item;
+    if (m.from == rank_) {
+      sends.push_back({m.to, packed(t, {{m.box, source_view(t, m.box)}}, m.box), bytes});
+    } else {
+      const View to = main_view(t, m.box);
+      if (is_dense(to, format_of(t))) {
+        receives.push_back({m.from, {to.buffer, to.element}, bytes});
+      } else {
+        const View from = fresh_view("received " + tensor(t).name, t, m.box);
+        receives.push_back({m.from, {from.buffer, 0}, bytes});
+        unpack.push_back({from, to});
+      }
+    }
+  }
+  post_and_wait(exchange, std::move(sends), std::move(receives));
+  for (const auto& [from, to] : unpack) emit_copy(from, to, dtype_of(t), "unpack " + tensor(t).name);
+}
+
+// What this rank's writing pass has of `box`.
+Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
+  const int p = writers_[static_cast<std::size_t>(t)][static_cast<std::size_t>(writer)];
+  const Pass& it = pass(p);
+  if (is_view(p)) {
+    Box source;
+    std::vector<Index> at(it.indices.size(), -1);
+    for (std::size_t d = 0; d < it.writes.indices.size(); d++) at[static_cast<std::size_t>(it.writes.indices[d])] = static_cast<Index>(d);
+    for (int i : it.reads[0].indices) source.push_back(box[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])]);
+    const View from = main_view(it.reads[0].tensor, source);
+    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
+    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
+      view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
+    return {box, view};
+  }
+  auto own = terms_.find(p);
+  if (own == terms_.end()) return {box, main_view(t, box)};
+  return {box, view_of(out_.buffers[static_cast<std::size_t>(own->second.buffer)], own->second.buffer, box)};
+}
+
+// One dense block of `box` in the tensor's format, made from the sum of the terms: what a message carries.
+Place Compiler::packed(int t, const std::vector<Contribution>& terms, const Box& box) {
+  const View& first = terms.front().view;
+  if (terms.size() == 1 && is_dense(first, format_of(t))) return {first.buffer, first.element};
+  const View to = fresh_view("packed " + tensor(t).name, t, box);
+  if (terms.size() == 1)
+    emit_copy(first, to, dtype_of(t), "pack " + tensor(t).name);
+  else
+    add_atom(t, box, terms, to, Activation::none);
+  return {to.buffer, 0};
+}
+
+void Compiler::assemble(int t) {
+  add_terms(t);
+  copy_hop(t, plan_of(t).second, "copies of " + tensor(t).name);
+  copy_hop(t, plan_of(t).third, "parts of " + tensor(t).name);
+}
+
+// This rank's terms of one message. A convolution that has taken its bias in is one term.
+std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage& m) {
+  bool fused = false;
+  auto pass_of = [&](int w) { return writers_[static_cast<std::size_t>(t)][static_cast<std::size_t>(w)]; };
+  for (int w : m.writers) fused = fused || (!is_view(pass_of(w)) && bias_of(pass_of(w)) >= 0);
+  std::vector<Contribution> terms;
+  for (int w : m.writers)
+    if (!fused || !is_view(pass_of(w))) terms.push_back(term(t, w, m.box));
+  return terms;
+}
+
+void Compiler::add_terms(int t) {
+  const TensorPlan& plan = plan_of(t);
+  const int exchange = next_exchange(plan.first, "terms of " + tensor(t).name);
+  if (inside_.contains(t)) return;
+  const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
+  std::vector<Piece> sends, receives;
+  std::vector<Contribution> arrived;  // in the messages' order: (writer's rank, box, pass) inside each tile
+  for (const BoxMessage& m : plan.first) {
+    if (m.from == rank_ && m.to != rank_) sends.push_back({m.to, packed(t, own_terms(t, m), m.box), volume(m.box) * item});
+    if (m.to != rank_) continue;
+    if (m.from == rank_) {
+      for (Contribution& c : own_terms(t, m)) arrived.push_back(std::move(c));
+      continue;
+    }
+    const bool alone = std::none_of(plan.first.begin(), plan.first.end(), [&](const BoxMessage& o) {
+      return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0;
+    });
+    if (alone && is_dense(main_view(t, m.box), format_of(t)))
+      arrived.push_back({m.box, main_view(t, m.box)});
+    else
+      arrived.push_back({m.box, fresh_view("received " + tensor(t).name, t, m.box)});
+    receives.push_back({m.from, {arrived.back().view.buffer, arrived.back().view.element}, volume(m.box) * item});
+  }
+  post_and_wait(exchange, std::move(sends), std::move(receives));
+  for (const Held& tile : plan.tiles)
+    if (tile.rank == rank_) add_tile(t, tile.box, arrived);
+}
+
+// Atom by atom: where the set of contributors is the same.
+void Compiler::add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived) {
+  std::vector<Held> inside;
+  std::vector<Box> covered;
+  for (std::size_t i = 0; i < arrived.size(); i++)
+    if (Box part = intersect(arrived[i].box, tile); volume(part) > 0) {
+      covered.push_back(part);
+      inside.push_back({static_cast<int>(i), std::move(part)});
+    }
+  for (const Box& rest : subtract(tile, covered)) add_atom(t, rest, {}, main_view(t, rest), Activation::none);
+  for (const Atom& atom : atoms(inside)) {
+    std::vector<Contribution> terms;
+    for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of the adds
+      View view = arrived[static_cast<std::size_t>(i)].view;
+      const Box& of = arrived[static_cast<std::size_t>(i)].box;
+      for (std::size_t d = 0; d < atom.box.size(); d++) {
+        view.element += (atom.box[d].begin - of[d].begin) * view.strides[d];
+        view.extents[d] = atom.box[d].size();
+      }
+      terms.push_back({atom.box, view});
+    }
+    const bool sums = terms.size() > 1 && pass(writers_[static_cast<std::size_t>(t)].front()).combine == Combine::add;
+    const int next = sums && tile == atom.box ? activation_after(t, tile) : -1;
+    if (next >= 0) taken_.insert(next);
+    add_atom(t, atom.box, terms, main_view(next >= 0 ? pass(next).writes.tensor : t, atom.box),
+             next >= 0 ? pass(next).activation : Activation::none);
+  }
+}
+
+// to = activation(+0 + term + term + ...), or the terms' maximum.
+void Compiler::add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation) {
+  const std::string name = "sum of " + tensor(t).name;
+  if (terms.size() == 1 && activation == Activation::none) {
+    const View& only = terms.front().view;
+    if (only.buffer != to.buffer) emit_copy(only, to, dtype_of(t), "own part of " + tensor(t).name);
+    return;
+  }
+  const bool maximum = pass(writers_[static_cast<std::size_t>(t)].front()).combine == Combine::max;
+  if (maximum && !terms.empty()) {  // stacked in one buffer, then the maximum over the stack
+    const std::vector<Index> extents = extents_of(box);
+    const Index each = volume(box), count = static_cast<Index>(terms.size());
+    const int stack = temp("stack of " + tensor(t).name, dtype_of(t), {count, each});
+    std::vector<Index> inner = strides_of(Format::plain, extents);
+    for (Index k = 0; k < count; k++) emit_copy(terms[static_cast<std::size_t>(k)].view, {stack, k * each, inner, extents}, dtype_of(t), name);
+    std::vector<Index> all = extents, from = inner, into = to.strides;
+    all.insert(all.begin(), count);
+    from.insert(from.begin(), each);
+    into.insert(into.begin(), 0);
+    KernelSpec spec = fold_kernel(FoldKind::copy, dtype_of(t), all, {from, into});
+    spec.combine = Combine::max;
+    emit_kernel(std::move(spec), {{stack, 0}, {to.buffer, to.element}}, name);
+    return;
+  }
+  std::vector<std::vector<Index>> strides;
+  std::vector<Place> places;
+  for (const Contribution& c : terms) {
+    strides.push_back(c.view.strides);
+    places.push_back({c.view.buffer, c.view.element});
+  }
+  strides.push_back(to.strides);
+  places.push_back({to.buffer, to.element});
+  KernelSpec spec = fold_kernel(FoldKind::add, dtype_of(t), to.extents, strides);
+  spec.activation = activation;
+  emit_kernel(std::move(spec), std::move(places), name);
+}
+
+}  // namespace motley

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The making of one rank's Program. Passes become kernels (compile_passes.cpp), tensors are put together from terms and
+// messages (compile_tensors.cpp), buffers get their places (compile.cpp).
+#pragma once
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/kernel_of.h"
+#include "plan/plan_data.h"
+#include "run/views.h"
+
+namespace motley {
+
+class Compiler {
+ public:
+  Compiler(const Plan& plan, int rank, const CompileOptions& options);
+  Program compile();
+
+ private:
+  // What this rank contributes to a tensor: the term of one of its writers.
+  struct Contribution {
+    Box box{};
+    View view{};  // of exactly the box, strides per tensor dim
+  };
+
+  // ---- buffers
+  const StepTensor& tensor(int t) const { return all_.tensors[static_cast<std::size_t>(t)]; }
+  const Pass& pass(int p) const { return all_.passes[static_cast<std::size_t>(p)]; }
+  const TensorPlan& plan_of(int t) const { return data_.tensors[static_cast<std::size_t>(t)]; }
+  const Work& work_of(int p) const { return data_.pass_plans[static_cast<std::size_t>(p)].work[static_cast<std::size_t>(rank_)]; }
+  bool works(int p) const;
+  DType dtype_of(int t) const { return tensor(t).dtype == DType::i32 ? DType::i32 : data_.dtype; }
+  Format format_of(int t) const { return data_.formats[static_cast<std::size_t>(t)]; }
+  int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena);
+  int temp(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format = Format::plain);
+  View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
+  int main_buffer(int t);  // made at first call: the hull of all that this rank holds of the tensor
+  View main_view(int t, const Box& box) { return view_of(out_.buffers[static_cast<std::size_t>(main_buffer(t))], main_buffer(t), box); }
+  void make_slices();
+  void finish();  // lifetimes, places in the arena
+
+  // ---- passes
+  void emit_pass(int p);
+  void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
+  void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
+  void emit_fold(int p, const std::vector<View>& views);
+  void emit_flatten(int p, const std::vector<View>& views);
+  void emit_kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves = false);
+  void emit_copy(const View& from, const View& to, DType dtype, const std::string& name);
+  void emit_updates();
+  // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
+  Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
+  std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);
+  View output_view(int p);          // where a pass's result goes on this rank
+  bool is_view(int p) const;        // a copy or broadcast that needs no kernel: its source is read in place
+  bool direct(int p);               // the result is written straight into the tensor
+  int bias_of(int p);               // the writer broadcast(b) that this convolution or dense takes in; -1: none
+  int activation_after(int t, const Box& box);  // the pass that a kernel writing all of t here takes in; -1: none
+  int writer_index(int p) const;
+
+  // ---- tensors
+  void exchange_parameter(int t);
+  void assemble(int t);
+  void add_terms(int t);
+  void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
+  std::vector<Contribution> own_terms(int t, const BoxMessage& m);
+  void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
+  void copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what);
+  View source_view(int t, const Box& box);
+  Contribution term(int t, int writer, const Box& box);
+  Place packed(int t, const std::vector<Contribution>& terms, const Box& box);
+  int next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
+  void post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives);
+
+  const Plan& plan_;
+  const PlanData& data_;
+  const Passes& all_;
+  int rank_;
+  CompileOptions options_;
+  Program out_{};
+  std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes
+  std::map<int, View> terms_{};                          // pass -> its own buffer, where it is not direct
+  std::map<int, bool> direct_{};
+  std::set<int> taken_{};                                // passes that another kernel does on this rank
+  std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only
+  std::set<int> exchanged_{};                            // parameters
+};
+
+}  // namespace motley

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/executor.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <unordered_map>
+
+#include "plan/kernel_of.h"
+#include "run/views.h"
+
+namespace motley {
+
+namespace {
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Index rounded(Index bytes) { return (bytes + 63) / 64 * 64; }
+
+// The five largest buffers of a Program, for the error that says there is not enough memory.
+std::string largest(const Program& program) {
+  std::vector<const Buffer*> all;
+  for (const Buffer& b : program.buffers) all.push_back(&b);
+  std::stable_sort(all.begin(), all.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(5, all.size()); i++)
+    text += (i == 0 ? "" : ", ") + all[i]->name + " " + std::to_string(all[i]->bytes);
+  return text;
+}
+
+}  // namespace
+
+struct Executor::Bound {
+  struct Message {
+    int peer;
+    std::span<std::byte> bytes;
+  };
+  struct Step {
+    enum class Kind : std::uint8_t { kernel, post, wait } kind = Kind::kernel;
+    Kernel* kernel = nullptr;
+    std::vector<void*> operands{};
+    int exchange = 0;
+    std::vector<Message> sends{}, receives{};
+    const char* name = "";
+    double seconds = 0;
+    Index runs = 0;
+  };
+  struct Fed {
+    const Feed* feed;
+    std::span<std::byte> staging;  // where the data is read to, row-major
+    Kernel* reorder = nullptr;     // none: read in place
+    std::vector<void*> operands{};
+  };
+
+  const Program& program;
+  Backend& backend;
+  Transport& transport;
+  State& state;
+  std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
+  std::vector<Step> steps{};
+  std::vector<Fed> fed{};
+  std::span<std::byte> memory{};
+  std::byte* workspace = nullptr;
+  std::vector<std::vector<std::byte>> staging{};
+  std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
+  std::function<void(const char*)> callback{};
+
+  Kernel* kernel(const KernelSpec& spec) {
+    auto& same = kernels[hash_of(spec)];
+    for (auto& [known, made] : same)
+      if (known == spec) return made.get();
+    same.emplace_back(spec, backend.compile(spec));
+    return same.back().second.get();
+  }
+  std::byte* address(const Place& place) const {
+    const Buffer& b = program.buffers[static_cast<std::size_t>(place.buffer)];
+    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : memory.data() + b.offset;
+    return base + place.element * static_cast<Index>(bytes_of(b.dtype));
+  }
+  void take_memory();
+  void bind_steps();
+  void bind_feeds();
+  Ran run(std::size_t count);
+};
+
+void Executor::Bound::take_memory() {
+  std::size_t most = 0;
+  for (auto& [hash, same] : kernels)
+    for (auto& [spec, made] : same) most = std::max(most, made->workspace_bytes());
+  const Index arena = rounded(program.arena_bytes), all = arena + rounded(static_cast<Index>(most)) + program.state_bytes;
+  if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
+    throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " + std::to_string(backend.memory_bytes()) +
+                      "; the largest: " + largest(program) + "; use a smaller batch or give this rank a smaller part");
+  memory = transport.allocate(static_cast<std::size_t>(std::max<Index>(arena + rounded(static_cast<Index>(most)), 64)));
+  workspace = memory.data() + arena;
+}
+
+void Executor::Bound::bind_steps() {
+  for (const ProgramStep& s : program.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec);
+  for (const Feed& f : program.feeds) {
+    const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
+    const View view = view_of(b, f.buffer, b.box);
+    Fed one{&f, {}, nullptr, {}};
+    if (!is_dense(view, Format::plain)) {
+      one.reorder = kernel(fold_kernel(FoldKind::copy, b.dtype, view.extents, {strides_of(Format::plain, view.extents), view.strides}));
+      staging.emplace_back(static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype) + 64);
+    }
+    fed.push_back(std::move(one));
+  }
+  take_memory();
+  tickets.resize(program.exchange_names.size());
+  for (const ProgramStep& s : program.steps) {
+    Step step;
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) {
+      step.kernel = kernel(run->spec);
+      for (const Place& p : run->operands) step.operands.push_back(address(p));
+      step.name = run->pass.c_str();
+    } else if (const auto* post = std::get_if<Post>(&s.what)) {
+      step.kind = Step::Kind::post;
+      step.exchange = post->exchange;
+      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
+      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
+      tickets[static_cast<std::size_t>(post->exchange)].reserve(step.sends.size() + step.receives.size());
+    } else {
+      step.kind = Step::Kind::wait;
+      step.exchange = std::get<Wait>(s.what).exchange;
+    }
+    if (step.kind != Step::Kind::kernel) step.name = program.exchange_names[static_cast<std::size_t>(step.exchange)].c_str();
+    steps.push_back(std::move(step));
+  }
+}
+
+void Executor::Bound::bind_feeds() {
+  std::size_t staged = 0;
+  for (Fed& f : fed) {
+    const Buffer& b = program.buffers[static_cast<std::size_t>(f.feed->buffer)];
+    std::byte* to = address({f.feed->buffer, 0});
+    const std::size_t bytes = static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype);
+    std::byte* from = to;
+    if (f.reorder != nullptr) {
+      from = staging[staged++].data();
+      f.operands = {from, to};
+    }
+    f.staging = {from, bytes};
+  }
+}
+
+Ran Executor::Bound::run(std::size_t count) {
+  Ran out;
+  const Index before = transport.bytes_received();
+  const double start = seconds_now();
+  double now = start;
+  for (std::size_t i = 0; i < count; i++) {
+    Step& s = steps[i];
+    if (callback) callback(s.name);
+    if (s.kind == Step::Kind::kernel) {
+      s.kernel->run(s.operands, workspace);
+    } else if (s.kind == Step::Kind::post) {
+      auto& open = tickets[static_cast<std::size_t>(s.exchange)];
+      open.clear();
+      for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
+      for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+    } else {
+      wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
+    }
+    const double then = seconds_now();
+    (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += then - now;
+    s.seconds += then - now;
+    s.runs++;
+    now = then;
+  }
+  out.seconds = now - start;
+  out.bytes_received = transport.bytes_received() - before;
+  return out;
+}
+
+Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state)
+    : bound_(new Bound{program, backend, transport, state}) {
+  bound_->bind_steps();
+  bound_->bind_feeds();
+}
+Executor::~Executor() = default;
+
+void Executor::feed(const std::function<void(const std::string&, const Box&, std::span<std::byte>)>& read) {
+  for (Bound::Fed& f : bound_->fed) {
+    read(f.feed->name, bound_->program.buffers[static_cast<std::size_t>(f.feed->buffer)].box, f.staging);
+    if (f.reorder != nullptr) f.reorder->run(f.operands, bound_->workspace);
+  }
+}
+
+Ran Executor::run() { return bound_->run(bound_->steps.size()); }
+Ran Executor::run_forward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps)); }
+void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
+
+std::vector<double> Executor::read(int buffer, const Box& box) const {
+  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  const View view = view_of(b, buffer, box);
+  const std::byte* base = bound_->address({buffer, view.element});
+  std::vector<double> out;
+  std::vector<Index> at(box.size(), 0);
+  for (Index left = volume(box); left > 0; left--) {
+    Index element = 0;
+    for (std::size_t d = 0; d < at.size(); d++) element += at[d] * view.strides[d];
+    if (b.dtype == DType::f64)
+      out.push_back(reinterpret_cast<const double*>(base)[element]);
+    else if (b.dtype == DType::f32)
+      out.push_back(static_cast<double>(reinterpret_cast<const float*>(base)[element]));
+    else
+      out.push_back(static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]));
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < box[d].size()) break;
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+Index Executor::memory_bytes() const { return static_cast<Index>(bound_->memory.size()) + bound_->program.state_bytes; }
+
+std::vector<Executor::Spent> Executor::spent() const {
+  std::vector<Spent> out;
+  for (std::size_t i = 0; i < bound_->steps.size(); i++) {
+    const Bound::Step& s = bound_->steps[i];
+    const auto* run = std::get_if<RunKernel>(&bound_->program.steps[i].what);
+    out.push_back({s.name, s.kernel != nullptr ? s.kernel->implementation() : "exchange", s.seconds, s.runs, run != nullptr && run->moves});
+  }
+  return out;
+}
+
+}  // namespace motley

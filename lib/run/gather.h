@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole tensors put together from what the ranks hold, for checks and dumps.
+#pragma once
+#include <motley/executor.h>
+
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct WholeTensor {
+  std::string name{};
+  Shape shape{};
+  std::vector<double> values{};  // row-major; NaN: no rank holds it
+};
+
+enum class Part : std::uint8_t { value, gradient };
+
+// Collective: every rank calls it, every rank gets the result. A forward tensor that is an output of the step (loss, logits).
+WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor);
+// Collective. From the owners; InternalError when an element has no owner or two.
+WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int parameter, Part part);
+// Collective. Names of parameters whose copies, where kernels read them after the next fill, differ in any bit from their owner's:
+// each rank hashes what it holds of every owner's box.
+std::vector<std::string> copies_differ(const Plan& plan, const Program& program, const Executor& executor, Transport& transport);
+
+}  // namespace motley

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/state.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/random.h"
+#include "graph/passes.h"
+#include "plan/plan_data.h"
+#include "run/views.h"
+
+namespace motley {
+
+namespace {
+
+// Elements contracted per output: of the pass that reads the layer's weight.
+Index fan_in(const Passes& passes, int parameter) {
+  const std::string& layer = passes.tensors[static_cast<std::size_t>(parameter)].layer;
+  for (const Pass& p : passes.passes) {
+    if (p.layer != layer || p.kind != PassKind::forward || (p.op != KernelOp::conv2d && p.op != KernelOp::dense)) continue;
+    Index n = 1;
+    for (int i : p.reads[1].indices)
+      if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= p.indices[static_cast<std::size_t>(i)].size;
+    return n;
+  }
+  return 1;
+}
+
+template <class T>
+void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& name, Index fan, bool bias, std::uint64_t seed) {
+  const View view = view_of(buffer, 0, buffer.box);
+  std::vector<Index> at(buffer.box.size(), 0);
+  for (Index left = volume(buffer.box); left > 0; left--) {
+    Index global = 0, element = 0;
+    for (std::size_t d = 0; d < at.size(); d++) {
+      global = global * shape[d].size + buffer.box[d].begin + at[d];
+      element += at[d] * view.strides[d];
+    }
+    out[element] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < buffer.box[d].size()) break;
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void State::Free::operator()(std::byte* p) const { std::free(p); }
+
+State::State(const Plan& plan, const Program& program, std::uint64_t seed) {
+  const Passes& passes = plan.data().passes;
+  for (std::size_t i = 0; i < program.buffers.size(); i++) {
+    const Buffer& b = program.buffers[i];
+    if (b.space != Space::state) continue;
+    const std::size_t bytes = (static_cast<std::size_t>(b.bytes) + 127) / 64 * 64;
+    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, bytes));
+    if (p == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
+    std::memset(p, 0, bytes);
+    memory_.emplace(static_cast<int>(i), std::unique_ptr<std::byte, Free>(p));
+  }
+  for (const Slice& s : program.slices) {
+    const Shape& shape = passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
+    const Buffer& b = program.buffers[static_cast<std::size_t>(s.value)];
+    const bool bias = s.name.ends_with(".bias");
+    const Index fan = fan_in(passes, s.tensor);
+    if (program.dtype == DType::f64)
+      fill(reinterpret_cast<double*>(buffer(s.value)), shape, b, s.name, fan, bias, seed);
+    else
+      fill(reinterpret_cast<float*>(buffer(s.value)), shape, b, s.name, fan, bias, seed);
+  }
+  for (std::size_t t = 0; t < passes.tensors.size(); t++) {
+    const int id = program.main_buffer[t];
+    if (passes.tensors[t].role != TensorRole::seed || id < 0) continue;
+    if (program.dtype == DType::f64)
+      *reinterpret_cast<double*>(buffer(id)) = 1.0;
+    else
+      *reinterpret_cast<float*>(buffer(id)) = 1.0F;
+  }
+}
+
+}  // namespace motley

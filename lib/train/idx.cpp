@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// IDX files (LeCun, Cortes, Burges, "The MNIST database", file format): big-endian magic and sizes, then bytes.
+#include <motley/error.h>
+
+#include "train/byte_images.h"
+#include "train/packed_file.h"
+
+namespace motley {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint32_t kImages = 0x803, kLabels = 0x801;  // unsigned bytes, three dims and one
+constexpr Index kClasses = 10;
+
+std::string hex(std::uint32_t x) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string out;
+  for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[(x >> shift) & 15];
+  return "0x" + out;
+}
+
+struct Idx {
+  std::vector<Index> extents{};
+  std::vector<std::uint8_t> bytes{};
+};
+
+Idx read_idx(PackedFile& file, std::uint32_t magic) {
+  if (const std::uint32_t found = file.read_big_endian(); found != magic)
+    file.damaged(0, "an IDX file of " + std::string(magic == kImages ? "images" : "labels") + " starts with " + hex(magic) +
+                        ", this one with " + hex(found));
+  Idx out;
+  Index elements = 1;
+  for (std::uint32_t d = 0; d < (magic & 0xff); d++) {
+    const Index at = file.position();
+    const Index extent = file.read_big_endian();
+    if (extent == 0) file.damaged(at, "a size of 0");
+    out.extents.push_back(extent);
+    if (__builtin_mul_overflow(elements, extent, &elements) || elements > file.most_bytes())
+      file.damaged(at, "the sizes tell of more elements than the file can hold");
+  }
+  out.bytes.resize(static_cast<std::size_t>(elements));
+  file.read(out.bytes);
+  if (!file.at_end()) file.damaged(file.position(), "the file should end here, more follows");
+  return out;
+}
+
+std::shared_ptr<const Dataset> load_pair(const fs::path& folder, const std::string& which, const std::string& how) {
+  PackedFile image_file(find_packed(folder, which + "-images-idx3-ubyte", how));
+  PackedFile label_file(find_packed(folder, which + "-labels-idx1-ubyte", how));
+  Idx images = read_idx(image_file, kImages);
+  Idx labels = read_idx(label_file, kLabels);
+  if (labels.extents[0] != images.extents[0])
+    label_file.damaged(4, std::to_string(labels.extents[0]) + " labels for " + std::to_string(images.extents[0]) + " images");
+  constexpr Index kHeader = 8;  // of a file of labels
+  for (std::size_t i = 0; i < labels.bytes.size(); i++)
+    if (labels.bytes[i] >= kClasses)
+      label_file.damaged(kHeader + static_cast<Index>(i), "the label " + std::to_string(labels.bytes[i]) + "; 0 to 9 belongs here");
+  return std::make_shared<ByteImages>(std::vector<Index>{1, images.extents[1], images.extents[2]}, std::move(images.bytes),
+                                      std::move(labels.bytes), kClasses);
+}
+
+Datasets load_both(const fs::path& folder, const std::string& how) {
+  Datasets out{load_pair(folder, "train", how), load_pair(folder, "t10k", how)};
+  if (out.train->sample_extents() != out.test->sample_extents())
+    throw UserError(folder.string() + ": the images of train-* and of t10k-* differ in size", Exit::data);
+  return out;
+}
+
+}  // namespace
+
+Datasets load_mnist(const fs::path& folder) {
+  return load_both(folder, "MNIST is four files: {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]; data.path names their folder");
+}
+
+Datasets load_fashion_mnist(const fs::path& folder) {
+  return load_both(
+      folder.empty() ? fs::path("/usr/share/datasets/fashion-mnist") : folder,
+      "`apt-get install dataset-fashion-mnist` puts it into /usr/share/datasets/fashion-mnist, else data.path names its folder");
+}
+
+}  // namespace motley

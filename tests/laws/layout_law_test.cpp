@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout law, pick law and plan law: random networks under random layouts on 1-4 ranks equal the unsharded network, and count the
+// bytes that were planned. Seeded; a failure prints its number.
+#include <motley/error.h>
+#include <motley/ops.h>
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "laws/run_plan.h"
+#include "plan/plan_data.h"
+
+using namespace motley;
+
+namespace {
+
+using Random = std::mt19937;
+
+Index pick(Random& random, Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); }
+bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+
+struct Network {
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  Tensor loss{};
+  std::vector<Dim> dims{};  // that a rule may name
+};
+
+Tensor activated(Random& random, const Tensor& x) {
+  switch (pick(random, 0, 5)) {
+    case 0: return sigmoid(x);
+    case 1: return motley::tanh(x);
+    case 2: return elu(x);
+    case 3: return x;
+    default: return relu(x);
+  }
+}
+
+Padding padding(Random& random, Index window) {
+  switch (pick(random, 0, 2)) {
+    case 0: return same;
+    case 1: return Padding({pick(random, 0, window - 1), pick(random, 0, window - 1)}, {pick(random, 0, window - 1), pick(random, 0, window - 1)});
+    default: return valid;
+  }
+}
+
+Network network(Random& random) {
+  Network net;
+  const Dim batch{"batch", pick(random, 2, 5)}, in{"in", pick(random, 1, 3)}, rows{"rows", pick(random, 7, 11)}, cols{"cols", pick(random, 7, 10)};
+  net.dims = {batch};
+  const Tensor image = net.graph->input("image", {batch, in, rows, cols});
+  const Tensor label = net.graph->input("label", {batch}, DType::i32);
+  Tensor h = image;
+  const Index convolutions = pick(random, 1, 3);
+  for (Index i = 0; i < convolutions; i++) {
+    const Dim f{"f" + std::to_string(i), pick(random, 3, 7)};
+    net.dims.push_back(f);
+    const Index window = pick(random, 1, 3);
+    h = conv2d(h, {.out = f, .window = {window, pick(random, 1, 3)}, .stride = pick(random, 1, i == 0 ? 2 : 1), .padding = same, .bias = chance(random, 0.7)});
+    h = activated(random, h);
+    if (chance(random, 0.4)) {  // a residual block: the branch goes over another dim and comes back
+      const Dim g{"g" + std::to_string(i), pick(random, 2, 6)};
+      net.dims.push_back(g);
+      const Tensor branch = conv2d(activated(random, conv2d(h, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
+      h = chance(random, 0.5) ? add(h, branch) : add({branch, h, conv2d(image.shape().has(f.name) ? image : activated(random, conv2d(h, {.out = g, .window = 1, .name = "again" + std::to_string(i)})), {.out = f, .window = 1})});
+      h = activated(random, h);
+    }
+    const Index size = std::min(h.shape()[2].size, h.shape()[3].size);
+    if (size >= 4 && chance(random, 0.6)) {
+      const Index w = pick(random, 2, 3);
+      const Pool2dOptions options{.window = w, .stride = pick(random, 1, w), .padding = padding(random, w)};
+      h = chance(random, 0.5) ? max_pool2d(h, options) : avg_pool2d(h, options);
+    }
+  }
+  const Dim hidden{"hidden", pick(random, 3, 8)}, classes{"classes", pick(random, 2, 5)};
+  net.dims.push_back(classes);
+  switch (pick(random, 0, 3)) {
+    case 0: h = global_avg_pool2d(h); break;
+    case 1: h = flatten(h, "flat"); break;
+    default: break;
+  }
+  if (chance(random, 0.7)) {
+    h = activated(random, dense(h, {.out = {hidden}}));
+    net.dims.push_back(hidden);
+  }
+  const Tensor logits = dense(h, {.out = {classes}, .bias = chance(random, 0.8)});
+  net.loss = mean(softmax_cross_entropy(logits, label, classes));
+  return net;
+}
+
+std::vector<Index> parts(Random& random, Index size, int ranks) {
+  std::vector<Index> out(static_cast<std::size_t>(ranks), 0);
+  if (chance(random, 0.15)) {
+    out[static_cast<std::size_t>(pick(random, 0, ranks - 1))] = size;
+    return out;
+  }
+  for (Index i = 0; i < size; i++) out[static_cast<std::size_t>(pick(random, 0, ranks - 1))]++;
+  return out;
+}
+
+Mesh mesh_of(const std::vector<Axis>& axes) {
+  int ranks = 1;
+  for (const Axis& a : axes) ranks *= a.size;
+  return Mesh(axes, std::vector<Device>(static_cast<std::size_t>(ranks)));
+}
+
+}  // namespace
+
+TEST_CASE("layout law: one cut axis, any dims, any parts", "[law]") {
+  const int cases = 150;
+  for (int number = 0; number < cases; number++) {
+    Random random(static_cast<unsigned>(number));
+    const Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
+    const int ranks = static_cast<int>(pick(random, 1, 4));
+    const Mesh mesh = mesh_of({{"all", ranks}});
+    LayoutRules rules;
+    std::string shown;
+    for (const Dim& d : net.dims)
+      if (chance(random, 0.45)) {
+        const auto cut = parts(random, d.size, ranks);
+        rules.split.push_back({d, "all", Sizes{cut}});
+        shown += d.name + ":";
+        for (Index c : cut) shown += std::to_string(c) + ",";
+        shown += " ";
+      }
+    INFO("case " << number << ", " << ranks << " ranks, " << shown);
+    Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    Plan many = one;
+    try {
+      many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+      continue;
+    }
+    const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
+    CHECK(difference(cut, truth) < 1e-11);
+    for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+  }
+}
+
+TEST_CASE("layout law: several axes, dims over two axes, jagged cuts", "[law]") {
+  const int cases = 150;
+  int refused = 0;
+  for (int number = 0; number < cases; number++) {
+    Random random(static_cast<unsigned>(1000 + number));
+    Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
+    std::vector<Axis> axes{{"a", static_cast<int>(pick(random, 1, 3))}, {"b", 2}};
+    if (chance(random, 0.2)) axes = {{"a", 2}, {"b", 1}, {"c", 2}};
+    const Mesh mesh = mesh_of(axes);
+    LayoutRules rules;
+    std::string shown = std::to_string(axes.size()) + " axes ";
+    for (const Dim& d : net.dims) {
+      if (!chance(random, 0.3)) continue;
+      const Axis& axis = axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))];
+      const Axis& other = axes[axis.name == "a" ? 1 : 0];
+      if (chance(random, 0.2)) {
+        rules.split.push_back({d, Axes(std::vector<std::string>{axis.name, other.name}), Sizes{parts(random, d.size, axis.size * other.size)}});
+      } else if (chance(random, 0.25)) {
+        Jagged jagged{{}, other.name};
+        for (int i = 0; i < other.size; i++) jagged.of.push_back(parts(random, d.size, axis.size));
+        rules.split.push_back({d, axis.name, jagged});
+      } else {
+        rules.split.push_back({d, axis.name, Sizes{parts(random, d.size, axis.size)}});
+      }
+      shown += d.name + "@" + axis.name + " ";
+    }
+    INFO("case " << number << " " << shown);
+    Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    Plan many = one;
+    try {
+      many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+      refused++;
+      continue;
+    }
+    const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
+    CHECK(difference(cut, truth) < 1e-11);
+    for (int r = 0; r < mesh.ranks(); r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+  }
+  CHECK(refused < cases / 2);
+}
+
+TEST_CASE("layout law: layers placed on some ranks", "[law]") {
+  for (int number = 0; number < 60; number++) {
+    Random random(static_cast<unsigned>(5000 + number));
+    const Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const int ranks = static_cast<int>(pick(random, 2, 4));
+    const Mesh mesh = mesh_of({{"all", ranks}});
+    LayoutRules rules;
+    for (const Dim& d : net.dims)
+      if (chance(random, 0.3)) rules.split.push_back({d, "all", CutBy::even});
+    std::string shown;
+    for (const StepTensor& t : step.passes().tensors) {
+      if (t.role != TensorRole::activation || t.name != t.layer || !chance(random, 0.3)) continue;
+      const Index first = pick(random, 0, ranks - 1), last = pick(random, first, ranks - 1);
+      std::vector<std::string> names;
+      for (Index r = first; r <= last; r++) names.push_back("rank " + std::to_string(r));
+      rules.place(t.layer, names);
+      shown += t.layer + "@" + std::to_string(first) + "-" + std::to_string(last) + " ";
+    }
+    INFO("case " << number << " " << shown);
+    const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    Plan many = one;
+    try {
+      many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+      continue;
+    }
+    const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
+    CHECK(difference(cut, truth) < 1e-11);
+    for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+  }
+}
+
+TEST_CASE("cuts of dims over which windows slide are refused", "[law]") {
+  Random random(1);
+  const Network net = network(random);
+  const Step step = training(net.loss, Sgd{});
+  const LayoutRules rules{{"rows", "all", CutBy::even}};
+  CHECK_THROWS_AS(balance(step, mesh_of({{"all", 2}}), rules, {}), UserError);
+}

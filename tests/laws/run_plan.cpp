@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "laws/run_plan.h"
+
+#include <motley/executor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/random.h"
+#include "plan/plan_data.h"
+#include "run/gather.h"
+
+namespace motley {
+
+namespace {
+
+template <class T, class F>
+void fill(std::span<std::byte> out, const Box& box, const Shape& shape, F value) {
+  std::vector<Index> i(box.size(), 0);
+  auto* p = reinterpret_cast<T*>(out.data());
+  for (Index left = volume(box), k = 0; left > 0; left--, k++) {
+    Index global = 0;
+    for (std::size_t d = 0; d < box.size(); d++) global = global * shape[d].size + box[d].begin + i[d];
+    p[k] = static_cast<T>(value(global));
+    for (std::size_t d = box.size(); d-- > 0;) {
+      if (++i[d] < box[d].size()) break;
+      i[d] = 0;
+    }
+  }
+}
+
+void one_rank(const Plan& plan, int steps, std::uint64_t seed, Transport& transport, Outcome& out, std::mutex& lock) {
+  const Passes& passes = plan.data().passes;
+  const Program program = compile(plan, transport.rank(), {.keep_gradients = true});
+  const auto backend = reference_backend();
+  State state(plan, program, seed);
+  Executor executor(program, *backend, transport, state);
+  const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
+  Outcome mine;
+  for (int s = 0; s < steps; s++) {
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
+      const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
+      const RandomStream stream(seed, name);
+      if (t.dtype == DType::i32)
+        fill<std::int32_t>(bytes, box, t.shape, [&](Index g) { return stream.bits(static_cast<std::uint64_t>(g)) % static_cast<std::uint32_t>(classes); });
+      else if (program.dtype == DType::f64)
+        fill<double>(bytes, box, t.shape, [&](Index g) { return 2 * stream.uniform(static_cast<std::uint64_t>(g)) - 1; });
+      else
+        fill<float>(bytes, box, t.shape, [&](Index g) { return 2 * stream.uniform(static_cast<std::uint64_t>(g)) - 1; });
+    });
+    const Ran ran = executor.run();
+    if (s > 0) continue;
+    {
+      const std::lock_guard hold(lock);
+      out.counted[static_cast<std::size_t>(transport.rank())] = ran.bytes_received;
+    }
+    mine.loss = gather_output(plan, program, executor, transport, passes.loss).values[0];
+    if (passes.logits >= 0) mine.logits = gather_output(plan, program, executor, transport, passes.logits).values;
+    for (int p : passes.parameters) {
+      const WholeTensor g = gather_parameter(plan, program, executor, transport, p, Part::gradient);
+      mine.gradients[g.name] = g.values;
+    }
+  }
+  for (int p : passes.parameters) {
+    const WholeTensor w = gather_parameter(plan, program, executor, transport, p, Part::value);
+    mine.weights[w.name] = w.values;
+  }
+  if (transport.rank() != 0) return;
+  const std::lock_guard hold(lock);
+  mine.counted = out.counted;
+  out = std::move(mine);
+}
+
+double apart(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0, worst = 0;
+  if (a.size() != b.size()) return INFINITY;
+  for (std::size_t i = 0; i < a.size(); i++) {
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) return INFINITY;
+    most = std::max(most, std::abs(b[i]));
+    worst = std::max(worst, std::abs(a[i] - b[i]));
+  }
+  return most < 1e-30 ? worst : worst / most;
+}
+
+}  // namespace
+
+Outcome run_plan(const Plan& plan, int steps, std::uint64_t seed) {
+  const int ranks = plan.mesh().ranks();
+  Outcome out;
+  out.counted.assign(static_cast<std::size_t>(ranks), 0);
+  auto transports = in_memory(ranks);
+  std::mutex lock;
+  std::exception_ptr failed;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; r++)
+    threads.emplace_back([&, r] {
+      try {
+        one_rank(plan, steps, seed, *transports[static_cast<std::size_t>(r)], out, lock);
+      } catch (const Error& e) {
+        transports[static_cast<std::size_t>(r)]->abort(e);
+        const std::lock_guard hold(lock);
+        if (!failed) failed = std::current_exception();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  if (failed) std::rethrow_exception(failed);
+  return out;
+}
+
+double difference(const Outcome& a, const Outcome& b) {
+  double worst = std::max(apart(a.logits, b.logits), apart({a.loss}, {b.loss}));
+  for (const auto& [name, values] : b.gradients) worst = std::max(worst, a.gradients.contains(name) ? apart(a.gradients.at(name), values) : INFINITY);
+  for (const auto& [name, values] : b.weights) worst = std::max(worst, a.weights.contains(name) ? apart(a.weights.at(name), values) : INFINITY);
+  return worst;
+}
+
+}  // namespace motley
