@@ -44,8 +44,8 @@ struct Measurement {
 // untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands lie in memory
 // that all kernels share: inputs hold normal numbers and are never results. UserError: the operands of one kernel are larger than
 // the memory.
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options = {},
-                            const RoundBarrier& barrier = {});
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
+                            const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});
 
 // What is written into a profile of this device, and the refusal of a profile of another one (names may differ). UserError.
 DeviceFacts facts_of(const Device& device, const Backend& backend);
