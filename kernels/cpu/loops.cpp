@@ -15,6 +15,8 @@
 
 namespace motley::cpu {
 namespace {
+#include "kernels/cpu/loops_vector.inc"
+//
 #include "kernels/cpu/loops_math.inc"
 //
 #include "kernels/cpu/loops_fold.inc"
