@@ -36,9 +36,9 @@ double quantile(std::vector<double> v, std::size_t of_four) {
 class Measurer {
  public:
 <<<<<<< HEAD
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
 =======
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
 >>>>>>> main
       : backend_(backend), device_(device), options_(options), random_(options.seed) {
     std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
@@ -198,9 +198,9 @@ class Measurer {
   Backend& backend_;
   int device_;
 <<<<<<< HEAD
-  const KernelTimingOptions& options_;
+  const MeasureKernelsOptions& options_;
 =======
-  const KernelTimingOptions& options_;
+  const MeasureKernelsOptions& options_;
 >>>>>>> main
   std::mt19937_64 random_;
   std::vector<Subject> subjects_{};
@@ -216,9 +216,9 @@ class Measurer {
 }  // namespace
 
 <<<<<<< HEAD
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options,
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
 =======
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options,
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
 >>>>>>> main
                             const RoundBarrier& barrier) {
   return Measurer(backend, device, specs, options).run(barrier);

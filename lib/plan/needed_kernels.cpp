@@ -17,7 +17,9 @@ namespace {
 struct Specs {
   std::vector<KernelSpec> list{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
-  void add(const KernelSpec& spec) {
+  void add(KernelSpec spec) {
+    spec.bias = false;  // rides along: Profile keeps points without
+    if (spec.op != KernelOp::fold) spec.activation = Activation::none;
     auto& same = seen[hash_of(spec)];
     for (std::size_t i : same)
       if (list[i] == spec) return;
@@ -40,8 +42,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
   Specs out;
-  const std::vector<KernelSpec> ran = kernels_of(data, rank);
-  for (const KernelSpec& s : ran) out.add(s);
+  for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];
@@ -52,25 +53,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
       const std::vector<Range>& box = own.any ? own.box : any->box;
       auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };
-      // As the Program runs it: with the bias and activation that the plan grants.
-      KernelSpec granted = spec_of(own.any ? own.box[static_cast<std::size_t>(index)].size() * v.size / pass.indices[static_cast<std::size_t>(index)].size : 0);
-      bool bias = false;
-      Activation activation = Activation::none;
-      for (const KernelSpec& s : ran) {
-        KernelSpec bare = s;
-        bare.bias = false;
-        bare.activation = Activation::none;
-        if (bare == granted) {
-          bias = s.bias;
-          activation = s.activation;
-        }
-      }
-      for (Index k : candidate_sizes(v.size, most)) {
-        KernelSpec spec = spec_of(k);
-        spec.bias = bias;
-        spec.activation = activation;
-        out.add(spec);
-      }
+      for (Index k : candidate_sizes(v.size, most)) out.add(spec_of(k));
     }
   return out.list;
 }
