@@ -149,4 +149,32 @@ std::string BannerFilter::rest() {
   return std::exchange(held_, "") + std::exchange(line_, "");
 }
 
+std::string NoiseFilter::pass(std::string_view text) {
+  constexpr std::array<std::string_view, 2> speakers{"[mpiexec@", "[proxy:"};
+  std::string out;
+  for (const char c : text) {
+    if (at_ == At::noise) {
+      if (noise_.size() < 4096) noise_ += c;
+    } else if (at_ == At::inside) {
+      out += c;
+    } else {
+      begin_ += c;
+      const auto may_be = [&](std::string_view s) { return s.starts_with(begin_); };
+      if (std::find(speakers.begin(), speakers.end(), begin_) != speakers.end()) {
+        at_ = At::noise;
+        noise_ += std::exchange(begin_, "");
+      } else if (std::none_of(speakers.begin(), speakers.end(), may_be)) {
+        at_ = At::inside;
+        out += std::exchange(begin_, "");
+      }
+    }
+    if (c == '\n') at_ = At::begin;
+  }
+  return out;
+}
+
+std::string NoiseFilter::rest() {
+  return std::exchange(begin_, "");
+}
+
 }  // namespace motley

@@ -40,4 +40,18 @@ class BannerFilter {
   bool in_banner_ = false;
 };
 
+// Passes on stderr at once (a progress line has no end), without what mpiexec and its helpers say about themselves: they
+// fall over a dead rank in ways that name everything but the rank.
+class NoiseFilter {
+ public:
+  std::string pass(std::string_view text);
+  std::string rest();
+  const std::string& noise() const { return noise_; }  // the lines left out; at most 4 KiB
+
+ private:
+  enum class At { begin, inside, noise };
+  At at_ = At::begin;
+  std::string begin_, noise_;
+};
+
 }  // namespace motley
