@@ -219,10 +219,7 @@ void Job::see_ends() {
     const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (n <= 0) return;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); i++) {
-      if (events[i].data.u64 == kMpiexec)
-        mpiexec_first_ = died_.empty() && !killed_;
-      else
-        rank_is_gone(events[i].data.u64, Order::known);
+      if (events[i].data.u64 != kMpiexec) rank_is_gone(events[i].data.u64, Order::known);
     }
   }
 }
@@ -301,6 +298,8 @@ void Job::end_at_once() {
   const bool all = end_processes_with(variable_);
   // On other hosts, and where /proc says nothing: mpiexec's helpers end their ranks when it is gone.
   if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
+  static_cast<void>(watch_.beat());  // the last records
+  if (!watch_.all_ready()) remove_orphan_segments(began_);
   if (!all) write_all(STDERR_FILENO, "motley: some ranks could not be ended\n");
 }
 
@@ -338,7 +337,8 @@ Outcome Job::outcome() const {
   if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
     return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said};
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
-  if (mpiexec_first_ && !killed_mpiexec_ && WIFSIGNALED(status_))
+  // SIGPIPE: it fell over a rank's death.
+  if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
   if (!died_.empty()) return {kHung, died_.size() == 1 ? static_cast<int>(died_[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;

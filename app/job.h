@@ -62,6 +62,7 @@ class Job {
   Outcome worst_record() const;
 
   std::filesystem::path records_;
+  std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
   std::string variable_;  // MOTLEY_RUN_RECORDS=...: which processes are ours
   Watch watch_;
   std::vector<Rank> ranks_;
