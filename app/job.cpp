@@ -158,7 +158,7 @@ void Job::start(const LaunchOptions& options) {
   command.program.push_back(program.string());
   command.program.insert(command.program.end(), options.arguments.begin(), options.arguments.end());
   std::vector<std::string> arguments = mpiexec_arguments(find_mpiexec(), options.devices, command);
-  std::vector<std::string> environment = clean_environment();
+  std::vector<std::string> environment = clean_environment(options.devices);
   environment.push_back(variable_);  // mpiexec and its helpers are ours too
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   std::array<int, 2> out{}, err{};
