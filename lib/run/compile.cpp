@@ -147,7 +147,7 @@ void Compiler::finish() {
   for (int t : all_.outputs) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
   if (options_.keep_gradients)
     for (int t : all_.parameter_gradients) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
-  for (const Feed& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
+  for (const FedBuffer& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
 
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < out_.buffers.size(); i++) {
