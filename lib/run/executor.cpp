@@ -47,7 +47,7 @@ struct Executor::Bound {
     Index runs = 0;
   };
   struct Fed {
-    const Feed* feed;
+    const FedBuffer* feed;
     std::span<std::byte> staging;  // where the data is read to, row-major
     Kernel* reorder = nullptr;     // none: read in place
     std::vector<void*> operands{};
@@ -81,7 +81,7 @@ struct Executor::Bound {
   void take_memory();
   void bind_steps();
   void bind_feeds();
-  Ran run(std::size_t count);
+  Ran run(std::size_t from, std::size_t to);
 };
 
 void Executor::Bound::take_memory() {
@@ -99,7 +99,7 @@ void Executor::Bound::take_memory() {
 void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec);
-  for (const Feed& f : program.feeds) {
+  for (const FedBuffer& f : program.feeds) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
     const View view = view_of(b, f.buffer, b.box);
     Fed one{&f, {}, nullptr, {}};
@@ -147,12 +147,12 @@ void Executor::Bound::bind_feeds() {
   }
 }
 
-Ran Executor::Bound::run(std::size_t count) {
+Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   Ran out;
   const Index before = transport.bytes_received();
   const double start = seconds_now();
   double now = start;
-  for (std::size_t i = 0; i < count; i++) {
+  for (std::size_t i = from; i < to; i++) {
     Step& s = steps[i];
     if (callback) callback(s.name);
     if (s.kind == Step::Kind::kernel) {
@@ -190,8 +190,9 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
   }
 }
 
-Ran Executor::run() { return bound_->run(bound_->steps.size()); }
-Ran Executor::run_forward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps)); }
+Ran Executor::run() { return bound_->run(0, bound_->steps.size()); }
+Ran Executor::run_forward() { return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps)); }
+Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size()); }
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 
 std::vector<double> Executor::read(int buffer, const Box& box) const {

@@ -129,11 +129,97 @@ TEST_CASE("layout law: one cut axis, any dims, any parts", "[law]") {
     try {
       many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
     } catch (const UserError& e) {
-      REQUIRE(std::string(e.what()).find("two dims on one axis") != std::string::npos);
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
       continue;
     }
     const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
     CHECK(difference(cut, truth) < 1e-11);
     for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
   }
+}
+
+TEST_CASE("layout law: several axes, dims over two axes, jagged cuts", "[law]") {
+  const int cases = 150;
+  int refused = 0;
+  for (int number = 0; number < cases; number++) {
+    Random random(static_cast<unsigned>(1000 + number));
+    Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
+    std::vector<Axis> axes{{"a", static_cast<int>(pick(random, 1, 3))}, {"b", 2}};
+    if (chance(random, 0.2)) axes = {{"a", 2}, {"b", 1}, {"c", 2}};
+    const Mesh mesh = mesh_of(axes);
+    LayoutRules rules;
+    std::string shown = std::to_string(axes.size()) + " axes ";
+    for (const Dim& d : net.dims) {
+      if (!chance(random, 0.3)) continue;
+      const Axis& axis = axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))];
+      const Axis& other = axes[axis.name == "a" ? 1 : 0];
+      if (chance(random, 0.2)) {
+        rules.split.push_back({d, Axes(std::vector<std::string>{axis.name, other.name}), Sizes{parts(random, d.size, axis.size * other.size)}});
+      } else if (chance(random, 0.25)) {
+        Jagged jagged{{}, other.name};
+        for (int i = 0; i < other.size; i++) jagged.of.push_back(parts(random, d.size, axis.size));
+        rules.split.push_back({d, axis.name, jagged});
+      } else {
+        rules.split.push_back({d, axis.name, Sizes{parts(random, d.size, axis.size)}});
+      }
+      shown += d.name + "@" + axis.name + " ";
+    }
+    INFO("case " << number << " " << shown);
+    Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    Plan many = one;
+    try {
+      many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+      refused++;
+      continue;
+    }
+    const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
+    CHECK(difference(cut, truth) < 1e-11);
+    for (int r = 0; r < mesh.ranks(); r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+  }
+  CHECK(refused < cases / 2);
+}
+
+TEST_CASE("layout law: layers placed on some ranks", "[law]") {
+  for (int number = 0; number < 60; number++) {
+    Random random(static_cast<unsigned>(5000 + number));
+    const Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const int ranks = static_cast<int>(pick(random, 2, 4));
+    const Mesh mesh = mesh_of({{"all", ranks}});
+    LayoutRules rules;
+    for (const Dim& d : net.dims)
+      if (chance(random, 0.3)) rules.split.push_back({d, "all", CutBy::even});
+    std::string shown;
+    for (const StepTensor& t : step.passes().tensors) {
+      if (t.role != TensorRole::activation || t.name != t.layer || !chance(random, 0.3)) continue;
+      const Index first = pick(random, 0, ranks - 1), last = pick(random, first, ranks - 1);
+      std::vector<std::string> names;
+      for (Index r = first; r <= last; r++) names.push_back("rank " + std::to_string(r));
+      rules.place(t.layer, names);
+      shown += t.layer + "@" + std::to_string(first) + "-" + std::to_string(last) + " ";
+    }
+    INFO("case " << number << " " << shown);
+    const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    Plan many = one;
+    try {
+      many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+      continue;
+    }
+    const Outcome truth = run_plan(one, 2, 7), cut = run_plan(many, 2, 7);
+    CHECK(difference(cut, truth) < 1e-11);
+    for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+  }
+}
+
+TEST_CASE("cuts of dims over which windows slide are refused", "[law]") {
+  Random random(1);
+  const Network net = network(random);
+  const Step step = training(net.loss, Sgd{});
+  const LayoutRules rules{{"rows", "all", CutBy::even}};
+  CHECK_THROWS_AS(balance(step, mesh_of({{"all", 2}}), rules, {}), UserError);
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/cpu_backend.h"
+
+#include <motley/error.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+
+#include "kernels/cpu/dnnl_kernels.h"
+#include "kernels/cpu/own_kernels.h"
+#include "kernels/kernel_names.h"
+
+namespace motley {
+namespace {
+
+using namespace motley::cpu;
+
+unsigned mask_of(dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); }
+
+std::string name_of(dnnl::cpu_isa isa) {
+  std::string name;  // the greatest known ISA within isa
+  for (const auto& known : vendor::isas())
+    if ((mask_of(isa) & mask_of(known.isa)) == mask_of(known.isa)) name = known.name;
+  return name;
+}
+
+// oneDNN's ISA is one per process, fixed by its first primitive. Returns what it will really use.
+dnnl::cpu_isa cap_isa(const std::string& cap) {
+  static std::mutex mutex;
+  static bool opened = false;
+  static std::string first;
+  const std::lock_guard lock(mutex);
+  if (opened && cap != first)
+    throw DeviceError("this process has opened a CPU with isa \"" + first + "\" and now one with isa \"" + cap +
+                      "\": the ISA is per process; give unlike devices processes of their own");
+  if (!opened && !cap.empty()) {
+    const auto& known = vendor::isas();
+    const auto asked = std::find_if(known.begin(), known.end(), [&](const auto& isa) { return cap == isa.name; });
+    if (asked == known.end())
+      throw DeviceError("isa \"" + cap + "\" is unknown" + did_you_mean(cap, isa_names()));
+    if (dnnl::set_max_cpu_isa(asked->isa) != dnnl::status::success)
+      throw DeviceError("isa \"" + cap + "\" could not be set: this process has used " + vendor::version() + " before it opened its device");
+    if ((mask_of(dnnl::get_effective_cpu_isa()) & ~mask_of(asked->isa)) != 0)
+      throw DeviceError("isa \"" + cap + "\" was asked for, " + vendor::version() + " reports " +
+                        name_of(dnnl::get_effective_cpu_isa()));
+  }
+  opened = true;
+  first = cap;
+  return dnnl::get_effective_cpu_isa();
+}
+
+const Loops& loops_for(dnnl::cpu_isa isa) {
+  const auto has = [&](dnnl::cpu_isa part) { return (mask_of(isa) & mask_of(part)) == mask_of(part); };
+  if (has(dnnl::cpu_isa::avx512_core)) return kLoopsAvx512;
+  if (has(dnnl::cpu_isa::avx2)) return kLoopsAvx2;
+  if (has(dnnl::cpu_isa::sse41)) return kLoopsSse41;
+  throw DeviceError("this CPU has no SSE4.1; motley's CPU kernels need it");
+}
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown CPU";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const Device& device) : threads_(device.threads), memory_bytes_(device.memory_bytes) {
+    if (threads_ < 1) throw DeviceError("device \"" + device.name + "\" has " + std::to_string(threads_) + " threads; it needs at least 1");
+    vendor_.isa = cap_isa(device.isa);
+    vendor_.loops = &loops_for(vendor_.isa);
+    vendor_.threads = threads_;
+    omp_set_num_threads(threads_);
+    if (memory_bytes_ == 0) memory_bytes_ = Index{sysconf(_SC_PHYS_PAGES)} * Index{sysconf(_SC_PAGE_SIZE)};
+  }
+
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (spec.dtype != DType::f32) throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
+    try {
+      return kernel(spec);
+    } catch (const dnnl::error& error) {
+      throw DeviceError(vendor::version() + " cannot do " + summary(spec) + ": " + error.what());
+    }
+  }
+  std::string model() const override { return cpu_model(); }
+  std::string isa() const override { return name_of(vendor_.isa); }
+  std::string library() const override { return vendor::version(); }
+  int threads() const override { return threads_; }
+  Index memory_bytes() const override { return memory_bytes_; }
+
+ private:
+  std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
+    const Roles& e = spec.roles;
+    switch (spec.op) {
+      case KernelOp::conv2d: {
+        const bool empty = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) == 0;
+        return empty ? empty_kernel(spec, *vendor_.loops) : convolution_kernel(spec, vendor_);
+      }
+      case KernelOp::dense:
+        return std::min({e.n, e.c, e.f}) == 0 ? empty_kernel(spec, *vendor_.loops) : dense_kernel(spec, vendor_);
+      case KernelOp::max_pool2d:
+      case KernelOp::avg_pool2d: return pool_kernel(spec, *vendor_.loops, threads_);
+      case KernelOp::fold: return fold_kernel(spec, *vendor_.loops, threads_);
+      case KernelOp::sgd: return sgd_kernel(spec, *vendor_.loops, threads_);
+    }
+    throw InternalError("an unknown op");
+  }
+
+  Vendor vendor_{};
+  int threads_;
+  Index memory_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> open_cpu_backend(const Device& device) {
+  return std::make_unique<CpuBackend>(device);
+}
+
+}  // namespace motley

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one file that knows how oneDNN 2.x and 3.x differ. Everything else stays inside what both have.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <vector>
+
+namespace motley::cpu::vendor {
+
+// Strides, dilations (0: dense) and paddings of a convolution, each per axis (rows, columns).
+struct Window {
+  dnnl::memory::dims strides{}, dilations{}, padding_l{}, padding_r{};
+};
+struct ConvolutionDescs {
+  dnnl::memory::desc x{}, w{}, b{}, y{};  // an empty b: none
+  Window window{};
+};
+
+inline dnnl::algorithm eltwise(Activation activation) {
+  switch (activation) {
+    case Activation::sigmoid: return dnnl::algorithm::eltwise_logistic;
+    case Activation::tanh: return dnnl::algorithm::eltwise_tanh;
+    case Activation::elu: return dnnl::algorithm::eltwise_elu;
+    default: return dnnl::algorithm::eltwise_relu;
+  }
+}
+
+// Scratchpad from the caller; the activation behind the sum.
+inline dnnl::primitive_attr attributes(Activation activation = Activation::none) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (activation == Activation::none) return attr;
+  dnnl::post_ops post;
+  const float alpha = activation == Activation::elu ? 1.0f : 0.0f;
+#if DNNL_VERSION_MAJOR >= 3
+  post.append_eltwise(eltwise(activation), alpha, 0.0f);
+#else
+  post.append_eltwise(1.0f, eltwise(activation), alpha, 0.0f);
+#endif
+  attr.set_post_ops(post);
+  return attr;
+}
+
+// A primitive descriptor, and what its next_impl() reads: in 2.x the operation's descriptor, and the hint.
+template <class Primitive>
+struct Described {
+  std::shared_ptr<const void> operation{}, hint{};
+  typename Primitive::primitive_desc pd{};
+};
+using Forward = Described<dnnl::convolution_forward>;
+
+#if DNNL_VERSION_MAJOR >= 3
+inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
+  const Window& w = d.window;
+  return std::make_shared<Forward>(Forward{
+      {}, {}, {engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations,
+               w.padding_l, w.padding_r, attr}});
+}
+template <class Primitive>
+Described<Primitive> backward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
+                              const std::shared_ptr<Forward>& hint) {
+  const Window& w = d.window;
+  return {{}, hint, {engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, hint->pd, attr}};
+}
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
+                                           const dnnl::primitive_attr& attr) {
+  return {engine, a, b, bias, c, attr};
+}
+#else
+inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
+  const Window& w = d.window;
+  const auto operation = std::make_shared<dnnl::convolution_forward::desc>(
+      dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations, w.padding_l,
+      w.padding_r);
+  return std::make_shared<Forward>(Forward{operation, {}, {*operation, attr, engine}});
+}
+template <class Primitive>
+Described<Primitive> backward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
+                              const std::shared_ptr<Forward>& hint) {
+  const Window& w = d.window;
+  const auto operation = std::make_shared<typename Primitive::desc>(dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides,
+                                                                    w.dilations, w.padding_l, w.padding_r);
+  return {operation, hint, {*operation, attr, engine, hint->pd}};
+}
+inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
+                                           const dnnl::primitive_attr& attr) {
+  return {{a, b, bias, c}, attr, engine};
+}
+#endif
+
+// Of a 4-dim descriptor: strides of its (blocked) dims, and the inner blocks, outermost first.
+struct Blocking {
+  std::vector<dnnl_dim_t> strides{}, sizes{}, dims{};
+};
+inline Blocking blocking_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  return {desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs()};
+#else
+  if (desc.data.format_kind != dnnl_blocked) return {};
+  const dnnl_blocking_desc_t& b = desc.data.format_desc.blocking;
+  return {{b.strides, b.strides + desc.data.ndims}, {b.inner_blks, b.inner_blks + b.inner_nblks}, {b.inner_idxs, b.inner_idxs + b.inner_nblks}};
+#endif
+}
+
+// ISAs as bit masks: a contains b when (a & b) == b. Empty name: unknown to this version.
+struct IsaName {
+  const char* name;
+  dnnl::cpu_isa isa;
+};
+inline const std::vector<IsaName>& isas() {  // slowest first
+  static const std::vector<IsaName> list{
+      {"sse41", dnnl::cpu_isa::sse41},
+      {"avx", dnnl::cpu_isa::avx},
+      {"avx2", dnnl::cpu_isa::avx2},
+      {"avx2_vnni", dnnl::cpu_isa::avx2_vnni},
+      {"avx512_core", dnnl::cpu_isa::avx512_core},
+      {"avx512_core_vnni", dnnl::cpu_isa::avx512_core_vnni},
+      {"avx512_core_bf16", dnnl::cpu_isa::avx512_core_bf16},
+#if DNNL_VERSION_MAJOR >= 3
+      {"avx512_core_fp16", dnnl::cpu_isa::avx512_core_fp16},
+#endif
+      {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx},
+  };
+  return list;
+}
+
+inline std::string version() {
+  const dnnl_version_t* v = dnnl_version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+}  // namespace motley::cpu::vendor

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled once per ISA with MOTLEY_LOOPS set to the table's name. Nothing here may call an inline function of the standard
+// library that is not inlined: the linker would keep one copy of it, perhaps one with the wrong instructions.
+#include "kernels/cpu/loops.h"
+
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstring>
+
+#define MOTLEY_TEXT_OF(name) #name
+#define MOTLEY_NAME_OF(name) MOTLEY_TEXT_OF(name)
+// An operand may be the result itself, element by element: never a dependence between elements.
+#define MOTLEY_VECTOR _Pragma("GCC ivdep")
+
+namespace motley::cpu {
+namespace {
+#include "kernels/cpu/loops_vector.inc"
+//
+#include "kernels/cpu/loops_math.inc"
+//
+#include "kernels/cpu/loops_fold.inc"
+//
+#include "kernels/cpu/loops_reduce.inc"
+//
+#include "kernels/cpu/loops_pool.inc"
+//
+#include "kernels/cpu/loops_pack.inc"
+
+void fold(const FoldLoop& fold, void* const* operands, Index begin, Index end) {
+  if (fold.reduced == 0) return elementwise(fold, operands, begin, end);
+  reduction(fold, operands, begin, end);
+}
+
+void sgd(const KernelSpec& spec, const float* g, float* v, float* w, Index n) {
+  const double rate = spec.learning_rate, momentum = spec.momentum, decay = spec.weight_decay;
+  MOTLEY_VECTOR
+  for (Index i = 0; i < n; i++) {
+    const double weight = w[i];
+    const float velocity = static_cast<float>(momentum * static_cast<double>(v[i]) + (static_cast<double>(g[i]) + decay * weight));
+    v[i] = velocity;
+    w[i] = static_cast<float>(weight - rate * static_cast<double>(velocity));
+  }
+}
+
+}  // namespace
+
+extern const Loops MOTLEY_LOOPS;
+const Loops MOTLEY_LOOPS{MOTLEY_ISA_NAME, fold, pool_forward, pool_backward, pack_weights, sgd, activate};
+
+}  // namespace motley::cpu

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/own_kernels.h"
+
+#include <motley/error.h>
+
+#include <cstring>
+
+#include "kernels/cpu/fold_plan.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/operands.h"
+
+namespace motley::cpu {
+namespace {
+
+constexpr Index kWorthAThread = 32768;  // elements: about 10 us of memory traffic, against 1-2 us to wake a team
+
+std::string name_of(const Loops& loops) { return std::string("motley:") + loops.name; }
+
+class FoldKernel final : public Kernel {
+ public:
+  FoldKernel(const KernelSpec& spec, const Loops& loops, int threads)
+      : loops_(loops), plan_(plan_fold(spec, threads)), threads_(plan_.elements >= kWorthAThread ? threads : 1) {
+    plan_.loop.extents = plan_.extents.data();
+    plan_.loop.strides = plan_.strides.data();
+  }
+  std::string implementation() const override { return name_of(loops_); }
+  void run(std::span<void* const> operands, void*) override {
+    for_parts(threads_, plan_.units, [&](Index begin, Index end) { loops_.fold(plan_.loop, operands.data(), begin, end); });
+  }
+
+ private:
+  const Loops& loops_;
+  FoldPlan plan_;
+  int threads_;
+};
+
+// How a pool operand [n c h w] divides into images [h w lanes] with contiguous lanes.
+class PoolOperand {
+ public:
+  PoolOperand(Format format, const std::vector<Index>& extents) : format_(format), strides_(strides_of(format, extents)) {}
+  // Channels c..c+lanes-1 lie next to each other in this format, when c is a multiple of lanes.
+  Index most_lanes(Index channels) const { return format_ == Format::channels_last ? channels : block_of(format_); }
+  Index offset(Index n, Index c) const {
+    const Index block = format_ == Format::channels_last ? 1 : block_of(format_);
+    return n * strides_[0] + c / block * strides_[1] + c % block;
+  }
+  Index row() const { return strides_[2]; }
+  Index col() const { return strides_[3]; }
+  Index padded(Index channels) const { return round_up(channels, block_of(format_)); }
+
+ private:
+  Format format_;
+  std::vector<Index> strides_;
+};
+
+class PoolKernel final : public Kernel {
+ public:
+  PoolKernel(const KernelSpec& spec, const Loops& loops, int threads)
+      : loops_(loops),
+        spec_(spec),
+        x_(spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}),
+        y_(spec.y_format, {spec.roles.n, spec.roles.c, spec.roles.p, spec.roles.q}) {
+    const Roles& e = spec.roles;
+    loop_.max = spec.op == KernelOp::max_pool2d;
+    loop_.h = e.h, loop_.w = e.w, loop_.r = e.r, loop_.s = e.s, loop_.p = e.p, loop_.q = e.q;
+    for (int i = 0; i < 2; i++) {
+      const auto axis = static_cast<std::size_t>(i);
+      loop_.stride[i] = spec.stride[axis];
+      loop_.dilation[i] = spec.dilation[axis];
+      loop_.padding[i] = spec.padding[2 * axis];
+    }
+    set_windows();
+    loop_.x_stride[0] = x_.row(), loop_.x_stride[1] = x_.col();
+    loop_.y_stride[0] = y_.row(), loop_.y_stride[1] = y_.col();
+    // The padding of a last block is zero in the operands, so pooling it writes zeros: no case of its own.
+    whole_blocks_ = spec.x_format == spec.y_format;
+    channels_ = whole_blocks_ ? x_.padded(e.c) : e.c;
+    lanes_ = std::max<Index>(1, std::min(x_.most_lanes(e.c), y_.most_lanes(e.c)));
+    groups_ = (channels_ + lanes_ - 1) / lanes_;
+    threads_ = elements_in(spec.x_format, {e.n, e.c, e.h, e.w}) >= kWorthAThread ? threads : 1;
+  }
+  std::string implementation() const override { return name_of(loops_); }
+
+  void run(std::span<void* const> operands, void*) override {
+    if (spec_.pass == PassKind::forward) {
+      for_images(y_, operands.back(), [&](const PoolLoop& loop, Index n, Index c) {
+        loops_.pool_forward(loop, at(operands[0], x_, n, c), at(operands[1], y_, n, c));
+      });
+    } else {
+      for_images(x_, operands.back(), [&](const PoolLoop& loop, Index n, Index c) {
+        loops_.pool_backward(loop, at(operands[0], y_, n, c), loop.max ? at(operands[1], x_, n, c) : nullptr,
+                             at(operands.back(), x_, n, c));
+      });
+    }
+  }
+
+ private:
+  static float* at(void* data, const PoolOperand& operand, Index n, Index c) {
+    return static_cast<float*>(data) + operand.offset(n, c);
+  }
+
+  void set_windows() {
+    loop_.tiles = true;
+    const Index extents[2] = {loop_.h, loop_.w}, windows[2] = {loop_.r, loop_.s}, outputs[2] = {loop_.p, loop_.q};
+    for (int i = 0; i < 2; i++) {
+      const Index stride = loop_.stride[i], padding = loop_.padding[i], reach = (windows[i] - 1) * loop_.dilation[i] + 1;
+      const Index first = padding <= 0 ? 0 : (padding + stride - 1) / stride, room = extents[i] + padding - reach;
+      loop_.full[i] = {std::min(first, outputs[i]), room < 0 ? 0 : std::min(outputs[i], room / stride + 1)};
+      if (windows[i] == 0) loop_.full[i] = {0, 0};
+      loop_.overlaps = loop_.overlaps || reach > stride;
+      loop_.tiles = loop_.tiles && padding == 0 && reach == stride && windows[i] == stride && extents[i] == outputs[i] * stride;
+    }
+  }
+
+  template <class Image>
+  void for_images(const PoolOperand& result, void* data, Image&& image) const {
+    for_parts(threads_, spec_.roles.n * groups_, [&](Index begin, Index end) {
+      PoolLoop loop = loop_;
+      for (Index i = begin; i < end; i++) {
+        const Index n = i / groups_, c = i % groups_ * lanes_;
+        loop.c = std::min(lanes_, channels_ - c);
+        image(loop, n, c);
+      }
+    });
+    if (whole_blocks_) return;
+    const Index rows = &result == &x_ ? spec_.roles.h : spec_.roles.p, cols = &result == &x_ ? spec_.roles.w : spec_.roles.q;
+    for (Index n = 0; n < spec_.roles.n; n++)
+      for (Index c = spec_.roles.c; c < result.padded(spec_.roles.c); c++)
+        for (Index row = 0; row < rows; row++)
+          for (Index col = 0; col < cols; col++) at(data, result, n, c)[row * result.row() + col * result.col()] = 0;
+  }
+
+  const Loops& loops_;
+  KernelSpec spec_;
+  PoolOperand x_, y_;
+  PoolLoop loop_{};
+  bool whole_blocks_ = false;
+  Index channels_ = 0, lanes_ = 1, groups_ = 0;
+  int threads_ = 1;
+};
+
+class SgdKernel final : public Kernel {
+ public:
+  SgdKernel(const KernelSpec& spec, const Loops& loops, int threads)
+      : loops_(loops), spec_(spec), threads_(spec.roles.n >= kWorthAThread ? threads : 1) {}
+  std::string implementation() const override { return name_of(loops_); }
+  void run(std::span<void* const> operands, void*) override {
+    constexpr Index kUnit = 1024;  // elements
+    auto* g = static_cast<const float*>(operands[0]);
+    auto *v = static_cast<float*>(operands[1]), *w = static_cast<float*>(operands[2]);
+    for_parts(threads_, (spec_.roles.n + kUnit - 1) / kUnit, [&](Index begin, Index end) {
+      const Index first = begin * kUnit, last = std::min(end * kUnit, spec_.roles.n);
+      loops_.sgd(spec_, g + first, v + first, w + first, last - first);
+    });
+  }
+
+ private:
+  const Loops& loops_;
+  KernelSpec spec_;
+  int threads_;
+};
+
+class EmptyKernel final : public Kernel {
+ public:
+  EmptyKernel(const KernelSpec& spec, const Loops& loops) : loops_(loops), spec_(spec), bytes_(operands_of(spec).back().bytes()) {
+    const OperandUse y = operands_of(spec).back();
+    strides_ = strides_of(y.format, y.extents);
+    block_ = y.format == Format::channels_last || y.extents.size() < 2 ? 1 : block_of(y.format);
+    extents_ = y.extents;
+    while (extents_.size() < 4) extents_.push_back(1), strides_.push_back(0);
+  }
+  std::string implementation() const override { return name_of(loops_); }
+  void run(std::span<void* const> operands, void*) override {
+    std::memset(operands.back(), 0, static_cast<std::size_t>(bytes_));
+    if (spec_.pass != PassKind::forward || bytes_ == 0) return;
+    if (!spec_.bias && spec_.activation != Activation::sigmoid) return;  // every other activation of 0 is 0
+    auto* y = static_cast<float*>(operands.back());
+    for (Index n = 0; n < extents_[0]; n++)
+      for (Index f = 0; f < extents_[1]; f++) {
+        float value = spec_.bias ? static_cast<const float*>(operands[2])[f] : 0.0f;
+        loops_.activate(spec_.activation, &value, 1);
+        float* plane = y + n * strides_[0] + f / block_ * strides_[1] + f % block_;
+        for (Index p = 0; p < extents_[2]; p++)
+          for (Index q = 0; q < extents_[3]; q++) plane[p * strides_[2] + q * strides_[3]] = value;
+      }
+  }
+
+ private:
+  const Loops& loops_;
+  KernelSpec spec_;
+  Index bytes_, block_ = 1;
+  std::vector<Index> extents_{}, strides_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  check(spec.pass == PassKind::forward, "a fold has one pass");
+  return std::make_unique<FoldKernel>(spec, loops, threads);
+}
+
+std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  check(spec.pass != PassKind::backward_filter, "a pool has no filter");
+  return std::make_unique<PoolKernel>(spec, loops, threads);
+}
+
+std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  check(spec.pass == PassKind::forward, "sgd has one pass");
+  return std::make_unique<SgdKernel>(spec, loops, threads);
+}
+
+std::unique_ptr<Kernel> empty_kernel(const KernelSpec& spec, const Loops& loops) {
+  return std::make_unique<EmptyKernel>(spec, loops);
+}
+
+}  // namespace motley::cpu
