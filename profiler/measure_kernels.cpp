@@ -35,7 +35,11 @@ double quantile(std::vector<double> v, std::size_t of_four) {
 
 class Measurer {
  public:
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options)
+<<<<<<< HEAD
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
+=======
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
+>>>>>>> main
       : backend_(backend), device_(device), options_(options), random_(options.seed) {
     std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
     for (const KernelSpec& spec : specs) {
@@ -193,7 +197,11 @@ class Measurer {
 
   Backend& backend_;
   int device_;
-  const MeasureOptions& options_;
+<<<<<<< HEAD
+  const MeasureKernelsOptions& options_;
+=======
+  const MeasureKernelsOptions& options_;
+>>>>>>> main
   std::mt19937_64 random_;
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
@@ -207,7 +215,11 @@ class Measurer {
 
 }  // namespace
 
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options,
+<<<<<<< HEAD
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
+=======
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
+>>>>>>> main
                             const RoundBarrier& barrier) {
   return Measurer(backend, device, specs, options).run(barrier);
 }

@@ -7,7 +7,9 @@
 #include <string_view>
 
 #include "kernels/cpu/dnnl_kernels.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/sequence.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/operands.h"
 
 namespace motley::cpu {
@@ -194,6 +196,30 @@ class ConvolutionKernel final : public Kernel {
     return place;
   }
 
+  // w packed for oneDNN (back: dw unpacked) between an operand and the workspace.
+  void add_packing(int operand, Place packed, bool back) {
+    const Place given{operand, 0};
+    if (auto plan = plan_packing(spec_, choice_.w, back)) {
+      sequence_.add_work(given, packed, [plan = std::move(*plan), loops = vendor_.loops, threads = vendor_.threads](void* w, void* to) {
+        PackLoop loop = plan.loop;
+        loop.offsets = plan.offsets.data();
+        for_parts(threads, plan.units, [&](Index begin, Index end) {
+          loops->pack_weights(loop, static_cast<float*>(w), static_cast<float*>(to), begin, end);
+        });
+      });
+    } else if (back) {
+      sequence_.add_reorder(choice_.w, packed, user_w(), given);
+    } else {
+      sequence_.add_reorder(user_w(), given, choice_.w, packed);
+    }
+  }
+  Place input_w(int operand) {
+    if (user_w() == choice_.w) return {operand, 0};
+    const Place place = sequence_.reserve(choice_.w.get_size());
+    add_packing(operand, place, false);
+    return place;
+  }
+
   // x's rows and columns that windows reach, as parts of x and of what oneDNN is given; no elements: none
   struct Views {
     Desc x{}, staged{};
@@ -214,7 +240,7 @@ class ConvolutionKernel final : public Kernel {
   bool is_cropped() const { return rows_.is_staged() || cols_.is_staged(); }
 
   void zero(Place place, std::size_t bytes) {
-    sequence_.add_work(place, [bytes](void* data) { std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0}); });
+    sequence_.add_work(place, place, [bytes](void* data, void*) { std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0}); });
   }
 
   Place input_x(int operand) {
@@ -227,7 +253,7 @@ class ConvolutionKernel final : public Kernel {
   }
 
   void make_forward() {
-    const Place x = input_x(0), w = input(1, user_w(), choice_.w);
+    const Place x = input_x(0), w = input_w(1);
     const int result = spec_.bias ? 3 : 2;
     const Desc given = user_y();
     const bool staged = given != choice_.y;
@@ -238,14 +264,14 @@ class ConvolutionKernel final : public Kernel {
     if (staged) sequence_.add_reorder(choice_.y, y, given, {result, 0});
     if (!choice_.fused && spec_.activation != Activation::none) {
       const Index elements = static_cast<Index>(given.get_size() / sizeof(float));
-      sequence_.add_work({result, 0}, [loops = vendor_.loops, activation = spec_.activation, elements](void* data) {
+      sequence_.add_work({result, 0}, {result, 0}, [loops = vendor_.loops, activation = spec_.activation, elements](void* data, void*) {
         loops->activate(activation, static_cast<float*>(data), elements);
       });
     }
   }
 
   void make_backward_data() {
-    const Place dy = input(0, user_y(), choice_.y), w = input(1, user_w(), choice_.w);
+    const Place dy = input(0, user_y(), choice_.y), w = input_w(1);
     const bool staged = is_cropped() || user_x() != choice_.x;
     const Place dx = staged ? sequence_.reserve(choice_.x.get_size()) : Place{2, 0};
     sequence_.add(choice_.primitive, choice_.scratchpad,
@@ -263,7 +289,7 @@ class ConvolutionKernel final : public Kernel {
     const Place dw = packed ? sequence_.reserve(choice_.w.get_size()) : Place{2, 0};
     sequence_.add(choice_.primitive, choice_.scratchpad,
                   {{DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_DIFF_DST, choice_.y, dy}, {DNNL_ARG_DIFF_WEIGHTS, choice_.w, dw}});
-    if (packed) sequence_.add_reorder(choice_.w, dw, user_w(), {2, 0});
+    if (packed) add_packing(2, dw, true);
   }
 
   KernelSpec spec_;

@@ -73,6 +73,7 @@ class CpuBackend final : public Backend {
     if (threads_ < 1) throw DeviceError("device \"" + device.name + "\" has " + std::to_string(threads_) + " threads; it needs at least 1");
     vendor_.isa = cap_isa(device.isa);
     vendor_.loops = &loops_for(vendor_.isa);
+    vendor_.threads = threads_;
     omp_set_num_threads(threads_);
     if (memory_bytes_ == 0) memory_bytes_ = Index{sysconf(_SC_PHYS_PAGES)} * Index{sysconf(_SC_PAGE_SIZE)};
   }

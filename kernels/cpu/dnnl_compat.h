@@ -93,6 +93,21 @@ inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnn
 }
 #endif
 
+// Of a 4-dim descriptor: strides of its (blocked) dims, and the inner blocks, outermost first.
+struct Blocking {
+  std::vector<dnnl_dim_t> strides{}, sizes{}, dims{};
+};
+inline Blocking blocking_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  return {desc.get_strides(), desc.get_inner_blks(), desc.get_inner_idxs()};
+#else
+  if (desc.data.format_kind != dnnl_blocked) return {};
+  const dnnl_blocking_desc_t& b = desc.data.format_desc.blocking;
+  return {{b.strides, b.strides + desc.data.ndims}, {b.inner_blks, b.inner_blks + b.inner_nblks}, {b.inner_idxs, b.inner_idxs + b.inner_nblks}};
+#endif
+}
+
 // ISAs as bit masks: a contains b when (a & b) == b. Empty name: unknown to this version.
 struct IsaName {
   const char* name;

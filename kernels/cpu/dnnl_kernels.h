@@ -12,6 +12,7 @@ struct Vendor {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::cpu_isa isa{};
   const Loops* loops = nullptr;
+  int threads = 1;
 };
 
 // DeviceError: oneDNN refuses.

@@ -15,6 +15,8 @@
 
 namespace motley::cpu {
 namespace {
+#include "kernels/cpu/loops_vector.inc"
+//
 #include "kernels/cpu/loops_math.inc"
 //
 #include "kernels/cpu/loops_fold.inc"
@@ -22,6 +24,8 @@ namespace {
 #include "kernels/cpu/loops_reduce.inc"
 //
 #include "kernels/cpu/loops_pool.inc"
+//
+#include "kernels/cpu/loops_pack.inc"
 
 void fold(const FoldLoop& fold, void* const* operands, Index begin, Index end) {
   if (fold.reduced == 0) return elementwise(fold, operands, begin, end);
@@ -42,6 +46,6 @@ void sgd(const KernelSpec& spec, const float* g, float* v, float* w, Index n) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{MOTLEY_ISA_NAME, fold, pool_forward, pool_backward, sgd, activate};
+const Loops MOTLEY_LOOPS{MOTLEY_ISA_NAME, fold, pool_forward, pool_backward, pack_weights, sgd, activate};
 
 }  // namespace motley::cpu

@@ -69,6 +69,7 @@ class PoolKernel final : public Kernel {
       loop_.dilation[i] = spec.dilation[axis];
       loop_.padding[i] = spec.padding[2 * axis];
     }
+    set_windows();
     loop_.x_stride[0] = x_.row(), loop_.x_stride[1] = x_.col();
     loop_.y_stride[0] = y_.row(), loop_.y_stride[1] = y_.col();
     // The padding of a last block is zero in the operands, so pooling it writes zeros: no case of its own.
@@ -96,6 +97,19 @@ class PoolKernel final : public Kernel {
  private:
   static float* at(void* data, const PoolOperand& operand, Index n, Index c) {
     return static_cast<float*>(data) + operand.offset(n, c);
+  }
+
+  void set_windows() {
+    loop_.tiles = true;
+    const Index extents[2] = {loop_.h, loop_.w}, windows[2] = {loop_.r, loop_.s}, outputs[2] = {loop_.p, loop_.q};
+    for (int i = 0; i < 2; i++) {
+      const Index stride = loop_.stride[i], padding = loop_.padding[i], reach = (windows[i] - 1) * loop_.dilation[i] + 1;
+      const Index first = padding <= 0 ? 0 : (padding + stride - 1) / stride, room = extents[i] + padding - reach;
+      loop_.full[i] = {std::min(first, outputs[i]), room < 0 ? 0 : std::min(outputs[i], room / stride + 1)};
+      if (windows[i] == 0) loop_.full[i] = {0, 0};
+      loop_.overlaps = loop_.overlaps || reach > stride;
+      loop_.tiles = loop_.tiles && padding == 0 && reach == stride && windows[i] == stride && extents[i] == outputs[i] * stride;
+    }
   }
 
   template <class Image>

@@ -47,10 +47,10 @@ void Sequence::add_reorder(const dnnl::memory::desc& from, Place from_place, con
   add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from, from_place}, {DNNL_ARG_TO, to, to_place}});
 }
 
-void Sequence::add_work(Place place, Work work) {
+void Sequence::add_work(Place a, Place b, Work work) {
   Step step;
   step.work = std::move(work);
-  step.place = place;
+  step.a = a, step.b = b;
   steps_.push_back(std::move(step));
 }
 
@@ -68,7 +68,7 @@ void Sequence::run(std::span<void* const> operands, void* workspace) {
   };
   for (Step& step : steps_) {
     if (step.work) {
-      step.work(at(step.place));
+      step.work(at(step.a), at(step.b));
       continue;
     }
     for (const Memory& memory : step.memories)

@@ -21,13 +21,13 @@ class Sequence {
     dnnl::memory::desc desc;
     Place place;
   };
-  using Work = std::function<void(void* data)>;
+  using Work = std::function<void(void* a, void* b)>;
 
   explicit Sequence(const dnnl::engine& engine) : engine_(engine), stream_(engine) {}
   Place reserve(std::size_t bytes);  // in the workspace, 64-byte aligned
   void add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, const std::vector<Argument>& arguments);
   void add_reorder(const dnnl::memory::desc& from, Place from_place, const dnnl::memory::desc& to, Place to_place);
-  void add_work(Place place, Work work);  // our own, on the bytes at that place
+  void add_work(Place a, Place b, Work work);  // our own, on the bytes at two places
   std::size_t workspace_bytes() const;
   void run(std::span<void* const> operands, void* workspace);  // DeviceError
 
@@ -41,7 +41,7 @@ class Sequence {
     std::vector<dnnl_exec_arg_t> arguments{};
     std::vector<Memory> memories{};
     Work work{};  // instead of a primitive
-    Place place{};
+    Place a{}, b{};
   };
   dnnl::engine engine_;
   dnnl::stream stream_;

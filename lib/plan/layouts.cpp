@@ -169,6 +169,13 @@ std::set<std::string> slid_dims(const Passes& passes) {
   return out;
 }
 
+Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule) {
+  const auto sizes = reference_sizes(passes);
+  auto size = sizes.find(rule.dim);
+  if (size == sizes.end()) throw UserError("no tensor has the dim \"" + rule.dim + "\"");
+  return CutMaker{mesh, batch_dim(passes)}.make(rule, size->second);
+}
+
 Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   for (int r = 0; r < mesh.ranks(); r++) all_.push_back(r);
   for (const auto& [layer, devices] : rules.places)

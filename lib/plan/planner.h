@@ -16,6 +16,8 @@ std::vector<Format> choose_formats(const Passes& passes, DType dtype);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // A plan whose rules tell all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
+// Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
+void predict(PlanData& data, const Profile& profile);
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
 
 }  // namespace motley

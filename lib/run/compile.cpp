@@ -7,10 +7,10 @@
 
 namespace motley {
 
-Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan, rank, options).compile(); }
+Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
-Compiler::Compiler(const Plan& plan, int rank, const CompileOptions& options)
-    : plan_(plan), data_(plan.data()), all_(plan.data().passes), rank_(rank), options_(options) {
+Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options)
+    : data_(data), all_(data.passes), rank_(rank), options_(options) {
   out_.rank = rank;
   out_.dtype = data_.dtype;
   out_.main_buffer.assign(all_.tensors.size(), -1);

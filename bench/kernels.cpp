@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
+#include <fmt/core.h>
+#include <motley/backend.h>
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <limits>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dnnl_compat.h"
+#include "kernels/kernel_names.h"
+#include "kernels/operands.h"
+
+namespace {
+
+using namespace motley;
+using Desc = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+
+struct Options {
+  bool quick = false;
+  std::string json{}, isa{};
+  int threads = 1;
+};
+
+// This thread's processor time: what others do on the machine counts less. With more threads: the wall clock.
+bool one_thread = true;
+double now() {
+  timespec t{};
+  clock_gettime(one_thread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// Memory of one operand, 64-byte aligned, small numbers in it.
+class Block {
+ public:
+  explicit Block(std::size_t bytes) : words_(bytes / sizeof(float) + 32) {
+    unsigned seed = 1;
+    for (float& word : words_) word = static_cast<float>((seed = seed * 1664525u + 1013904223u) >> 25) / 128.0f - 0.5f;
+  }
+  void* data() {
+    const auto at = reinterpret_cast<std::uintptr_t>(words_.data());
+    return reinterpret_cast<void*>((at + 63) / 64 * 64);
+  }
+
+ private:
+  std::vector<float> words_;
+};
+
+// One of our kernels with its memory.
+class Ours {
+ public:
+  Ours(Backend& backend, const KernelSpec& spec) : kernel_(backend.compile(spec)), workspace_(kernel_->workspace_bytes()) {
+    for (const OperandUse& use : operands_of(spec)) blocks_.emplace_back(static_cast<std::size_t>(use.bytes()));
+    for (Block& block : blocks_) operands_.push_back(block.data());
+  }
+  void run() { kernel_->run(operands_, workspace_.data()); }
+  std::string implementation() const { return kernel_->implementation(); }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  Block workspace_;
+  std::vector<Block> blocks_{};
+  std::vector<void*> operands_{};
+};
+
+// A bare primitive with its memory; empty: oneDNN has none.
+struct Bare {
+  dnnl::primitive primitive{};
+  std::unordered_map<int, dnnl::memory> arguments{};
+  Desc weights{};
+  void run(dnnl::stream& stream) {
+    if (!primitive) return;
+    primitive.execute(stream, arguments);
+    stream.wait();
+  }
+};
+
+struct Minimum {
+  double seconds = std::numeric_limits<double>::infinity();
+  template <class Call>
+  void time(Call&& call) {
+    const double start = now();
+    call();
+    seconds = std::min(seconds, now() - start);
+  }
+};
+
+// ---- convolutions
+struct Layer {
+  Index c, f, size, window;
+};
+
+std::vector<Layer> layers_of(const std::string& net) {
+  if (net == "cifar")  // the paper's CIFAR net
+    return {{3, 60, 32, 3}, {60, 60, 32, 3}, {60, 120, 16, 3}, {120, 120, 16, 3}, {120, 240, 8, 3}, {240, 240, 8, 3}, {240, 480, 4, 3}, {480, 480, 4, 3}};
+  return {{3, 64, 32, 3}, {64, 128, 16, 3}, {128, 256, 8, 3}, {256, 256, 8, 3}, {256, 512, 4, 3}, {512, 512, 4, 3}, {512, 512, 2, 3}, {512, 512, 2, 3}};
+}
+
+KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weights) {
+  KernelSpec spec;
+  spec.pass = pass;
+  spec.roles = {32, layer.c, layer.size, layer.size, layer.f, layer.window, layer.window, layer.size, layer.size};
+  spec.padding.fill(layer.window / 2);
+  spec.x_format = spec.y_format = format;
+  if (layer.c < 8) spec.x_format = Format::channels_last;  // images
+  spec.w_format = weights;
+  return spec;
+}
+
+Tag tag_of(Format format) {
+  constexpr Tag kTags[] = {Tag::abcd, Tag::acdb, Tag::aBcd8b, Tag::aBcd16b};
+  return kTags[static_cast<std::size_t>(format)];
+}
+
+template <class Pd, class Primitive>
+Bare bare_of(const dnnl::engine& engine, const Pd& pd, Primitive primitive, const std::vector<std::pair<int, Desc>>& operands) {
+  Bare bare;
+  bare.primitive = primitive;
+  for (const auto& [name, desc] : operands) {
+    bare.arguments[name] = dnnl::memory(desc, engine);
+    const Block numbers(desc.get_size());
+    std::memcpy(bare.arguments[name].get_data_handle(), const_cast<Block&>(numbers).data(), desc.get_size());
+  }
+  bare.arguments[DNNL_ARG_SCRATCHPAD] = dnnl::memory(pd.scratchpad_desc(), engine);
+  bare.weights = operands[1].second;
+  return bare;
+}
+
+// any: oneDNN picks x's and y's layouts too.
+Bare bare_convolution(const dnnl::engine& engine, const KernelSpec& spec, bool any) {
+  namespace vendor = motley::cpu::vendor;
+  const Roles& e = spec.roles;
+  const auto f32 = dnnl::memory::data_type::f32;
+  vendor::ConvolutionDescs d;
+  d.x = Desc({e.n, e.c, e.h, e.w}, f32, any ? Tag::any : tag_of(spec.x_format));
+  d.w = Desc({e.f, e.c, e.r, e.s}, f32, Tag::any);
+  d.y = Desc({e.n, e.f, e.p, e.q}, f32, any ? Tag::any : tag_of(spec.y_format));
+  d.window = {{1, 1}, {0, 0}, {spec.padding[0], spec.padding[2]}, {spec.padding[1], spec.padding[3]}};
+  try {
+    const auto attr = vendor::attributes();
+    const auto forward = vendor::forward(engine, d, attr);
+    if (spec.pass == PassKind::forward) {
+      const auto& pd = forward->pd;
+      return bare_of(engine, pd, dnnl::convolution_forward(pd),
+                     {{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, pd.dst_desc()}});
+    }
+    if (spec.pass == PassKind::backward_data) {
+      const auto pd = vendor::backward<dnnl::convolution_backward_data>(engine, d, attr, forward).pd;
+      return bare_of(engine, pd, dnnl::convolution_backward_data(pd),
+                     {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
+    }
+    const auto pd = vendor::backward<dnnl::convolution_backward_weights>(engine, d, attr, forward).pd;
+    return bare_of(engine, pd, dnnl::convolution_backward_weights(pd),
+                   {{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}});
+  } catch (const dnnl::error&) {
+    return {};
+  }
+}
+
+struct ConvolutionRow {
+  Layer layer{};
+  KernelSpec spec{};
+  std::unique_ptr<Ours> ours{};
+  Bare same{}, any{};
+  Minimum ours_time{}, same_time{}, any_time{};
+};
+
+std::string facts(Backend& backend) {
+  return fmt::format(R"("machine": "{}", "isa": "{}", "library": "{}", "threads": {})", backend.model(), backend.isa(), backend.library(),
+                     backend.threads());
+}
+
+// Each round runs the whole net's kernels in the order of a step, ours, then the bare ones, so that caches are as in a step.
+void convolutions(Backend& backend, const std::string& net, Format format, Format weights, const Options& options,
+                  std::vector<std::string>& json) {
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  std::vector<ConvolutionRow> rows;
+  const std::vector<Layer> layers = layers_of(net);
+  const auto add = [&](const Layer& layer, PassKind pass) {
+    ConvolutionRow& row = rows.emplace_back();
+    row.layer = layer;
+    row.spec = spec_of(layer, pass, format, weights);
+    row.ours = std::make_unique<Ours>(backend, row.spec);
+    row.same = bare_convolution(engine, row.spec, false);
+    row.any = bare_convolution(engine, row.spec, true);
+  };
+  for (const Layer& layer : layers) add(layer, PassKind::forward);
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    add(*layer, PassKind::backward_filter);
+    if (layer->c > 3) add(*layer, PassKind::backward_data);
+  }
+  for (int round = 0; round < (options.quick ? 4 : 12); round++) {
+    for (ConvolutionRow& row : rows) row.ours_time.time([&] { row.ours->run(); });
+    for (ConvolutionRow& row : rows) row.same_time.time([&] { row.same.run(stream); });
+    for (ConvolutionRow& row : rows) row.any_time.time([&] { row.any.run(stream); });
+  }
+  fmt::print("\n{} batch 32, {} activations, {} weights: ms\n{:>22} {:16} {:>8} {:>8} {:>8}  {:>6}  {}\n", net, to_string(format),
+             to_string(weights), "layer", "pass", "motley", "same", "any", "ratio", "implementation");
+  double sums[3] = {0, 0, 0};
+  for (const ConvolutionRow& row : rows) {
+    const double ours = row.ours_time.seconds, same = row.same_time.seconds, any = row.any_time.seconds;
+    const std::string layer = fmt::format("{} -> {} {}x{}", row.layer.c, row.layer.f, row.layer.size, row.layer.size);
+    fmt::print("{:>22} {:16} {:8.3f} {:8.3f} {:8.3f}  {:6.3f}  {}\n", layer, name_of(row.spec.pass), ours * 1e3, same * 1e3, any * 1e3,
+               ours / std::min(same, any), row.ours->implementation());
+    sums[0] += ours, sums[1] += same, sums[2] += any;
+    json.push_back(fmt::format(R"({{"kernel": "conv2d", "net": "{}", "layer": "{}", "pass": "{}", "format": "{}", "w_format": "{}", )"
+                               R"("motley_seconds": {:.7f}, "bare_seconds": {:.7f}, "bare_any_seconds": {:.7f}, "implementation": "{}", {}}})",
+                               net, layer, name_of(row.spec.pass), to_string(format), to_string(weights), ours, same, any,
+                               row.ours->implementation(), facts(backend)));
+  }
+  fmt::print("{:>22} {:16} {:8.2f} {:8.2f} {:8.2f}  {:6.3f}\n", "all", "", sums[0] * 1e3, sums[1] * 1e3, sums[2] * 1e3,
+             sums[0] / std::min(sums[1], sums[2]));
+}
+
+// ---- memory-bound kernels
+struct Named {
+  std::string name{};
+  KernelSpec spec{};
+};
+
+FoldOperand whole(const std::vector<Index>& strides, DType dtype = DType::f32) { return {dtype, strides}; }
+
+KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands, Activation activation = Activation::none) {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = kind;
+  spec.fold_extents = std::move(extents);
+  spec.operands = std::move(operands);
+  spec.activation = activation;
+  return spec;
+}
+
+KernelSpec pool_of(KernelOp op, PassKind pass, Format format) {
+  KernelSpec spec;
+  spec.op = op;
+  spec.pass = pass;
+  spec.roles = {32, 64, 32, 32, 1, 2, 2, 16, 16};
+  spec.stride = {2, 2};
+  spec.x_format = spec.y_format = format;
+  return spec;
+}
+
+std::vector<Named> memory_bound() {
+  const Index n = 32 * 32 * 32, c = 64, all = n * c;  // 8 MiB: the first layers' activations at batch 32
+  const std::vector<Index> rows{c, 1};
+  std::vector<Named> list;
+  list.push_back({"copy", fold_of(FoldKind::copy, {all}, {whole({1}), whole({1})})});
+  list.push_back({"copy, strided rows of 48 of 64", fold_of(FoldKind::copy, {n, 48}, {whole(rows), whole({48, 1})})});
+  list.push_back({"copy, rows of 3", fold_of(FoldKind::copy, {n, 3}, {whole({4, 1}), whole({3, 1})})});
+  list.push_back({"copy, plain to channels_last", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
+  list.push_back({"copy, channels_last to plain", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
+  list.push_back({"add 2 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1})})});
+  list.push_back({"add 4 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1}), whole({1}), whole({1})})});
+  list.push_back({"add bias, relu", fold_of(FoldKind::add, {n, c}, {whole(rows), whole({0, 1}), whole(rows)}, Activation::relu)});
+  list.push_back({"relu gradient", fold_of(FoldKind::activation_gradient, {all}, {whole({1}), whole({1}), whole({1})}, Activation::relu)});
+  list.push_back({"tanh", fold_of(FoldKind::activation, {all}, {whole({1}), whole({1})}, Activation::tanh)});
+  KernelSpec db = fold_of(FoldKind::copy, {n, c}, {whole(rows), whole({0, 1})});
+  db.combine = Combine::add;
+  list.push_back({"bias gradient, channels_last", db});
+  KernelSpec plain = fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({0, 1, 0})});
+  plain.combine = Combine::add;
+  list.push_back({"bias gradient, plain", plain});
+  for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
+      for (const Format format : {Format::channels_last, Format::plain, Format::blocked16})
+        list.push_back({name_of(op) + " " + name_of(pass) + " " + to_string(format), pool_of(op, pass, format)});
+  KernelSpec sgd;
+  sgd.op = KernelOp::sgd;
+  sgd.roles.n = all;
+  sgd.learning_rate = 0.01, sgd.momentum = 0.9, sgd.weight_decay = 1e-4;
+  list.push_back({"sgd", sgd});
+  return list;
+}
+
+void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
+  fmt::print("\nmemory-bound kernels, 8 MiB per operand: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} {:>6}\n", "kernel",
+             "motley", "memcpy", "ratio");
+  for (const Named& one : memory_bound()) {
+    Ours ours(backend, one.spec);
+    const auto bytes = static_cast<std::size_t>(bytes_touched(one.spec));
+    Block from(bytes / 2), to(bytes / 2);
+    Minimum kernel, copy;
+    for (int round = 0; round < (options.quick ? 5 : 25); round++) {
+      kernel.time([&] { ours.run(); });
+      copy.time([&] { std::memcpy(to.data(), from.data(), bytes / 2); });
+    }
+    const double rate = static_cast<double>(bytes) / kernel.seconds, memcpy_rate = static_cast<double>(bytes) / copy.seconds;
+    fmt::print("{:>40} {:8.1f} {:8.1f} {:6.2f}\n", one.name, rate * 1e-9, memcpy_rate * 1e-9, rate / memcpy_rate);
+    json.push_back(fmt::format(R"({{"kernel": "{}", "bytes": {}, "motley_bytes_per_second": {:.4g}, "memcpy_bytes_per_second": {:.4g}, {}}})", one.name,
+                               bytes, rate, memcpy_rate, facts(backend)));
+  }
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i++) {
+    const std::string flag = argv[i];
+    const auto value = [&]() -> std::string {
+      if (i + 1 == argc) throw UserError(flag + " needs a value", Exit::usage);
+      return argv[++i];
+    };
+    if (flag == "--quick") options.quick = true;
+    else if (flag == "--json") options.json = value();
+    else if (flag == "--isa") options.isa = value();
+    else if (flag == "--threads") options.threads = std::stoi(value());
+    else throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N)", Exit::usage);
+  }
+  return options;
+}
+
+void run(const Options& options) {
+  Device device;
+  device.name = "cpu";
+  device.isa = options.isa;
+  device.threads = options.threads;
+  one_thread = options.threads == 1;
+  const auto backend = open_cpu_backend(device);
+  fmt::print("How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
+             backend->model(), backend->isa(), backend->library(), backend->threads());
+  std::vector<std::string> json;
+  const Format blocked = backend->isa().rfind("avx512", 0) == 0 ? Format::blocked16 : Format::blocked8;
+  for (const std::string net : {"cifar", "vgg11"})
+    for (const Format format : {Format::channels_last, blocked})
+      for (const Format weights : {Format::channels_last, Format::plain})
+        if (weights == Format::channels_last || !options.quick) convolutions(*backend, net, format, weights, options, json);
+  memory_kernels(*backend, options, json);
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << "[\n";
+  for (std::size_t i = 0; i < json.size(); i++) file << "  " << json[i] << (i + 1 < json.size() ? ",\n" : "\n");
+  file << "]\n";
+  if (!file) throw UserError("cannot write " + options.json, Exit::io);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(parse(argc, argv));
+    return 0;
+  } catch (const motley::Error& error) {
+    fmt::print(stderr, "kernels: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
