@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <motley/error.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -57,6 +58,13 @@ Handle open_process(pid_t pid) {
   return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
+constexpr std::uint64_t kMpiexec = ~std::uint64_t{0};  // among the ranks' numbers
+
+void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
+  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = whose}};
+  if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
+}
+
 bool write_all(int fd, const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
@@ -67,19 +75,38 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
+// What there is now of a stream, through its filter.
+template <class Filter>
+bool forward(Handle& from, int to, Filter& filter) {
+  std::array<char, 65536> block{};
+  bool written = true;
+  for (;;) {
+    pollfd file{from.get(), POLLIN, 0};
+    if (!from || ::poll(&file, 1, 0) <= 0) return written;
+    const ssize_t n = ::read(from.get(), block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      from.reset();
+    else
+      written = write_all(to, filter.pass({block.data(), static_cast<std::size_t>(n)})) && written;
+  }
+}
+
 std::string this_host() {
   std::array<char, 64> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 // In the child, between fork and exec: nothing that allocates.
-[[noreturn]] void become_mpiexec(const char* file, char* const* arguments, char* const* environment, int output, pid_t parent) {
+[[noreturn]] void become_mpiexec(const char* file, char* const* arguments, char* const* environment, std::array<int, 2> streams,
+                                 pid_t parent) {
   setpgid(0, 0);  // Ctrl-C reaches the launcher alone
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kHung);
   signal(SIGPIPE, SIG_DFL);
   const int nothing = open("/dev/null", O_RDONLY);
-  if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0) _exit(static_cast<int>(Exit::io));
+  if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(streams[0], STDOUT_FILENO) < 0 || dup2(streams[1], STDERR_FILENO) < 0)
+    _exit(static_cast<int>(Exit::io));
   execve(file, arguments, environment);
   _exit(static_cast<int>(Exit::device));
 }
@@ -137,19 +164,25 @@ void Launch::start(const LaunchOptions& options) {
   command.program.push_back(program.string());
   command.program.insert(command.program.end(), options.arguments.begin(), options.arguments.end());
   std::vector<std::string> arguments = mpiexec_arguments(find_mpiexec(), options.devices, command);
-  std::vector<std::string> environment = clean_environment();
+  std::vector<std::string> environment = clean_environment(options.devices);
   environment.push_back(variable_);  // mpiexec and its helpers are ours too
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
-  std::array<int, 2> pipe{};
-  if (pipe2(pipe.data(), O_CLOEXEC) != 0) throw io_error("pipe");
-  output_ = Handle(pipe[0]);
-  const Handle input(pipe[1]);
+  std::array<int, 2> out{}, err{};
+  if (pipe2(out.data(), O_CLOEXEC) != 0) throw io_error("pipe");
+  output_ = Handle(out[0]);
+  const Handle to_output(out[1]);
+  if (pipe2(err.data(), O_CLOEXEC) != 0) throw io_error("pipe");
+  errors_ = Handle(err[0]);
+  const Handle to_errors(err[1]);
+  ends_ = Handle(epoll_create1(EPOLL_CLOEXEC));
+  if (!ends_) throw io_error("epoll_create1");
   const pid_t parent = getpid();
   mpiexec_ = fork();
   if (mpiexec_ < 0) throw io_error("fork");
-  if (mpiexec_ == 0) become_mpiexec(argv[0], argv.data(), envp.data(), input.get(), parent);
+  if (mpiexec_ == 0) become_mpiexec(argv[0], argv.data(), envp.data(), {to_output.get(), to_errors.get()}, parent);
   setpgid(mpiexec_, mpiexec_);
   mpiexec_process_ = open_process(mpiexec_);
+  if (mpiexec_process_) await_end(ends_, mpiexec_process_, kMpiexec);
 }
 
 Outcome Launch::wait() {
@@ -166,44 +199,40 @@ Outcome Launch::wait() {
     heed_signals();
     heed_failures();
   }
-  static_cast<void>(watch_.beat());  // the last records
+  if (!killed_) see_ends();
   end_at_once();
-  read_output();
-  if (!write_all(STDOUT_FILENO, filter_.rest())) output_failed_ = true;
+  read_streams();
+  if (!write_all(STDOUT_FILENO, output_filter_.rest())) output_failed_ = true;
+  static_cast<void>(write_all(STDERR_FILENO, errors_filter_.rest()));
   return outcome();
 }
 
 void Launch::poll_once() {
   looks_++;
-  std::vector<pollfd> files{{output_.get(), POLLIN, 0}, {mpiexec_process_.get(), POLLIN, 0}};  // those below 0 are skipped
-  std::vector<std::size_t> whose;
-  for (std::size_t r = 0; r < ranks_.size(); r++)
-    if (ranks_[r].process && !ranks_[r].gone) {
-      files.push_back({ranks_[r].process.get(), POLLIN, 0});
-      whose.push_back(r);
-    }
+  std::array<pollfd, 3> files{
+      {{ends_.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};  // those below 0 are skipped
   // While processes are still to be found, the look for them must not come after their death.
   const int patience = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; }) ? 50 : 5;
-  if (::poll(files.data(), static_cast<nfds_t>(files.size()), patience) < 0) return;  // a signal
-  if (files[0].revents != 0) read_output();
-  for (std::size_t i = 0; i < whose.size(); i++)
-    if (files[i + 2].revents != 0) rank_is_gone(whose[i]);
+  if (::poll(files.data(), files.size(), patience) < 0) return;  // a signal
+  read_streams();
+  see_ends();
 }
 
-// What there is now.
-void Launch::read_output() {
-  std::array<char, 65536> block{};
+// The kernel queues events as they come: the first is the process that ended first, however late we look.
+void Launch::see_ends() {
+  std::array<epoll_event, 64> events{};
   for (;;) {
-    pollfd file{output_.get(), POLLIN, 0};
-    if (!output_ || ::poll(&file, 1, 0) <= 0) return;
-    const ssize_t n = ::read(output_.get(), block.data(), block.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      output_.reset();
-      return;
+    const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
+    if (n <= 0) return;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); i++) {
+      if (events[i].data.u64 != kMpiexec) rank_is_gone(events[i].data.u64, Order::known);
     }
-    if (!write_all(STDOUT_FILENO, filter_.pass({block.data(), static_cast<std::size_t>(n)}))) output_failed_ = true;
   }
+}
+
+void Launch::read_streams() {
+  if (!forward(output_, STDOUT_FILENO, output_filter_)) output_failed_ = true;
+  static_cast<void>(forward(errors_, STDERR_FILENO, errors_filter_));  // there is nowhere left to complain
 }
 
 std::optional<Record> Launch::record(std::size_t rank) const {
@@ -219,23 +248,26 @@ void Launch::find_processes() {
     ranks_[r].known = true;
     if (now->host != this_host()) continue;
     ranks_[r].process = open_process(now->pid);
-    if (!ranks_[r].process && errno == ESRCH) rank_is_gone(r);
+    if (ranks_[r].process)
+      await_end(ends_, ranks_[r].process, r);
+    else if (errno == ESRCH)
+      rank_is_gone(r, Order::unknown);
   }
 }
 
-void Launch::rank_is_gone(std::size_t rank) {
-  ranks_[rank].gone = true;
+void Launch::rank_is_gone(std::size_t rank, Order order) {
   if (killed_) return;
+  // After the first death the others' mean nothing; where the order is not known all that are found at one look are named.
+  if (!died_.empty() && (order == Order::known || looks_ != died_look_)) return;
   const auto now = record(rank);
   if (now && now->code == 0) return;
-  if (!died_.empty() && looks_ != died_look_) return;  // the first one's death has ended it
-  died_look_ = looks_;
   failed_ = failed_.value_or(Clock::now());
   if (now && now->gave_up != 0) gave_up_ = true;
   if (now && now->code > 0) return;
   for (std::size_t r = 0; r < ranks_.size(); r++)
     if (const auto other = record(r); other && other->code > 0) return;  // it was ended by that one's failure
   died_.push_back(rank);
+  died_look_ = looks_;
 }
 
 void Launch::heed_signals() {
@@ -272,6 +304,8 @@ void Launch::end_at_once() {
   const bool all = end_processes_with(variable_);
   // On other hosts, and where /proc says nothing: mpiexec's helpers end their ranks when it is gone.
   if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
+  static_cast<void>(watch_.beat());  // the last records
+  if (!watch_.all_ready()) remove_orphan_segments(began_);
   if (!all) write_all(STDERR_FILENO, "motley: some ranks could not be ended\n");
 }
 
@@ -309,14 +343,18 @@ Outcome Launch::outcome() const {
   if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
     return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said};
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
+  // SIGPIPE: it fell over a rank's death.
+  if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
+    return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
   if (!died_.empty()) return {kHung, died_.size() == 1 ? static_cast<int>(died_[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
-  if (!killed_mpiexec_ && WIFSIGNALED(status_))
-    return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
   if (started == 0) {
     const std::string how =
         WIFEXITED(status_) ? "status " + std::to_string(WEXITSTATUS(status_)) : "signal " + std::to_string(WTERMSIG(status_));
-    return {static_cast<int>(Exit::device), -1, "mpiexec ended with " + how + " before any rank had started", false};
+    return {static_cast<int>(Exit::device), -1,
+            "mpiexec ended with " + how + " before any rank had started" +
+                (errors_filter_.noise().empty() ? "" : ":\n" + errors_filter_.noise()),
+            false};
   }
   if (bare >= 0) {
     const auto now = record(static_cast<std::size_t>(bare));

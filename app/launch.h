@@ -43,13 +43,16 @@ class Launch {
   using Clock = std::chrono::steady_clock;
   struct Rank {
     Handle process{};
-    bool known = false, gone = false;
+    bool known = false;
   };
   void start(const LaunchOptions& options);
   void poll_once();
-  void read_output();
+  void see_ends();
+  void read_streams();
   void find_processes();
-  void rank_is_gone(std::size_t rank);
+  // Order: whether those who are gone are told in the order in which they ended.
+  enum class Order { known, unknown };
+  void rank_is_gone(std::size_t rank, Order order);
   void heed_signals();
   void heed_failures();
   void end_at_once();
@@ -60,14 +63,18 @@ class Launch {
   Outcome worst_record() const;
 
   std::filesystem::path records_;
+  std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
   std::string variable_;  // MOTLEY_RUN_RECORDS=...: which processes are ours
   Watch watch_;
   std::vector<Rank> ranks_;
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
   bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false;
-  Handle mpiexec_process_, output_;
-  BannerFilter filter_;
+  Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which tells their ends in order
+  Handle output_, errors_;         // of mpiexec and the ranks
+  BannerFilter output_filter_;
+  NoiseFilter errors_filter_;
+  bool mpiexec_first_ = false;     // it ended before any rank did
   std::vector<std::size_t> died_;  // the ranks whose processes went first without a final code: seen at one look
   int looks_ = 0, died_look_ = 0;  // at the processes so far; when died_ was seen
   std::optional<Hung> hung_;       // what the watch found

@@ -2,10 +2,11 @@
 #include "app/launch_processes.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
-#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -16,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Segments that these libraries unlink themselves once the ranks have started.
-void note_segment(const std::string& path, std::set<std::string>& out) {
+// /dev/shm/NAME at the beginning of the text (" (deleted)" may follow), if it is one of these libraries'.
+void note_segment(const std::string& text, std::set<std::string>& out) {
   for (const char* prefix : {"/dev/shm/ucx_shm_posix_", "/dev/shm/mpich_shar_tmp"})
-    if (path.starts_with(prefix)) out.insert(path.substr(0, path.find(' ')));
+    if (text.starts_with(prefix)) out.insert(text.substr(0, text.find(' ')));
 }
 
 void segments_of(pid_t pid, std::set<std::string>& out) {
@@ -32,6 +33,18 @@ void segments_of(pid_t pid, std::set<std::string>& out) {
   std::ifstream maps(process / "maps");
   for (std::string line; std::getline(maps, line);)
     if (const std::size_t path = line.find('/'); path != std::string::npos) note_segment(line.substr(path), out);
+}
+
+std::vector<pid_t> all_processes() {
+  std::vector<pid_t> out;
+  std::error_code error;
+  for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    pid_t pid = 0;
+    const auto [last, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (bad == std::errc{} && last == name.data() + name.size()) out.push_back(pid);
+  }
+  return out;
 }
 
 bool has_variable(pid_t pid, const std::string& variable) {
@@ -50,20 +63,13 @@ void signal_all(const std::vector<pid_t>& processes, int signal) {
 
 std::vector<pid_t> processes_with(const std::string& variable) {
   std::vector<pid_t> out;
-  std::error_code error;
-  for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename();
-    pid_t pid = 0;
-    const auto [last, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (bad == std::errc{} && last == name.data() + name.size() && pid != getpid() && has_variable(pid, variable))
-      out.push_back(pid);
-  }
+  for (const pid_t pid : all_processes())
+    if (pid != getpid() && has_variable(pid, variable)) out.push_back(pid);
   return out;
 }
 
 bool end_processes_with(const std::string& variable) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  std::set<std::string> segments;
   std::vector<pid_t> left = processes_with(variable);
   for (std::size_t known = left.size() + 1; known != left.size();) {
     known = left.size();
@@ -71,13 +77,26 @@ bool end_processes_with(const std::string& variable) {
     left = processes_with(variable);
   }
   for (; !left.empty() && std::chrono::steady_clock::now() < until; left = processes_with(variable)) {
-    for (const pid_t pid : left) segments_of(pid, segments);
     signal_all(left, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  std::error_code gone;
-  for (const std::string& segment : segments) fs::remove(segment, gone);
   return left.empty();
+}
+
+void remove_orphan_segments(std::chrono::system_clock::time_point since) {
+  std::set<std::string> there, used;
+  std::error_code error;
+  for (fs::directory_iterator at("/dev/shm", error), end; !error && at != end; at.increment(error))
+    note_segment(at->path().string(), there);
+  if (there.empty()) return;
+  for (const pid_t pid : all_processes()) segments_of(pid, used);
+  const auto oldest = std::chrono::system_clock::to_time_t(since);
+  for (const std::string& segment : there) {
+    struct stat info {};
+    if (used.contains(segment) || lstat(segment.c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_mtim.tv_sec < oldest)
+      continue;
+    fs::remove(segment, error);
+  }
 }
 
 }  // namespace motley

@@ -3,7 +3,7 @@
 #pragma once
 #include <sys/types.h>
 
-#include <filesystem>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -12,8 +12,12 @@ namespace motley {
 // All of this user's processes whose environment holds `NAME=value`.
 std::vector<pid_t> processes_with(const std::string& variable);
 
-// Ends them at once and for good: stops them all first, so that none starts another, then kills, and unlinks the shared
-// memory of MPICH and UCX that they would leave in /dev/shm. Waits until they are gone, 5 s at most; false: some are not.
+// Ends them at once and for good: stops them all first, so that none starts another, then kills. Waits until they are gone,
+// 5 s at most; false: some are not.
 bool end_processes_with(const std::string& variable);
+
+// Ranks that die while MPI starts leave its shared memory in /dev/shm (later it has no name). Unlinks those segments of MPICH
+// and UCX that this user made since then and no process has open or mapped.
+void remove_orphan_segments(std::chrono::system_clock::time_point since);
 
 }  // namespace motley

@@ -5,7 +5,6 @@
 #include <motley/error.h>
 #include <sys/statvfs.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -67,8 +66,7 @@ class RecordsDirectory {
 
 Outcome launch_ranks(const LaunchOptions& options) {
   check(!options.devices.empty(), "there is a device to launch a rank for");
-  const bool one_host = std::all_of(options.devices.begin(), options.devices.end(), [](const Device& d) { return d.host.empty(); });
-  if (one_host) check_shared_memory(options.devices.size());
+  if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;
   try {

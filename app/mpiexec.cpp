@@ -35,7 +35,7 @@ std::string isa_of(const Device& device) {
 }
 
 // What a process manager gives its processes; ours come from our own.
-constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "HYDRA_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_RUN_RECORDS="};
+constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_RUN_RECORDS="};
 
 std::string terminal_columns() {
   winsize size{};
@@ -47,6 +47,10 @@ bool is_rule(std::string_view line) {
 }
 
 }  // namespace
+
+bool on_one_host(const std::vector<Device>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
+}
 
 std::filesystem::path find_mpiexec() {
   const char* path = std::getenv("PATH");
@@ -87,9 +91,12 @@ std::vector<std::vector<int>> deal_cores(const std::vector<Device>& devices, con
 std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec, const std::vector<Device>& devices,
                                            const RankCommand& command) {
   for (const std::string& word : command.program) check(word != ":", "no argument of a rank is mpiexec's separator");
-  const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
+  const bool one_host = on_one_host(devices);
   // Without auto-cleanup the others live until the launcher has seen who died first.
   std::vector<std::string> out{mpiexec.string(), "-disable-auto-cleanup"};
+  std::string hosts;  // one per rank, in order
+  for (const Device& d : devices) hosts += (hosts.empty() ? "" : ",") + (d.host.empty() ? "localhost" : d.host);
+  if (!one_host) out.insert(out.end(), {"-hosts", hosts});
   // A leftover SLURM_JOB_ID would make mpiexec ask Slurm. Shared memory alone opens no network socket.
   if (one_host) out.insert(out.end(), {"-launcher", "fork", "-rmk", "user"});
   if (one_host && std::getenv("UCX_TLS") == nullptr) out.insert(out.end(), {"-genv", "UCX_TLS", "posix,sysv,self,cma"});
@@ -100,7 +107,6 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
     const Device& d = devices[r];
     if (r > 0) out.emplace_back(":");
     out.insert(out.end(), {"-n", "1"});
-    if (!one_host) out.insert(out.end(), {"-host", d.host.empty() ? "localhost" : d.host});
     out.insert(out.end(), {"-env", "OMP_NUM_THREADS", std::to_string(std::max(1, driven(d).threads))});
     if (!isa_of(d).empty()) out.insert(out.end(), {"-env", "ONEDNN_MAX_CPU_ISA", isa_of(d)});
     if (!cores[r].empty()) out.insert(out.end(), {"-env", "MOTLEY_CORES", to_text(cores[r])});
@@ -110,13 +116,14 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
   return out;
 }
 
-std::vector<std::string> clean_environment() {
+std::vector<std::string> clean_environment(const std::vector<Device>& devices) {
+  const bool here = on_one_host(devices);
   std::vector<std::string> out;
   for (char** entry = environ; *entry != nullptr; entry++) {
     const std::string_view text(*entry);
     const bool foreign =
         std::any_of(kForeign.begin(), kForeign.end(), [&](const char* prefix) { return text.starts_with(prefix); });
-    if (!foreign) out.emplace_back(text);
+    if (!foreign && !(here && text.starts_with("HYDRA_"))) out.emplace_back(text);
   }
   return out;
 }
@@ -147,6 +154,34 @@ std::string BannerFilter::pass(std::string_view text) {
 
 std::string BannerFilter::rest() {
   return std::exchange(held_, "") + std::exchange(line_, "");
+}
+
+std::string NoiseFilter::pass(std::string_view text) {
+  constexpr std::array<std::string_view, 2> speakers{"[mpiexec@", "[proxy:"};
+  std::string out;
+  for (const char c : text) {
+    if (at_ == At::noise) {
+      if (noise_.size() < 4096) noise_ += c;
+    } else if (at_ == At::inside) {
+      out += c;
+    } else {
+      begin_ += c;
+      const auto may_be = [&](std::string_view s) { return s.starts_with(begin_); };
+      if (std::find(speakers.begin(), speakers.end(), begin_) != speakers.end()) {
+        at_ = At::noise;
+        noise_ += std::exchange(begin_, "");
+      } else if (std::none_of(speakers.begin(), speakers.end(), may_be)) {
+        at_ = At::inside;
+        out += std::exchange(begin_, "");
+      }
+    }
+    if (c == '\n') at_ = At::begin;
+  }
+  return out;
+}
+
+std::string NoiseFilter::rest() {
+  return std::exchange(begin_, "");
 }
 
 }  // namespace motley

@@ -10,6 +10,9 @@
 
 namespace motley {
 
+// No device names a host.
+bool on_one_host(const std::vector<Device>& devices);
+
 // mpiexec.mpich, else mpiexec, by PATH. DeviceError says how to install it.
 std::filesystem::path find_mpiexec();
 
@@ -27,7 +30,8 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
                                            const RankCommand& command);
 
 // This process's environment for mpiexec: without what another process manager left in it.
-std::vector<std::string> clean_environment();
+// On several hosts the user's HYDRA_... stays: how mpiexec gets there.
+std::vector<std::string> clean_environment(const std::vector<Device>& devices);
 
 // Passes on stdout, line by line, without mpiexec's "BAD TERMINATION" banner and the empty line before it.
 class BannerFilter {
@@ -38,6 +42,20 @@ class BannerFilter {
  private:
   std::string line_, held_;  // held: lines that may be the banner's beginning
   bool in_banner_ = false;
+};
+
+// Passes on stderr at once (a progress line has no end), without what mpiexec and its helpers say about themselves: they
+// fall over a dead rank in ways that name everything but the rank.
+class NoiseFilter {
+ public:
+  std::string pass(std::string_view text);
+  std::string rest();
+  const std::string& noise() const { return noise_; }  // the lines left out; at most 4 KiB
+
+ private:
+  enum class At { begin, inside, noise };
+  At at_ = At::begin;
+  std::string begin_, noise_;
 };
 
 }  // namespace motley

@@ -129,6 +129,7 @@ Verdict agree(Transport& transport, int status, const std::string& text) {
   Verdict worst;
   for (std::size_t r = 0; r < all.size(); r++) {
     int its = 0;
+    check(all[r].size() >= sizeof its, "all ranks are in the same agree()");
     std::memcpy(&its, all[r].data(), sizeof its);
     if (worst.rank >= 0 && its <= worst.status) continue;
     worst = {its, static_cast<int>(r),

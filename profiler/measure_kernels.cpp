@@ -35,11 +35,7 @@ double quantile(std::vector<double> v, std::size_t of_four) {
 
 class Measurer {
  public:
-<<<<<<< HEAD
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
-=======
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options)
->>>>>>> main
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
       : backend_(backend), device_(device), options_(options), random_(options.seed) {
     std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
     for (const KernelSpec& spec : specs) {
@@ -197,11 +193,7 @@ class Measurer {
 
   Backend& backend_;
   int device_;
-<<<<<<< HEAD
-  const MeasureKernelsOptions& options_;
-=======
-  const MeasureKernelsOptions& options_;
->>>>>>> main
+  const KernelTimingOptions& options_;
   std::mt19937_64 random_;
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
@@ -215,11 +207,7 @@ class Measurer {
 
 }  // namespace
 
-<<<<<<< HEAD
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
-=======
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureKernelsOptions& options,
->>>>>>> main
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options,
                             const RoundBarrier& barrier) {
   return Measurer(backend, device, specs, options).run(barrier);
 }

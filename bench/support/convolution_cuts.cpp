@@ -100,7 +100,7 @@ Json ConvolutionCuts::row(const Convolution& k, PassKind pass) {
 void ConvolutionCuts::measure(const Convolution& k, PassKind pass, const std::vector<Index>& sizes) {
   std::vector<KernelSpec> specs;
   for (Index f : sizes) specs.push_back(spec_of(k, pass, f));
-  MeasureKernelsOptions options;
+  KernelTimingOptions options;
   options.least_rounds = quick_ ? 5 : 7;
   options.most_rounds = quick_ ? 9 : 15;
   options.budget_seconds = 30;

@@ -124,7 +124,7 @@ class Measurer {
   }
 
   Measurement measured(const std::vector<KernelSpec>& specs, double budget) {
-    MeasureKernelsOptions o;
+    KernelTimingOptions o;
     o.budget_seconds = budget;
     o.progress = [&](const MeasureProgress& p) {
       char line[96];

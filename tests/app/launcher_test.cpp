@@ -351,3 +351,14 @@ TEST_CASE("cores are dealt in turn") {
   CHECK(deal({{.host = "far"}, {.kind = DeviceKind::emulated, .of = std::make_shared<Device>(Device{.threads = 2})}}) ==
         Cores{{}, {0, 1}});
 }
+
+TEST_CASE("what mpiexec says about itself is left out of stderr") {
+  NoiseFilter filter;
+  CHECK(filter.pass("\rstep 1\rstep 2") == "\rstep 1\rstep 2");  // at once
+  CHECK(filter.pass("\n[rank 1 cpu] bad\n[") == "\n[rank 1 cpu] bad\n");
+  CHECK(filter.pass("mpiexec@a] main\n[pro").empty());
+  CHECK(filter.pass("xy]\n[proxy:0:0@a] write\nb") == "[proxy]\nb");
+  CHECK(filter.pass("\n[m") == "\n");
+  CHECK(filter.rest() == "[m");
+  CHECK(filter.noise() == "[mpiexec@a] main\n[proxy:0:0@a] write\n");
+}
