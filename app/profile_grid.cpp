@@ -57,7 +57,7 @@ Profile joined(Runtime& rt, const Profile& mine) {
 }
 
 Measurement measured(Runtime& rt, Backend& backend, const Options& options, Console& console) {
-  MeasureKernelsOptions how;
+  KernelTimingOptions how;
   how.budget_seconds = options.budget_seconds;
   how.progress = [&console](const MeasureProgress& p) {
     console.progress(fmt::format("measured {} of {} kernel runs, about {} left", p.done, p.total, seconds_text(p.seconds_left)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all ranks of a command do together.
 #pragma once
+#include <motley/plan.h>
 #include <motley/runtime.h>
 
 #include <filesystem>
