@@ -188,7 +188,7 @@ std::size_t inputs_of(Random& random, FoldKind kind) {
   switch (kind) {
     case FoldKind::copy:
     case FoldKind::activation: return 1;
-    case FoldKind::add: return static_cast<std::size_t>(random.in(1, 5));
+    case FoldKind::add: return static_cast<std::size_t>(random.in(0, 5));
     case FoldKind::activation_gradient:
     case FoldKind::sum_exp:
     case FoldKind::pick_label: return 2;
