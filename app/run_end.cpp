@@ -7,6 +7,7 @@
 
 #include "app/run_directory.h"
 #include "base/json.h"
+#include "train/run_files.h"
 
 namespace motley::app {
 
@@ -27,9 +28,12 @@ std::optional<Json> last_metrics(const fs::path& directory) {
   return last;
 }
 
-Json value_of(const std::optional<Json>& json, const std::string& key) {
-  const Json* value = json ? json->find(key) : nullptr;
-  return value == nullptr ? Json() : Json(*value);
+std::optional<double> number_in(const Json& json, const std::string& key) {
+  const Json* value = json.find(key);
+  if (value == nullptr) return {};
+  if (const auto* whole = std::get_if<std::int64_t>(&value->value)) return static_cast<double>(*whole);
+  const auto* number = std::get_if<double>(&value->value);
+  return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
 bool says_how_it_ended(const fs::path& file) {
@@ -48,29 +52,17 @@ bool has_begun(const fs::path& directory) {
 
 void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh& mesh) {
   if (says_how_it_ended(directory / kRunFile)) return;
-  const auto last = last_metrics(directory);
-  Json run;
-  run.set("status", end.code == static_cast<int>(Exit::stopped) ? "stopped" : "failed");
-  run.set("code", end.code);
-  run.set("rank", end.rank < 0 ? Json() : Json(end.rank));
-  run.set("reason", end.reason);
-  run.set("steps", last ? value_of(last, "step") : Json(0));
-  run.set("train_loss", value_of(last, "loss"));
-  for (const char* figure : {"seconds", "test_accuracy", "predicted_step_seconds", "measured_step_seconds", "bytes_predicted", "bytes_counted"})
-    run.set(figure, Json());
-  Json::Array ranks;
-  for (int r = 0; r < mesh.ranks(); r++) {
-    Json rank;
-    rank.set("rank", r);
-    rank.set("device", mesh.device(r).name);
-    for (const char* figure : {"predicted_step_seconds", "measured_step_seconds", "bytes_predicted", "bytes_counted", "busy_seconds",
-                               "waiting_seconds", "memory_bytes"})
-      rank.set(figure, Json());
-    ranks.push_back(std::move(rank));
+  TrainSummary run;
+  run.status = end.code == static_cast<int>(Exit::stopped) ? "stopped" : "failed";
+  run.code = end.code;
+  run.rank = end.rank;
+  run.reason = end.reason;
+  run.ranks.resize(static_cast<std::size_t>(mesh.ranks()));
+  if (const auto last = last_metrics(directory)) {
+    run.steps = static_cast<Index>(number_in(*last, "step").value_or(0));
+    run.train_loss = number_in(*last, "loss");
   }
-  run.set("ranks", std::move(ranks));
-  run.set("copies_differ", Json());
-  write_file((directory / kRunFile).string(), to_text(run, 2) + "\n");
+  write_run_json(directory, run);
 }
 
 }  // namespace motley::app

@@ -34,6 +34,8 @@ const Table<Axis>& axis_table() {
 void read_kind(Reader& r, const Json& j, Device& d) {
   static const std::vector<std::string> kinds{"cpu", "cuda", "emulated"};
   std::string kind;
+  if (const auto* word = std::get_if<std::string>(&j.value); word != nullptr && *word == "gpu")
+    return r.complain(j, "\"gpu\" is not known here; an NVIDIA GPU is of kind \"cuda\"");
   if (!r.text(j, kind, kinds)) return;
   d.kind = static_cast<DeviceKind>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
 }
@@ -136,17 +138,18 @@ Device read_device(Reader& r, const Json& j) {
                "\" is missing; an emulated device is { \"kind\": \"emulated\", \"of\": { \"kind\": \"cpu\" }, \"slowdown\": 3.0 }");
     return d;
   }
+  Device of;
   r.in("of", [&] {
-    Device of;
     const std::size_t good = r.complaints.list.size();
     r.object(*inner, device_table(), of);
     if (r.complaints.list.size() != good) return;
     if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device is made of a cpu or a cuda one");
     refuse_foreign_keys(r, *inner, of);
     if (const Json* name = inner->find("name")) r.complain(*name, "the emulated device has the name; this one needs none");
-    join_inner(r, j, *inner, d, of);
-    d.of = std::make_shared<const Device>(std::move(of));
   });
+  if (r.complaints.list.size() != before) return d;
+  join_inner(r, j, *inner, d, of);
+  d.of = std::make_shared<const Device>(std::move(of));
   return d;
 }
 
@@ -188,12 +191,8 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
     if (m.devices[i].name.empty()) m.devices[i].name = "rank " + std::to_string(i);
     for (std::size_t k = 0; k < i; k++)
       if (m.devices[k].name == m.devices[i].name) {
-        const Json* at = j.at("/devices/" + std::to_string(i) + "/name");
-        if (at == nullptr) at = j.at("/devices/" + std::to_string(i));
-        r.in("devices", [&] {
-          r.in(std::to_string(i),
-               [&] { r.complain(*at, "two devices are called \"" + m.devices[i].name + "\"; name them apart"); });
-        });
+        complain_below(r, j, "/devices/" + std::to_string(i) + "/name",
+                       "two devices are called \"" + m.devices[i].name + "\"; name them apart");
         break;
       }
   }

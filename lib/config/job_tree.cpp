@@ -7,6 +7,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/utf8.h"
+
 namespace motley {
 
 namespace {
@@ -89,6 +91,10 @@ void JobTree::join_parts() {
       refuse("the path of a file belongs here, or the object itself");
       continue;
     }
+    if (key == "data" && path.find_first_of("./") == std::string::npos) {
+      refuse("an object belongs here, as { \"kind\": \"" + path + "\" }, or the path of a file that holds one");
+      continue;
+    }
     try {
       const std::string file = tidy(fs::path(folder_of(part->where)) / path);
       auto tree = read_json(file, read_file(file), complaints_);
@@ -119,6 +125,9 @@ void JobTree::set(const std::string& argument) {
     return;
   }
   if (!value) {  // a bare word is a text
+    own.list.clear();
+    if (printable(argument) != argument)
+      return complaints_.add({source, eq + 1}, "", "a text without control characters, in UTF-8, belongs here");
     value = Json(argument.substr(eq + 1));
     value->where.byte = eq + 1;
   }

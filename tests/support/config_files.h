@@ -11,6 +11,8 @@
 
 namespace motley {
 
+using Lines = std::vector<std::string>;
+
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -32,25 +34,36 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// The first lines of what f throws, one per complaint, without the folder; "fine" when it does not.
+// The first line of every complaint, without the folder.
+inline Lines complaints_in(const Folder& folder, const std::string& text) {
+  Lines out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("  ")) continue;  // what the file says, the caret
+    const std::string path = folder.at("");
+    for (std::size_t at; (at = line.find(path)) != std::string::npos;) line.erase(at, path.size());
+    out.push_back(line);
+  }
+  return out;
+}
+
+// What f complains about; "fine" when it does not.
 template <class F>
-std::vector<std::string> said(const Folder& folder, F&& f) {
+Lines said(const Folder& folder, F&& f) {
   try {
     f();
   } catch (const UserError& e) {
-    std::vector<std::string> out;
-    std::string text = e.what(), line;
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      line = text.substr(begin, end - begin);
-      begin = end + 1;
-      if (line.starts_with("  ")) continue;
-      for (std::size_t at; (at = line.find(folder.at(""))) != std::string::npos;) line.erase(at, folder.at("").size());
-      out.push_back(line);
-    }
-    return out;
+    return complaints_in(folder, e.what());
   }
   return {"fine"};
+}
+
+inline std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  const std::size_t at = text.find(what);
+  if (at == std::string::npos) throw InternalError("the text has no " + what);
+  return text.replace(at, what.size(), with);
 }
 
 }  // namespace motley
