@@ -140,7 +140,6 @@ std::size_t ConvolutionCuts::index_of(const std::vector<Index>& parts) {
   return cuts_.size() - 1;
 }
 
-// seconds_[cut][round] = the slower rank of a round in which both kept their cores.
 void ConvolutionCuts::sweep(const Convolution& k, PassKind pass, const std::vector<std::size_t>& keep) {
   OperandMemory memory;
   std::vector<std::unique_ptr<Kernel>> kernels;
@@ -154,19 +153,26 @@ void ConvolutionCuts::sweep(const Convolution& k, PassKind pass, const std::vect
   std::vector<std::size_t> order(cuts_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   seconds_.assign(cuts_.size(), {});
+  busy_.assign(cuts_.size(), {});
   runs_ = lost_ = 0;
   std::mt19937 random(1);  // the same order on both ranks
   const std::size_t wanted = quick_ ? 20 : 30;
   for (std::size_t round = 0; round < 4 * wanted && !order.empty(); round++) {
     std::shuffle(order.begin(), order.end(), random);
-    std::vector<double> mine;
-    for (std::size_t i : order) mine.push_back(timed(kernels[i].get(), memory.operands(specs[i]), memory.workspace()));
+    std::vector<double> mine;  // per cut: wall seconds (infinite: the core was lost), CPU seconds
+    for (std::size_t i : order) {
+      const RunTime took = timed(kernels[i].get(), memory.operands(specs[i]), memory.workspace());
+      mine.insert(mine.end(), {took.lost_core ? HUGE_VAL : took.wall, took.cpu});
+    }
     const auto both = of_both(transport_, mine);
-    for (std::size_t i = 0; i < order.size(); i++)
-      if (const double slower = std::max(both[0][i], both[1][i]); std::isfinite(slower))
-        seconds_[order[i]].push_back(slower);
+    for (std::size_t i = 0; i < order.size(); i++) {
+      const double wall = std::max(both[0][2 * i], both[1][2 * i]), cpu = std::max(both[0][2 * i + 1], both[1][2 * i + 1]);
+      busy_[order[i]].push_back(cpu);
+      if (std::isfinite(wall))
+        seconds_[order[i]].push_back(wall);
       else
         lost_++;
+    }
     runs_ += order.size();
     leave_out(order, keep, wanted);
   }
@@ -174,31 +180,28 @@ void ConvolutionCuts::sweep(const Convolution& k, PassKind pass, const std::vect
 
 // Those that have enough rounds, and after four those that are far from the best.
 void ConvolutionCuts::leave_out(std::vector<std::size_t>& order, const std::vector<std::size_t>& keep, std::size_t wanted) const {
+  auto least_of = [](const std::vector<double>& s) { return *std::min_element(s.begin(), s.end()); };
   double best = HUGE_VAL;
-  for (const auto& s : seconds_)
-    if (!s.empty()) best = std::min(best, *std::min_element(s.begin(), s.end()));
+  for (const auto& s : busy_) best = std::min(best, least_of(s));
   std::erase_if(order, [&](std::size_t i) {
-    const auto& s = seconds_[i];
-    const double far = std::find(keep.begin(), keep.end(), i) != keep.end() ? 3 : s.size() < 10 ? 1.25 : 1.1;
-    return s.size() >= wanted || (s.size() >= 4 && *std::min_element(s.begin(), s.end()) > far * best);
+    const double far = std::find(keep.begin(), keep.end(), i) != keep.end() ? 2 : busy_[i].size() < 10 ? 1.25 : 1.1;
+    return seconds_[i].size() >= wanted || (busy_[i].size() >= 4 && least_of(busy_[i]) > far * best);
   });
 }
 
-// Infinite: somebody else had the core, the round does not count.
-double ConvolutionCuts::timed(Kernel* kernel, const std::vector<void*>& operands, void* workspace) {
+RunTime ConvolutionCuts::timed(Kernel* kernel, const std::vector<void*>& operands, void* workspace) {
   if (kernel != nullptr) kernel->run(operands, workspace);
   meet(transport_);
   const RunClock clock;
   if (kernel != nullptr) kernel->run(operands, workspace);
-  const RunTime took = clock.stop();
-  return took.lost_core ? HUGE_VAL : took.wall;
+  return clock.stop();
 }
 
-// The least of the even (0) or odd (1) rounds; of all where a cut was left out before it had both.
+// The least of the even (0) or odd (1) rounds that kept their cores; of the CPU seconds where there are not both.
 double ConvolutionCuts::least(std::size_t cut, std::size_t parity) const {
-  const auto& s = seconds_[cut];
+  const auto& s = seconds_[cut].size() < 2 ? busy_[cut] : seconds_[cut];
   double out = HUGE_VAL;
-  for (std::size_t r = s.size() < 2 ? 0 : parity; r < s.size(); r += s.size() < 2 ? 1 : 2) out = std::min(out, s[r]);
+  for (std::size_t r = parity; r < s.size(); r += 2) out = std::min(out, s[r]);
   return out;
 }
 

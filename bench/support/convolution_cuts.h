@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "plan/balance_dim.h"
+#include "profiler/run_clock.h"
 
 namespace motley::bench {
 
@@ -29,7 +30,7 @@ class ConvolutionCuts {
   std::size_t index_of(const std::vector<Index>& parts);
   void sweep(const Convolution& k, PassKind pass, const std::vector<std::size_t>& keep);
   void leave_out(std::vector<std::size_t>& order, const std::vector<std::size_t>& keep, std::size_t wanted) const;
-  double timed(Kernel* kernel, const std::vector<void*>& operands, void* workspace);
+  RunTime timed(Kernel* kernel, const std::vector<void*>& operands, void* workspace);
   double least(std::size_t cut, std::size_t parity) const;
 
   Transport& transport_;
@@ -38,6 +39,7 @@ class ConvolutionCuts {
   std::vector<std::map<Index, double>> points_{};  // per rank: filters -> seconds
   std::vector<std::vector<Index>> cuts_{};
   std::vector<std::vector<double>> seconds_{};  // [cut][round]: the slower rank, of rounds in which both kept their cores
+  std::vector<std::vector<double>> busy_{};     // [cut][round]: CPU seconds of the slower rank, of all rounds
   std::size_t runs_ = 0, lost_ = 0;             // of the sweep
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/networks.h"
+#include "bench/support/networks.h"
 
 #include <motley/error.h>
 

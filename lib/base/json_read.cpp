@@ -112,9 +112,11 @@ bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int
   if (const auto* d = std::get_if<double>(&j.value); d != nullptr && std::floor(*d) == *d && std::abs(*d) <= 9007199254740992.0)
     v = static_cast<std::int64_t>(*d);  // 20e9
   if (!v || *v < lo || *v > hi) {
-    const std::string range =
-        hi == INT64_MAX ? " of at least " + std::to_string(lo) : " from " + std::to_string(lo) + " to " + std::to_string(hi);
-    complain(j, "an integer" + (lo == hi ? " " + std::to_string(lo) : range) + " belongs here, this is " + kind(j));
+    constexpr std::int64_t kAny = INT32_MAX;  // a bound past this is news only to what exceeds it
+    std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
+    if (lo == hi) range = " " + std::to_string(lo);
+    if (lo < hi && hi > kAny) range = v && *v > hi ? " of at most " + std::to_string(hi) : " of at least " + std::to_string(lo);
+    complain(j, "an integer" + range + " belongs here, this is " + kind(j));
     return false;
   }
   out = *v;
@@ -126,11 +128,15 @@ bool Reader::number(const Json& j, double& out, double lo, double hi) {
   if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = static_cast<double>(*i);
   if (const auto* d = std::get_if<double>(&j.value)) v = *d;
   if (!v || *v < lo || *v > hi) {
-    constexpr double kAny = 1e300;  // bounds past this are no news
-    const bool low = lo > -kAny && lo != 0 ? true : lo == 0, high = hi < kAny;
-    const std::string range = low && high ? " from " + to_text(lo) + " to " + to_text(hi)
-                              : low       ? " of at least " + to_text(lo)
-                              : high      ? " of at most " + to_text(hi)
+    constexpr double kAny = 1e15;  // a bound past this is no news
+    const bool low = lo > -kAny, high = hi < kAny;
+    auto shown = [](double bound) {
+      return bound == std::floor(bound) && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))
+                                                                  : to_text(bound);
+    };
+    const std::string range = low && high ? " from " + shown(lo) + " to " + shown(hi)
+                              : low       ? " of at least " + shown(lo)
+                              : high      ? " of at most " + shown(hi)
                                           : "";
     complain(j, "a number" + range + " belongs here, this is " + kind(j));
     return false;
