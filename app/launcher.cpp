@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "app/job.h"
+#include "app/launch.h"
 #include "run/start.h"
 
 namespace motley {
@@ -72,8 +72,8 @@ Outcome launch_ranks(const LaunchOptions& options) {
   try {
     const RecordsDirectory records(options.run_directory);
     if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false};
-    Job job(options, records.path());
-    return job.wait();
+    Launch running(options, records.path());
+    return running.wait();
   } catch (const fs::filesystem_error& e) {
     throw Error(Exit::io, e.what());
   }

@@ -16,7 +16,7 @@
 #include <set>
 #include <thread>
 
-#include "app/job_processes.h"
+#include "app/launch_processes.h"
 #include "app/mpiexec.h"
 #include "run/records.h"
 

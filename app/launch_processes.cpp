@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/job_processes.h"
+#include "app/launch_processes.h"
 
 #include <signal.h>
 #include <sys/stat.h>

@@ -2,6 +2,7 @@
 // One launch while it runs (launcher.cpp): mpiexec, its ranks' records and process handles, and the signals that came.
 #pragma once
 #include <poll.h>
+#include <signal.h>
 
 #include <chrono>
 #include <optional>
@@ -30,12 +31,12 @@ class Handle {
   int fd_;
 };
 
-class Job {
+class Launch {
  public:
-  Job(const LaunchOptions& options, std::filesystem::path records);
-  ~Job();  // ends whatever still runs
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  Launch(const LaunchOptions& options, std::filesystem::path records);
+  ~Launch();  // ends whatever still runs
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
   Outcome wait();
 
  private:
@@ -84,13 +85,16 @@ class Job {
 
 // Signals that ask to stop, so far.
 int signals_so_far();
-// While it lives, such signals are counted and not acted on.
+// While it lives, such signals are counted and not acted on; held back ones (blocked by the caller) are counted too.
 class SignalGuard {
  public:
   SignalGuard();
   ~SignalGuard();
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
+
+ private:
+  sigset_t mask_before_{};
 };
 
 }  // namespace motley

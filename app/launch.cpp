@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/job.h"
+#include "app/launch.h"
 
 #include <fcntl.h>
 #include <motley/error.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 #include <utility>
 
-#include "app/job_processes.h"
+#include "app/launch_processes.h"
 #include "run/start.h"
 
 namespace motley {
@@ -133,14 +133,20 @@ SignalGuard::SignalGuard() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &g_before.back());
+  // Those that the caller held back arrive now; and mpiexec inherits this mask.
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kStopSignals) sigaddset(&set, signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, &mask_before_);
 }
 
 SignalGuard::~SignalGuard() {
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   for (std::size_t i = 0; i < kStopSignals.size(); i++) sigaction(kStopSignals[i], &g_before[i], nullptr);
   sigaction(SIGPIPE, &g_before.back(), nullptr);
 }
 
-Job::Job(const LaunchOptions& options, std::filesystem::path records)
+Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
     : records_(std::move(records)),
       variable_("MOTLEY_RUN_RECORDS=" + records_.string()),
       watch_(records_, static_cast<int>(options.devices.size()), Limits::from_environment()),
@@ -148,11 +154,11 @@ Job::Job(const LaunchOptions& options, std::filesystem::path records)
   start(options);
 }
 
-Job::~Job() {
+Launch::~Launch() {
   if (!ended_) end_at_once();
 }
 
-void Job::start(const LaunchOptions& options) {
+void Launch::start(const LaunchOptions& options) {
   RankCommand command{.records = records_, .allowed_cores = allowed_cores()};
   const std::filesystem::path program = options.program.empty() ? std::filesystem::read_symlink("/proc/self/exe") : options.program;
   command.program.push_back(program.string());
@@ -179,7 +185,7 @@ void Job::start(const LaunchOptions& options) {
   if (mpiexec_process_) await_end(ends_, mpiexec_process_, kMpiexec);
 }
 
-Outcome Job::wait() {
+Outcome Launch::wait() {
   while (!mpiexec_ended()) {
     poll_once();
     find_processes();
@@ -201,7 +207,7 @@ Outcome Job::wait() {
   return outcome();
 }
 
-void Job::poll_once() {
+void Launch::poll_once() {
   looks_++;
   std::array<pollfd, 3> files{
       {{ends_.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};  // those below 0 are skipped
@@ -213,7 +219,7 @@ void Job::poll_once() {
 }
 
 // The kernel queues events as they come: the first is the process that ended first, however late we look.
-void Job::see_ends() {
+void Launch::see_ends() {
   std::array<epoll_event, 64> events{};
   for (;;) {
     const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -224,17 +230,17 @@ void Job::see_ends() {
   }
 }
 
-void Job::read_streams() {
+void Launch::read_streams() {
   if (!forward(output_, STDOUT_FILENO, output_filter_)) output_failed_ = true;
   static_cast<void>(forward(errors_, STDERR_FILENO, errors_filter_));  // there is nowhere left to complain
 }
 
-std::optional<Record> Job::record(std::size_t rank) const {
+std::optional<Record> Launch::record(std::size_t rank) const {
   return RecordReader(record_path(records_, static_cast<int>(rank))).read();
 }
 
 // As soon as a rank has written its record its process is held on to: the first that ends without a final code died first.
-void Job::find_processes() {
+void Launch::find_processes() {
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     if (ranks_[r].known) continue;
     const auto now = record(r);
@@ -249,7 +255,7 @@ void Job::find_processes() {
   }
 }
 
-void Job::rank_is_gone(std::size_t rank, Order order) {
+void Launch::rank_is_gone(std::size_t rank, Order order) {
   if (killed_) return;
   // After the first death the others' mean nothing; where the order is not known all that are found at one look are named.
   if (!died_.empty() && (order == Order::known || looks_ != died_look_)) return;
@@ -264,7 +270,7 @@ void Job::rank_is_gone(std::size_t rank, Order order) {
   died_look_ = looks_;
 }
 
-void Job::heed_signals() {
+void Launch::heed_signals() {
   const int signals = signals_so_far();
   if (signals == 0 || ended_) return;
   asked_ = asked_.value_or(Clock::now());
@@ -283,7 +289,7 @@ void Job::heed_signals() {
   }
 }
 
-void Job::heed_failures() {
+void Launch::heed_failures() {
   if (!failed_ || ended_) return;
   Clock::duration patience = kErrorNotice;
   if (hung_) patience = kHungNotice;
@@ -292,7 +298,7 @@ void Job::heed_failures() {
   if (Clock::now() - *failed_ > patience) end_at_once();
 }
 
-void Job::end_at_once() {
+void Launch::end_at_once() {
   killed_ = true;
   killed_mpiexec_ = killed_mpiexec_ || !ended_;
   const bool all = end_processes_with(variable_);
@@ -303,12 +309,12 @@ void Job::end_at_once() {
   if (!all) write_all(STDERR_FILENO, "motley: some ranks could not be ended\n");
 }
 
-bool Job::mpiexec_ended() {
+bool Launch::mpiexec_ended() {
   if (!ended_ && waitpid(mpiexec_, &status_, WNOHANG) == mpiexec_) ended_ = true;
   return ended_;
 }
 
-Outcome Job::worst_record() const {
+Outcome Launch::worst_record() const {
   Outcome worst;
   for (std::size_t r = 0; r < ranks_.size(); r++)
     if (const auto now = record(r); now && now->code > worst.code)
@@ -316,7 +322,7 @@ Outcome Job::worst_record() const {
   return worst;
 }
 
-std::string Job::obituary() const {
+std::string Launch::obituary() const {
   std::string names;
   for (const std::size_t r : died_) {
     const auto now = record(r);
@@ -326,7 +332,7 @@ std::string Job::obituary() const {
   return names;
 }
 
-Outcome Job::outcome() const {
+Outcome Launch::outcome() const {
   int bare = -1, started = 0;
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     const auto now = record(r);
