@@ -87,8 +87,9 @@ Profile profile_at_hand(const Job& job) {
   // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
   if (!asks_for_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
   if (!fs::exists(file))
-    throw UserError(fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
-                    Exit::missing);
+    throw UserError(
+        fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
+        Exit::missing);
   return Profile::load(file);
 }
 

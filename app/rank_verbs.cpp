@@ -77,14 +77,18 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   text += fmt::format("steps          {} in {}\n", run.steps, seconds_text(run.seconds));
   if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
   if (run.test_accuracy) text += fmt::format("test accuracy  {:.2f} %\n", 100 * *run.test_accuracy);
-  text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds), time_or_unknown(run.predicted_step_seconds));
-  text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted), bytes_or_unknown(run.bytes_predicted));
-  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received", "memory");
+  text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
+                      time_or_unknown(run.predicted_step_seconds));
+  text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted),
+                      bytes_or_unknown(run.bytes_predicted));
+  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received",
+                      "memory");
   for (std::size_t r = 0; r < run.ranks.size(); r++) {
     const RankFigures& f = run.ranks[r];
-    text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name, time_or_unknown(f.busy_seconds),
-                        time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds), bytes_or_unknown(f.bytes_counted),
-                        bytes_text(static_cast<double>(f.memory_bytes)));
+    text +=
+        fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
+                    time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
+                    bytes_or_unknown(f.bytes_counted), bytes_text(static_cast<double>(f.memory_bytes)));
   }
   if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
   return text;
