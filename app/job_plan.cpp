@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 
@@ -103,6 +104,10 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+}
+
+LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile) {
+  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype).rules;
 }
 
 }  // namespace motley::app
