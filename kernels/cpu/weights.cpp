@@ -52,8 +52,8 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   loop.padded = loop.block_stride != loop.block * loop.k || e.f % loop.block != 0;
   const Index inner_i = layout->o_innermost ? layout->block_o : 1;
   const auto offset = [&](Index c, Index r, Index s) {
-    return static_cast<std::int32_t>(c / layout->block_i * blocking.strides[kI] + c % layout->block_i * inner_i + r * blocking.strides[2] +
-                                     s * blocking.strides[3]);
+    return static_cast<std::int32_t>(c / layout->block_i * blocking.strides[kI] + c % layout->block_i * inner_i +
+                                     r * blocking.strides[2] + s * blocking.strides[3]);
   };
   plan.offsets.reserve(static_cast<std::size_t>(loop.k));
   if (channels_last) {
