@@ -13,8 +13,13 @@ constexpr int kGather = -1, kFarewell = -2;
 // Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);
 
+struct Farewell {
+  Verdict worst{};
+  bool clean = true;  // no rank has left a message unfinished
+};
+
 // The last thing a rank does: like agree(), on a tag of its own, so it may meet ranks in the middle of anything.
 // Nothing when the others have not come within `patience_seconds` (0: waits as any wait).
-std::optional<Verdict> farewell(Transport& transport, int status, const std::string& text, double patience_seconds);
+std::optional<Farewell> farewell(Transport& transport, int status, const std::string& text, double patience_seconds);
 
 }  // namespace motley::control

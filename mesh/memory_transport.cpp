@@ -87,8 +87,11 @@ class MemoryTransport final : public Transport {
   }
 
   int peer(Ticket ticket) const override { return tickets_.at(ticket).peer; }
+  bool idle() const override { return tickets_.empty(); }
 
-  std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override { return control::gather(*this, bytes); }
+  std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> bytes) override {
+    return control::gather(*this, bytes);
+  }
 
   std::span<std::byte> allocate(std::size_t bytes) override { return windows_.emplace_back(bytes).bytes(); }
 
@@ -128,7 +131,8 @@ class MemoryTransport final : public Transport {
     }
     if (payload.size() != op.into.size())
       throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(payload.size()) + " bytes with tag " +
-                          std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.into.size()));
+                          std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " +
+                          std::to_string(op.into.size()));
     std::copy(payload.begin(), payload.end(), op.into.begin());
     if (op.tag >= 0) bytes_received_ += static_cast<std::int64_t>(payload.size());
     return true;

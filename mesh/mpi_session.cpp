@@ -23,7 +23,9 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   if (level < MPI_THREAD_FUNNELED) throw DeviceError("MPI_Init_thread: this MPI does not offer MPI_THREAD_FUNNELED");
 }
 
-std::unique_ptr<Transport> MpiSession::transport() const { return mpi_transport(MPI_COMM_WORLD); }
+std::unique_ptr<Transport> MpiSession::transport() const {
+  return mpi_transport(MPI_COMM_WORLD);
+}
 
 void MpiSession::finish() {
   if (ours_) mpi_check(MPI_Finalize(), "MPI_Finalize");
@@ -32,8 +34,10 @@ void MpiSession::finish() {
 
 void MpiSession::abort(int code) noexcept {
   std::fflush(nullptr);
+  int begun = 0, over = 0;
+  const bool runs = MPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && MPI_Finalized(&over) == MPI_SUCCESS && over == 0;
   // MPI_Abort does not return; should it, the process still ends and mpiexec ends the others.
-  if (MPI_Abort(MPI_COMM_WORLD, code) != MPI_SUCCESS) std::fputs("motley: MPI_Abort failed\n", stderr);
+  if (runs && MPI_Abort(MPI_COMM_WORLD, code) != MPI_SUCCESS) std::fputs("motley: MPI_Abort failed\n", stderr);
   _exit(code);
 }
 

@@ -17,7 +17,8 @@ class MpiSession {
   std::unique_ptr<Transport> transport() const;  // over all ranks
   // Collective, after the transport is gone and all ranks agreed to end.
   void finish();
-  // Ends all ranks with this code, without unwinding anything.
+  // Ends all ranks with this code, without unwinding anything. Where MPI does not run yet or any more, mpiexec sees to the
+  // others.
   [[noreturn]] static void abort(int code) noexcept;
 
  private:

@@ -58,7 +58,8 @@ class MpiTransport final : public Transport {
   explicit MpiTransport(MPI_Comm comm) {
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread");
-    if (level < MPI_THREAD_FUNNELED) throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");
+    if (level < MPI_THREAD_FUNNELED)
+      throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");
     mpi_check(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
     mpi_check(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
     duplicate(comm, data_);
@@ -76,7 +77,7 @@ class MpiTransport final : public Transport {
     int finalized = 0;
     const bool over = MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
     // With messages open the job is failing: their communicators stay.
-    if (over || !tickets_.empty() || std::uncaught_exceptions() > 0) return;
+    if (over || !idle() || std::uncaught_exceptions() > 0) return;
     for (MPI_Comm* comm : {&data_, &control_})
       if (MPI_Comm_free(comm) != MPI_SUCCESS) std::fputs("motley: MPI_Comm_free failed\n", stderr);
   }
@@ -107,8 +108,8 @@ class MpiTransport final : public Transport {
       MPI_Count got = 0;
       mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");
       if (got != count(op.bytes))
-        throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(got) + " bytes with tag " + std::to_string(op.tag) +
-                            ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.bytes));
+        throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(got) + " bytes with tag " +
+                            std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " + std::to_string(op.bytes));
       if (op.tag >= 0) bytes_received_ += static_cast<std::int64_t>(got);
     }
     tickets_.remove(ticket);
@@ -116,6 +117,7 @@ class MpiTransport final : public Transport {
   }
 
   int peer(Ticket ticket) const override { return tickets_.at(ticket).peer; }
+  bool idle() const override { return tickets_.empty(); }
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
 
@@ -171,6 +173,8 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) { return std::make_unique<MpiTransport>(comm); }
+std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
+  return std::make_unique<MpiTransport>(comm);
+}
 
 }  // namespace motley

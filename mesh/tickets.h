@@ -41,7 +41,8 @@ class Tickets {
   };
   std::size_t find(Transport::Ticket ticket) const {
     const std::size_t at = ticket & 0xffffffffU;
-    check(at < slots_.size() && slots_[at].open && slots_[at].generation == ticket >> 32U, "a ticket is tested until it is done, then no more");
+    check(at < slots_.size() && slots_[at].open && slots_[at].generation == ticket >> 32U,
+          "a ticket is tested until it is done, then no more");
     return at;
   }
   std::vector<Slot> slots_;

@@ -36,8 +36,8 @@ void relax() {
 
 std::string late(const Transport& t, int from, const std::string& what, double seconds) {
   const std::string whom = from < 0 ? "for the other ranks" : "for rank " + std::to_string(from);
-  return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " + whom +
-         " in \"" + what + "\", and nothing has moved";
+  return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " +
+         whom + " in \"" + what + "\", and nothing has moved";
 }
 
 // Takes the finished ones off the list; did any finish?
@@ -47,7 +47,9 @@ bool sweep(Transport& transport, std::vector<Ticket>& open) {
   return open.size() != before;
 }
 
-std::span<const std::byte> bytes_of(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+std::span<const std::byte> bytes_of(const auto& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
 
 }  // namespace
 
@@ -77,8 +79,12 @@ double Backoff::seconds() {
   return seconds_;
 }
 
-void set_deadline_seconds(double seconds) { g_deadline_seconds = seconds; }
-double deadline_seconds() { return g_deadline_seconds; }
+void set_deadline_seconds(double seconds) {
+  g_deadline_seconds = seconds;
+}
+double deadline_seconds() {
+  return g_deadline_seconds;
+}
 
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
   std::vector<Ticket> open(tickets.begin(), tickets.end());
@@ -123,6 +129,7 @@ Verdict agree(Transport& transport, int status, const std::string& text) {
   Verdict worst;
   for (std::size_t r = 0; r < all.size(); r++) {
     int its = 0;
+    check(all[r].size() >= sizeof its, "all ranks are in the same agree()");
     std::memcpy(&its, all[r].data(), sizeof its);
     if (worst.rank >= 0 && its <= worst.status) continue;
     worst = {its, static_cast<int>(r),
@@ -161,17 +168,18 @@ std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const
 
 namespace {
 struct Word {
-  std::int32_t status = 0, length = 0;
-  char text[1016]{};
+  std::int32_t status = 0, clean = 1, length = 0;
+  char text[1012]{};
 };
 }  // namespace
 
-std::optional<Verdict> farewell(Transport& transport, int status, const std::string& text, double patience_seconds) {
+std::optional<Farewell> farewell(Transport& transport, int status, const std::string& text, double patience_seconds) {
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
   // In the transport's memory: where not all come, the messages outlive this call.
   const std::span<std::byte> memory = transport.allocate(ranks * sizeof(Word));
   const std::span<Word> words(new (memory.data()) Word[ranks], ranks);
   words[me].status = status;
+  words[me].clean = transport.idle() ? 1 : 0;
   words[me].length = static_cast<std::int32_t>(std::min(text.size(), sizeof words[me].text));
   std::memcpy(words[me].text, text.data(), static_cast<std::size_t>(words[me].length));
   std::vector<Ticket> open;
@@ -189,11 +197,14 @@ std::optional<Verdict> farewell(Transport& transport, int status, const std::str
   } else {
     wait(transport, open, "the end of the run");
   }
-  Verdict worst;
-  for (std::size_t r = 0; r < ranks; r++)
-    if (worst.rank < 0 || words[r].status > worst.status)
-      worst = {words[r].status, static_cast<int>(r), std::string(words[r].text, static_cast<std::size_t>(words[r].length))};
-  return worst;
+  Farewell all;
+  for (std::size_t r = 0; r < ranks; r++) {
+    const Word& word = words[r];
+    all.clean = all.clean && word.clean != 0;
+    if (all.worst.rank < 0 || word.status > all.worst.status)
+      all.worst = {word.status, static_cast<int>(r), std::string(word.text, static_cast<std::size_t>(word.length))};
+  }
+  return all;
 }
 
 }  // namespace control

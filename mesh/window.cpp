@@ -38,7 +38,9 @@ std::uint64_t available_bytes() {
   return free;
 }
 
-std::string because(const char* call) { return std::string(call) + ": " + std::strerror(errno); }
+std::string because(const char* call) {
+  return std::string(call) + ": " + std::strerror(errno);
+}
 
 }  // namespace
 
@@ -62,7 +64,9 @@ Window::Window(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
     at = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) throw DeviceError("no memory: " + asked + " failed as shared memory (" + shared + ") and as private memory (" + because("mmap") + ")");
+    if (at == MAP_FAILED)
+      throw DeviceError("no memory: " + asked + " failed as shared memory (" + shared + ") and as private memory (" +
+                        because("mmap") + ")");
   }
   start_ = static_cast<std::byte*>(at);
   for (std::size_t i = 0; i < mapped_; i += kPage) *const_cast<volatile std::byte*>(start_ + i) = std::byte{0};

@@ -4,29 +4,20 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 #include <random>
 #include <unordered_map>
 
 #include "profiler/operand_memory.h"
+#include "profiler/run_clock.h"
 
 namespace motley {
 
 namespace {
 
+constexpr int kTries = 4;            // of a run that loses its core
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-double thread_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 struct Subject {
   KernelSpec spec{};
@@ -44,7 +35,7 @@ double quantile(std::vector<double> v, std::size_t of_four) {
 
 class Measurer {
  public:
-  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options)
+  Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
       : backend_(backend), device_(device), options_(options), random_(options.seed) {
     std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
     for (const KernelSpec& spec : specs) {
@@ -119,14 +110,20 @@ class Measurer {
 
   void once(Subject& s) { s.kernel->run(s.operands, memory_.workspace()); }
 
+  // The first run that kept its core; of kTries that all lost it the least.
   double timed(Subject& s) {
-    once(s);
-    const double cpu = thread_seconds(), wall = wall_seconds();
-    for (int i = 0; i < s.repeats; i++) once(s);
-    const double took = wall_seconds() - wall;
-    cpu_sum_ += thread_seconds() - cpu;
-    wall_sum_ += took;
-    return took / s.repeats;
+    double least = HUGE_VAL;
+    for (int i = 0; i < kTries; i++) {
+      once(s);
+      const RunClock clock;
+      for (int k = 0; k < s.repeats; k++) once(s);
+      const RunTime took = clock.stop();
+      wall_sum_ += took.wall;
+      cpu_sum_ += took.cpu;
+      if (!took.lost_core) return took.wall / s.repeats;
+      least = std::min(least, took.wall / s.repeats);
+    }
+    return least;
   }
 
   void round() {
@@ -196,7 +193,7 @@ class Measurer {
 
   Backend& backend_;
   int device_;
-  const MeasureOptions& options_;
+  const KernelTimingOptions& options_;
   std::mt19937_64 random_;
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
@@ -210,7 +207,7 @@ class Measurer {
 
 }  // namespace
 
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options,
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options,
                             const RoundBarrier& barrier) {
   return Measurer(backend, device, specs, options).run(barrier);
 }

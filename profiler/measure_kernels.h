@@ -21,7 +21,7 @@ enum class Wish : int { enough, more, too_slow };
 // Collective: called before the first round and after each, returns the greatest of all ranks' wishes.
 using RoundBarrier = std::function<Wish(Wish mine)>;
 
-struct MeasureOptions {
+struct KernelTimingOptions {
   double budget_seconds = 60;
   int least_rounds = 3, most_rounds = 25;
   double settled = 0.03;                                   // stop (after five rounds) when every (q25 - min) / min is at most this
@@ -44,8 +44,8 @@ struct Measurement {
 // untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands lie in memory
 // that all kernels share: inputs hold normal numbers and are never results. UserError: the operands of one kernel are larger than
 // the memory.
-Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs, const MeasureOptions& options = {},
-                            const RoundBarrier& barrier = {});
+Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
+                            const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});
 
 // What is written into a profile of this device, and the refusal of a profile of another one (names may differ). UserError.
 DeviceFacts facts_of(const Device& device, const Backend& backend);

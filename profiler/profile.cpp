@@ -69,9 +69,19 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
+// A bias and an activation ride along with a convolution or a dense layer: points are kept and asked for without.
+KernelSpec bare(KernelSpec spec) {
+  if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
+    spec.bias = false;
+    spec.activation = Activation::none;
+  }
+  return spec;
+}
+
 }  // namespace
 
 void Profile::add(KernelPoint point) {
+  point.spec = bare(std::move(point.spec));
   check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
   std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
   const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
@@ -112,7 +122,8 @@ void Profile::add_to_families(std::size_t point) {
   for (std::size_t i = 0; i < roles.size(); i++) add_to(role_family(p.device, p.spec, roles[i], i), p.spec.roles.*roles[i]);
 }
 
-Estimate Profile::seconds(int device, const KernelSpec& spec) const {
+Estimate Profile::seconds(int device, const KernelSpec& asked) const {
+  const KernelSpec spec = bare(asked);
   const double work = flops(spec);
   if (work == 0) return {0, Known::measured};  // nothing runs
   if (const auto found = by_hash_.find(key_of(device, spec)); found != by_hash_.end())

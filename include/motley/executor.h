@@ -29,8 +29,14 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   // Reads this rank's box of every input and label: read(name, box, out).
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
-  Ran run();          // the whole step; every rank calls it
-  Ran run_forward();  // loss and logits only
+  Ran run();           // the whole step; every rank calls it
+  Ran run_forward();   // up to loss and logits
+  Ran run_backward();  // the rest of a step whose run_forward() was just called: gradients and update
+  // The forward half with a look behind each of its steps, told by its number in the Program.
+  void run_forward(const std::function<void(int step)>& after);
+  // Collective. The forward half on what was fed last, each result looked at. The first tensor of the plan's passes (an input,
+  // a parameter, then in the order of the steps) in which this rank has a value that is not finite; -1: none.
+  int first_not_finite();
   // Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
   // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.

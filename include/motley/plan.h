@@ -26,7 +26,7 @@ class Plan {
   std::uint64_t hash() const; // of (step, mesh, rules): what ranks compare before they trust one plan
 
  private:
-  friend Plan balance(const Step&, const Mesh&, const LayoutRules&, const Profile&, const BalanceOptions&);
+  friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h
   Plan(Step step, Mesh mesh, std::shared_ptr<const PlanData> data) : step_(std::move(step)), mesh_(std::move(mesh)), data_(std::move(data)) {}
   Step step_;
   Mesh mesh_;

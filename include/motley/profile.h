@@ -52,7 +52,8 @@ class Profile {
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;
   void save(const std::filesystem::path& file) const;  // beside, sync, rename
-  // Adds or replaces. Points of one (device, spec) are merged: the smaller minimum and its quartiles win.
+  // Adds or replaces. Points of one (device, spec) are merged: the smaller minimum and its quartiles win. A bias and an activation of a
+  // convolution or dense layer are left out of the spec.
   void add(KernelPoint point);
   // measured: this very spec. interpolated: the same spec but for one extent, on this device's granule (a step function: the
   // smallest measured size not below; past the last one linear in flops). modelled: the device's best measured rate of that op

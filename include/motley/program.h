@@ -51,7 +51,7 @@ struct ProgramStep {
   std::variant<RunKernel, Post, Wait> what{};
 };
 
-struct Feed {  // filled before each run: inputs and labels
+struct FedBuffer {  // filled before each run: inputs and labels
   int tensor = -1;
   std::string name{};
   int buffer = -1;
@@ -69,7 +69,7 @@ struct Program {
   std::vector<Buffer> buffers{};
   std::vector<ProgramStep> steps{};
   std::vector<std::string> exchange_names{};  // by exchange number, the same on every rank
-  std::vector<Feed> feeds{};
+  std::vector<FedBuffer> feeds{};
   std::vector<Slice> slices{};
   std::vector<int> main_buffer{};  // per tensor of the plan's passes; -1: this rank holds nothing of it
   int forward_steps = 0;           // the first so many steps make the loss and the logits

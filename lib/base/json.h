@@ -68,6 +68,10 @@ struct Complaints {
   void raise(Exit code = Exit::config) const;  // UserError with print(), if there are any
 };
 
+// A key inside a pointer: ~ is written ~0, / is written ~1 (RFC 6901).
+std::string pointer_token(const std::string& key);
+
+// Complains and gives nothing on a syntax error; a key written twice is complained about, the tree is still given.
 std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
 std::string read_file(const std::string& path);                     // UserError (66) when it cannot be read
 void write_file(const std::string& path, const std::string& text);  // beside, sync, rename; UserError (74)
@@ -92,7 +96,7 @@ struct Reader {
   template <class F>
   void in(const std::string& key, F&& f) {
     const std::string old = path;
-    path += "/" + key;
+    path += "/" + pointer_token(key);
     f();
     path = old;
   }

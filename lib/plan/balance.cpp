@@ -9,6 +9,7 @@
 #include "plan/choose_parts.h"
 #include "plan/planner.h"
 #include "plan/sweep.h"
+#include "run/compiler.h"
 
 namespace motley {
 
@@ -48,15 +49,11 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
   return share;
 }
 
-PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype) {
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
   data.formats = choose_formats(passes, dtype);
-  Layouts layouts(passes, mesh, told);
-  const Cost cost(data.passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, data.formats);
-  Sweeper sweeper(data.passes, mesh, layouts, cost);
-  Sweep sweep = sweeper.improve();
   data.pass_plans = std::move(sweep.passes);
   data.tensors = std::move(sweep.tensors);
   data.busy = layouts.busy();
@@ -66,27 +63,42 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
   return data;
 }
 
-void predict(const Plan& plan, PlanData& data, const Profile& profile) {
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
+  const Layouts layouts(passes, mesh, told);
+  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
+  Sweeper sweeper(passes, mesh, layouts, cost);
+  Sweep sweep = sweeper.improve();
+  return data_of(passes, mesh, layouts, std::move(sweep), dtype);
+}
+
+Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }
+
+void predict(PlanData& data, const Profile& profile) {
+  const std::size_t ranks = data.predicted.size();
   std::vector<Program> programs;
-  for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r));
-  for (std::size_t r = 0; r < programs.size(); r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
+  for (std::size_t r = 0; r < ranks; r++) programs.push_back(Compiler(data, static_cast<int>(r), {}).compile());
+  for (std::size_t r = 0; r < ranks; r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
   data.step_seconds = times.step_seconds;
-  for (std::size_t r = 0; r < programs.size(); r++) data.predicted[r].seconds = times.busy_seconds[r];
+  for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
 }
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
   const Passes passes = passes_for(step, rules);
-  const Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
-  auto data = std::make_shared<PlanData>(plan_with(passes, mesh, told.rules, profile, options.dtype));
-  data->cuts = told.cuts;
-  data->notes = told.notes;
-  data->baselines = told.baselines;
-  data->hash = plan_hash(step, mesh, rules);
-  Plan plan(step, mesh, data);
-  predict(plan, *data, profile);
-  return plan;
+  Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
+  PlanData data = std::move(told.plan);
+  data.cuts = std::move(told.cuts);
+  data.notes = std::move(told.notes);
+  data.baselines = told.baselines;
+  data.hash = plan_hash(step, mesh, rules);
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
+    if (has > 0 && needs > has)
+      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
+                      std::to_string(has) + "; use a smaller batch or give this rank a smaller part", Exit::device);
+  }
+  return plan_from(step, mesh, std::move(data));
 }
 
 }  // namespace motley

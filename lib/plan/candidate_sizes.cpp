@@ -27,6 +27,12 @@ std::vector<Index> candidate_sizes(Index size, Index most) {
   return {out.begin(), out.end()};
 }
 
+std::vector<Index> sizes_near(Index part, Index size, Index reach) {
+  std::vector<Index> out;
+  for (Index k = std::max(Index{1}, part - reach); k <= std::min(size, part + reach); k++) out.push_back(k);
+  return out;
+}
+
 Index granule_of(std::vector<std::pair<Index, double>> points, double noise) {
   for (std::size_t i = points.size(); i-- > 1;) points[i - 1].second = std::min(points[i - 1].second, points[i].second);
   const double step = 1 + std::max(0.05, 3 * noise);

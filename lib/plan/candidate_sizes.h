@@ -13,6 +13,10 @@ namespace motley {
 // that does not fit whole is thinned evenly.
 std::vector<Index> candidate_sizes(Index size, Index most = 0);
 
+// Sizes 1..size at most `reach` from `part`: what a second measurement adds around the first one's best cut, where a kernel has no
+// granule or another one (backward-data channels last is smooth in its filters).
+std::vector<Index> sizes_near(Index part, Index size, Index reach = 8);
+
 // The greatest common divisor of the sizes k with a step between k and k + 1, seconds(k+1)/seconds(k) > 1 + max(0.05, 3 * noise),
 // on a device that computes a larger slice where that is faster (padding closure). points: (size, seconds), ascending; only
 // neighbours one apart tell. 1: steps everywhere; 0: no step seen.

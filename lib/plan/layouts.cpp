@@ -96,7 +96,25 @@ bool share_an_axis(const Cut& a, const Cut& b) {
   return std::any_of(a.axes.begin(), a.axes.end(), [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
 }
 
-// Maximal sets of cuts no two of which share an axis, in dim order.
+// Jagged cuts whose lists depend on each other's axes in a circle do not tile.
+bool in_a_circle(const std::vector<Named>& found, const std::vector<std::size_t>& set) {
+  auto depends = [&](std::size_t i, std::size_t j) {
+    const auto& axes = found[j].second.axes;
+    return i != j && std::find(axes.begin(), axes.end(), found[i].second.per) != axes.end();
+  };
+  std::vector<std::size_t> left = set;
+  for (bool removed = true; removed;) {  // take out what depends on nothing left
+    removed = false;
+    for (std::size_t k = 0; k < left.size() && !removed; k++)
+      if (std::none_of(left.begin(), left.end(), [&](std::size_t j) { return depends(left[k], j); })) {
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
+        removed = true;
+      }
+  }
+  return !left.empty();
+}
+
+// Maximal sets of cuts that tile together: no two share an axis. In dim order.
 std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   std::vector<std::vector<Named>> sets;
   std::vector<std::vector<std::size_t>> taken;
@@ -104,7 +122,7 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
     std::vector<std::size_t> set;
     for (std::size_t i = 0; i < found.size(); i++)
       if (bits >> (found.size() - 1 - i) & 1U) set.push_back(i);
-    bool good = true;
+    bool good = !in_a_circle(found, set);
     for (std::size_t i = 0; i < set.size(); i++)
       for (std::size_t j = i + 1; j < set.size(); j++) good = good && !share_an_axis(found[set[i]].second, found[set[j]].second);
     const bool inside = std::any_of(taken.begin(), taken.end(), [&](const auto& t) { return std::includes(t.begin(), t.end(), set.begin(), set.end()); });
@@ -144,6 +162,20 @@ void inherit_flat(const Passes& passes, const std::map<std::string, Index>& refe
 
 }  // namespace
 
+std::set<std::string> slid_dims(const Passes& passes) {
+  std::set<std::string> out;
+  for (const Pass& p : passes.passes)
+    for (const Window& w : p.windows) out.insert(p.indices[static_cast<std::size_t>(w.made)].name);
+  return out;
+}
+
+Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule) {
+  const auto sizes = reference_sizes(passes);
+  auto size = sizes.find(rule.dim);
+  if (size == sizes.end()) throw UserError("no tensor has the dim \"" + rule.dim + "\"");
+  return CutMaker{mesh, batch_dim(passes)}.make(rule, size->second);
+}
+
 Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   for (int r = 0; r < mesh.ranks(); r++) all_.push_back(r);
   for (const auto& [layer, devices] : rules.places)
@@ -156,6 +188,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
   std::map<std::string, Rule> split;
   for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
   inherit_flat(passes, reference, maker, split);
+  const std::set<std::string> slid = slid_dims(passes);
   std::set<int> with_part;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];
@@ -174,6 +207,8 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
       if (rule == own.end() || rule->second.axes.names.empty()) continue;
       const Index size = reference.at(d.name);
       Cut cut = maker.make(rule->second, size).scaled(size, d.size);
+      if (slid.contains(d.name))
+        throw UserError("a cut of dim \"" + d.name + "\", over which windows slide, is not built yet; cut filters, channels or the batch");
       if (maker.placed != nullptr) {  // explicit parts that give others something: the placed layer does not follow them
         bool outside = false;
         for (int r : all_)
@@ -194,7 +229,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
       std::string dims;
       for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw UserError("\"" + t.name + "\" has two dims on one axis: " + dims + "; say in `tensors` which of them is not cut there, e.g. \"tensors\": { \"" +
+      throw UserError("in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
                       (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }

@@ -5,6 +5,7 @@
 
 #include "plan/layouts.h"
 #include "plan/plan_data.h"
+#include "plan/sweep.h"
 
 namespace motley {
 
@@ -14,8 +15,13 @@ Passes passes_for(const Step& step, const LayoutRules& rules);
 // 7 % on a whole step, and uneven cuts need no padding in it).
 std::vector<Format> choose_formats(const Passes& passes, DType dtype);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
+// What a sweep decided, as a plan's data (no predicted seconds yet).
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype);
+Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan whose rules tell all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
+// Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
+void predict(PlanData& data, const Profile& profile);
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
 
 }  // namespace motley

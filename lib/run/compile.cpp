@@ -7,10 +7,10 @@
 
 namespace motley {
 
-Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan, rank, options).compile(); }
+Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
-Compiler::Compiler(const Plan& plan, int rank, const CompileOptions& options)
-    : plan_(plan), data_(plan.data()), all_(plan.data().passes), rank_(rank), options_(options) {
+Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options)
+    : data_(data), all_(data.passes), rank_(rank), options_(options) {
   out_.rank = rank;
   out_.dtype = data_.dtype;
   out_.main_buffer.assign(all_.tensors.size(), -1);
@@ -147,7 +147,7 @@ void Compiler::finish() {
   for (int t : all_.outputs) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
   if (options_.keep_gradients)
     for (int t : all_.parameter_gradients) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
-  for (const Feed& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
+  for (const FedBuffer& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
 
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < out_.buffers.size(); i++) {

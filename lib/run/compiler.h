@@ -16,7 +16,7 @@ namespace motley {
 
 class Compiler {
  public:
-  Compiler(const Plan& plan, int rank, const CompileOptions& options);
+  Compiler(const PlanData& data, int rank, const CompileOptions& options);
   Program compile();
 
  private:
@@ -75,7 +75,6 @@ class Compiler {
   int next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
   void post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives);
 
-  const Plan& plan_;
   const PlanData& data_;
   const Passes& all_;
   int rank_;

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <unordered_map>
 
+#include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "run/views.h"
 
@@ -47,7 +51,7 @@ struct Executor::Bound {
     Index runs = 0;
   };
   struct Fed {
-    const Feed* feed;
+    const FedBuffer* feed;
     std::span<std::byte> staging;  // where the data is read to, row-major
     Kernel* reorder = nullptr;     // none: read in place
     std::vector<void*> operands{};
@@ -81,7 +85,12 @@ struct Executor::Bound {
   void take_memory();
   void bind_steps();
   void bind_feeds();
-  Ran run(std::size_t count);
+  void perform(Step& step);
+  Ran run(std::size_t from, std::size_t to);
+  template <class T>
+  bool is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const;
+  bool has_finite_buffer(int buffer) const;
+  bool has_finite_result(const RunKernel& run) const;
 };
 
 void Executor::Bound::take_memory() {
@@ -99,7 +108,7 @@ void Executor::Bound::take_memory() {
 void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec);
-  for (const Feed& f : program.feeds) {
+  for (const FedBuffer& f : program.feeds) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
     const View view = view_of(b, f.buffer, b.box);
     Fed one{&f, {}, nullptr, {}};
@@ -147,24 +156,28 @@ void Executor::Bound::bind_feeds() {
   }
 }
 
-Ran Executor::Bound::run(std::size_t count) {
+void Executor::Bound::perform(Step& s) {
+  if (callback) callback(s.name);
+  if (s.kind == Step::Kind::kernel) {
+    s.kernel->run(s.operands, workspace);
+  } else if (s.kind == Step::Kind::post) {
+    auto& open = tickets[static_cast<std::size_t>(s.exchange)];
+    open.clear();
+    for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
+    for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+  } else {
+    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
+  }
+}
+
+Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   Ran out;
   const Index before = transport.bytes_received();
   const double start = seconds_now();
   double now = start;
-  for (std::size_t i = 0; i < count; i++) {
+  for (std::size_t i = from; i < to; i++) {
     Step& s = steps[i];
-    if (callback) callback(s.name);
-    if (s.kind == Step::Kind::kernel) {
-      s.kernel->run(s.operands, workspace);
-    } else if (s.kind == Step::Kind::post) {
-      auto& open = tickets[static_cast<std::size_t>(s.exchange)];
-      open.clear();
-      for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
-      for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
-    } else {
-      wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
-    }
+    perform(s);
     const double then = seconds_now();
     (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += then - now;
     s.seconds += then - now;
@@ -174,6 +187,43 @@ Ran Executor::Bound::run(std::size_t count) {
   out.seconds = now - start;
   out.bytes_received = transport.bytes_received() - before;
   return out;
+}
+
+template <class T>
+bool Executor::Bound::is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const {
+  const T* base = reinterpret_cast<const T*>(address(place));
+  std::vector<Index> at(extents.size(), 0);
+  for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
+    if (!std::isfinite(base[std::inner_product(at.begin(), at.end(), strides.begin(), Index{0})])) return false;
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < extents[d]) break;
+      at[d] = 0;
+    }
+  }
+  return true;
+}
+
+bool Executor::Bound::has_finite_buffer(int buffer) const {
+  const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+  if (b.dtype == DType::i32) return true;
+  const View view = view_of(b, buffer, b.box);
+  return b.dtype == DType::f64 ? is_finite<double>({buffer, 0}, view.extents, view.strides) : is_finite<float>({buffer, 0}, view.extents, view.strides);
+}
+
+// Looks at what the kernel wrote, and at nothing beside it.
+bool Executor::Bound::has_finite_result(const RunKernel& run) const {
+  std::vector<Index> extents, strides;
+  if (run.spec.op == KernelOp::fold) {
+    extents = run.spec.fold_extents;
+    strides = run.spec.operands.back().strides;
+    for (std::size_t d = 0; d < extents.size(); d++)
+      if (strides[d] == 0) extents[d] = std::min<Index>(extents[d], 1);
+    if (run.spec.operands.back().dtype == DType::i32) return true;
+  } else {
+    extents = {operands_of(run.spec).back().elements};
+    strides = {1};
+  }
+  return run.spec.dtype == DType::f64 ? is_finite<double>(run.operands.back(), extents, strides) : is_finite<float>(run.operands.back(), extents, strides);
 }
 
 Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state)
@@ -190,8 +240,36 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
   }
 }
 
-Ran Executor::run() { return bound_->run(bound_->steps.size()); }
-Ran Executor::run_forward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps)); }
+Ran Executor::run() { return bound_->run(0, bound_->steps.size()); }
+Ran Executor::run_forward() { return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps)); }
+Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size()); }
+
+void Executor::run_forward(const std::function<void(int)>& after) {
+  for (int i = 0; i < bound_->program.forward_steps; i++) {
+    bound_->perform(bound_->steps[static_cast<std::size_t>(i)]);
+    after(i);
+  }
+}
+
+int Executor::first_not_finite() {
+  const Program& program = bound_->program;
+  int first = -1;
+  std::unordered_map<int, int> tensor_of;  // by main buffer
+  for (std::size_t t = 0; t < program.main_buffer.size(); t++)
+    if (program.main_buffer[t] >= 0) tensor_of[program.main_buffer[t]] = static_cast<int>(t);
+  for (const FedBuffer& f : program.feeds)
+    if (first < 0 && !bound_->has_finite_buffer(f.buffer)) first = f.tensor;
+  for (const Slice& s : program.slices)
+    if (first < 0 && !bound_->has_finite_buffer(s.value)) first = s.tensor;
+  run_forward([&](int step) {
+    const auto* run = std::get_if<RunKernel>(&program.steps[static_cast<std::size_t>(step)].what);
+    if (first >= 0 || run == nullptr) return;
+    const auto tensor = tensor_of.find(run->operands.back().buffer);
+    if (tensor != tensor_of.end() && !bound_->has_finite_result(*run)) first = tensor->second;
+  });
+  return first;
+}
+
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 
 std::vector<double> Executor::read(int buffer, const Box& box) const {

@@ -3,10 +3,12 @@
 
 #include <motley/error.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "plan/plan_data.h"
 
@@ -90,39 +92,46 @@ WholeTensor gather_parameter(const Plan& plan, const Program& program, const Exe
   return out;
 }
 
-std::vector<std::string> copies_differ(const Plan& plan, const Program& program, const Executor& executor, Transport& transport) {
-  std::vector<std::string> out;
+std::vector<std::string> copies_differ(const Plan& plan, const Program& program, Executor& executor, Transport& transport) {
   const PlanData& data = plan.data();
-  for (int parameter : data.passes.parameters) {
-    const auto at = static_cast<std::size_t>(parameter);
-    std::vector<std::uint64_t> mine;  // per owner's box: 0 where this rank has no whole copy of it
-    const int buffer = program.main_buffer[at];
-    for (const Held& owner : data.tensors[at].rest) {
-      std::uint64_t h = 0;
-      if (owner.rank == program.rank) {
-        for (const Slice& s : program.slices)
-          if (s.tensor == parameter && s.box == owner.box) h = hash_of(executor.read(s.value, s.box)) | 1U;
-      } else if (buffer >= 0) {
-        for (const Held& need : data.tensors[at].needs)
-          if (need.rank == program.rank && contains(need.box, owner.box) && program.buffers[static_cast<std::size_t>(buffer)].space == Space::arena)
-            h = hash_of(executor.read(buffer, owner.box)) | 1U;
-      }
-      mine.push_back(h);
-    }
-    const auto* bytes = reinterpret_cast<const std::byte*>(mine.data());
-    const auto all = transport.gather_all({bytes, mine.size() * sizeof(std::uint64_t)});
+  struct Hashes {  // of one box that an owner gives to a reader
+    std::uint64_t given = 0, read = 0;
+  };
+  std::map<int, std::vector<Hashes>> mine;  // by parameter, in the order of its messages
+  for (int p : data.passes.parameters) mine[p].resize(data.tensors[static_cast<std::size_t>(p)].third.size());
+  auto hash_read = [&](int p) {
+    const auto& messages = data.tensors[static_cast<std::size_t>(p)].third;
+    for (std::size_t k = 0; k < messages.size(); k++)
+      if (messages[k].to == program.rank) mine[p][k].read = hash_of(executor.read(program.main_buffer[static_cast<std::size_t>(p)], messages[k].box));
+  };
+  // A copy is whole before the last step that reads it, and its memory may serve another tensor after that.
+  std::map<int, std::vector<int>> whole_after;  // step -> parameters
+  for (int p : data.passes.parameters) {
+    const int buffer = program.main_buffer[static_cast<std::size_t>(p)];
+    if (buffer < 0) continue;
+    const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+    const int last = b.space == Space::state ? program.forward_steps : b.last;
+    whole_after[std::min(last, program.forward_steps) - 1].push_back(p);
+  }
+  executor.run_forward([&](int step) {
+    if (const auto at = whole_after.find(step); at != whole_after.end())
+      for (int p : at->second) hash_read(p);
+  });
+  std::vector<std::string> out;
+  for (auto& [p, hashes] : mine) {
+    const auto& messages = data.tensors[static_cast<std::size_t>(p)].third;
+    for (std::size_t k = 0; k < messages.size(); k++)
+      for (const Slice& s : program.slices)
+        if (messages[k].from == program.rank && s.tensor == p && contains(s.box, messages[k].box)) hashes[k].given = hash_of(executor.read(s.value, messages[k].box));
+    const auto all = transport.gather_all(std::as_bytes(std::span(hashes)));
     bool differ = false;
-    for (std::size_t k = 0; k < mine.size(); k++) {
-      std::uint64_t truth = 0;
-      for (const auto& one : all) {
-        std::uint64_t h = 0;
-        std::memcpy(&h, one.data() + k * sizeof h, sizeof h);
-        if (h == 0) continue;
-        differ = differ || (truth != 0 && h != truth);
-        truth = h;
-      }
+    for (std::size_t k = 0; k < messages.size(); k++) {
+      Hashes from, to;
+      std::memcpy(&from, all[static_cast<std::size_t>(messages[k].from)].data() + k * sizeof from, sizeof from);
+      std::memcpy(&to, all[static_cast<std::size_t>(messages[k].to)].data() + k * sizeof to, sizeof to);
+      differ = differ || from.given != to.read;
     }
-    if (differ) out.push_back(data.passes.tensors[at].name);
+    if (differ) out.push_back(data.passes.tensors[static_cast<std::size_t>(p)].name);
   }
   return out;
 }

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "plan/plan_data.h"
 #include "run/gather.h"
+#include "run/views.h"
 
 namespace motley {
 
@@ -33,24 +34,56 @@ void fill(std::span<std::byte> out, const Box& box, const Shape& shape, F value)
   }
 }
 
-void one_rank(const Plan& plan, int steps, std::uint64_t seed, Transport& transport, Outcome& out, std::mutex& lock) {
+// Weights in -2..2 by global index.
+void integer_weights(const Plan& plan, const Program& program, State& state) {
+  for (const Slice& s : program.slices) {
+    const Buffer& b = program.buffers[static_cast<std::size_t>(s.value)];
+    const Shape& shape = plan.data().passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
+    const View view = view_of(b, s.value, b.box);
+    std::vector<Index> i(b.box.size(), 0);
+    for (Index left = volume(b.box); left > 0; left--) {
+      Index global = 0, element = 0;
+      for (std::size_t d = 0; d < i.size(); d++) {
+        global = global * shape[d].size + b.box[d].begin + i[d];
+        element += i[d] * view.strides[d];
+      }
+      const double w = static_cast<double>(global * 7 % 5 - 2);
+      if (b.dtype == DType::f64)
+        reinterpret_cast<double*>(state.buffer(s.value))[element] = w;
+      else
+        reinterpret_cast<float*>(state.buffer(s.value))[element] = static_cast<float>(w);
+      for (std::size_t d = i.size(); d-- > 0;) {
+        if (++i[d] < b.box[d].size()) break;
+        i[d] = 0;
+      }
+    }
+  }
+}
+
+void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
   const Program program = compile(plan, transport.rank(), {.keep_gradients = true});
-  const auto backend = reference_backend();
-  State state(plan, program, seed);
+  const auto backend = options.cpu_backend ? open_backend(Device{}) : reference_backend();
+  State state(plan, program, options.seed);
+  if (options.integers) integer_weights(plan, program, state);
   Executor executor(program, *backend, transport, state);
   const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
   Outcome mine;
-  for (int s = 0; s < steps; s++) {
+  const double scale = options.integers ? 3.0 : 1.0;
+  auto value = [&](const RandomStream& stream, Index g) {
+    const double u = scale * (2 * stream.uniform(static_cast<std::uint64_t>(g)) - 1);
+    return options.integers ? std::round(u) : u;
+  };
+  for (int s = 0; s < options.steps; s++) {
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
       const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
-      const RandomStream stream(seed, name);
+      const RandomStream stream(options.seed, name);
       if (t.dtype == DType::i32)
         fill<std::int32_t>(bytes, box, t.shape, [&](Index g) { return stream.bits(static_cast<std::uint64_t>(g)) % static_cast<std::uint32_t>(classes); });
       else if (program.dtype == DType::f64)
-        fill<double>(bytes, box, t.shape, [&](Index g) { return 2 * stream.uniform(static_cast<std::uint64_t>(g)) - 1; });
+        fill<double>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
       else
-        fill<float>(bytes, box, t.shape, [&](Index g) { return 2 * stream.uniform(static_cast<std::uint64_t>(g)) - 1; });
+        fill<float>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
     });
     const Ran ran = executor.run();
     if (s > 0) continue;
@@ -88,7 +121,7 @@ double apart(const std::vector<double>& a, const std::vector<double>& b) {
 
 }  // namespace
 
-Outcome run_plan(const Plan& plan, int steps, std::uint64_t seed) {
+Outcome run_plan(const Plan& plan, const RunOptions& options) {
   const int ranks = plan.mesh().ranks();
   Outcome out;
   out.counted.assign(static_cast<std::size_t>(ranks), 0);
@@ -99,7 +132,7 @@ Outcome run_plan(const Plan& plan, int steps, std::uint64_t seed) {
   for (int r = 0; r < ranks; r++)
     threads.emplace_back([&, r] {
       try {
-        one_rank(plan, steps, seed, *transports[static_cast<std::size_t>(r)], out, lock);
+        one_rank(plan, options, *transports[static_cast<std::size_t>(r)], out, lock);
       } catch (const Error& e) {
         transports[static_cast<std::size_t>(r)]->abort(e);
         const std::lock_guard hold(lock);

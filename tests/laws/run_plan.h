@@ -17,8 +17,14 @@ struct Outcome {
   std::vector<Index> counted{};                            // bytes per rank and step
 };
 
-// Inputs: integers or reals told by the element's global index and `seed`; labels in 0..classes-1.
-Outcome run_plan(const Plan& plan, int steps, std::uint64_t seed);
+struct RunOptions {
+  int steps = 2;
+  std::uint64_t seed = 7;
+  bool integers = false;     // inputs and weights are small integers
+  bool cpu_backend = false;  // the one users run, instead of the reference
+};
+// Inputs are told by the element's global index and the seed; labels in 0..classes-1.
+Outcome run_plan(const Plan& plan, const RunOptions& options = {});
 // Largest difference over a tensor, divided by its largest magnitude.
 double difference(const Outcome& a, const Outcome& b);
 

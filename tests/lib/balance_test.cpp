@@ -228,6 +228,8 @@ TEST_CASE("candidate sizes: the whole, granules, small ones, one past each granu
   CHECK(candidate_sizes(128, 8) == Parts{16, 32, 48, 64, 80, 96, 112, 128});
   CHECK(candidate_sizes(4096, 16).size() == 16);
   CHECK(candidate_sizes(4096, 1) == Parts{4096});
+  CHECK(sizes_near(3, 20, 4) == Parts{1, 2, 3, 4, 5, 6, 7});
+  CHECK(sizes_near(20, 20, 2) == Parts{18, 19, 20});
 }
 
 TEST_CASE("granules of the measured devices", "[balance][fixtures]") {

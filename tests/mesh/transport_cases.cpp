@@ -34,7 +34,9 @@ Bytes pattern(int from, int to, int tag, std::size_t size) {
 }
 
 // A different size for each pair and tag, some 0.
-std::size_t size_of(int from, int to, int tag) { return static_cast<std::size_t>((from * 5 + to * 3 + tag) % 4 * (1 + tag * 97 + from)); }
+std::size_t size_of(int from, int to, int tag) {
+  return static_cast<std::size_t>((from * 5 + to * 3 + tag) % 4 * (1 + tag * 97 + from));
+}
 
 // All pairs, tags 0..last, awaited in an order of its own on each rank.
 void everyone_to_everyone(Transport& t, int tags, std::size_t factor) {
@@ -61,9 +63,15 @@ void everyone_to_everyone(Transport& t, int tags, std::size_t factor) {
   expect(t.bytes_received() - before == expected, "the payload is counted, no more");
 }
 
-void uneven_and_empty(Transport& t) { everyone_to_everyone(t, 5, 1); }
-void many_outstanding(Transport& t) { everyone_to_everyone(t, 150, 1); }
-void large(Transport& t) { everyone_to_everyone(t, 2, 40000); }  // up to 1.5 MB a message
+void uneven_and_empty(Transport& t) {
+  everyone_to_everyone(t, 5, 1);
+}
+void many_outstanding(Transport& t) {
+  everyone_to_everyone(t, 150, 1);
+}
+void large(Transport& t) {
+  everyone_to_everyone(t, 2, 40000);
+}  // up to 1.5 MB a message
 
 void order_and_late_waits(Transport& t) {
   if (t.size() < 2) return;
@@ -71,7 +79,8 @@ void order_and_late_waits(Transport& t) {
   std::vector<int> out(20), in(20, -1);
   std::iota(out.begin(), out.end(), 100 * t.rank());
   std::vector<Transport::Ticket> receives, sends;
-  for (std::size_t i = 0; i < in.size(); i++) receives.push_back(t.receive(before, 3, std::as_writable_bytes(std::span(&in[i], 1))));
+  for (std::size_t i = 0; i < in.size(); i++)
+    receives.push_back(t.receive(before, 3, std::as_writable_bytes(std::span(&in[i], 1))));
   for (std::size_t i = 0; i < out.size(); i++) sends.push_back(t.send(next, 3, std::as_bytes(std::span(&out[i], 1))));
   for (std::size_t i = receives.size(); i-- > 0;) wait(t, std::span(&receives[i], 1), "the last one first");
   wait(t, sends, "sends");
@@ -85,7 +94,8 @@ void gather_all(Transport& t) {
     const auto all = t.gather_all(pattern(t.rank(), 0, round, size));
     expect(static_cast<int>(all.size()) == t.size(), "one part per rank");
     for (int r = 0; r < t.size(); r++)
-      expect(all[static_cast<std::size_t>(r)] == pattern(r, 0, round, static_cast<std::size_t>(r * round % 7 * 100)), "every rank's bytes");
+      expect(all[static_cast<std::size_t>(r)] == pattern(r, 0, round, static_cast<std::size_t>(r * round % 7 * 100)),
+             "every rank's bytes");
   }
   expect(t.bytes_received() == before, "control bytes are not counted");
 }

@@ -2,7 +2,7 @@
 // Measuring with made-up devices that take the time they are told to: no assertion on the speed of this machine.
 #include <motley/error.h>
 
-#include <atomic>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
@@ -91,6 +91,11 @@ std::vector<KernelSpec> dense_of(const std::vector<Index>& filters) {
   return out;
 }
 
+std::vector<int> without_repeats(std::vector<int> order) {
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  return order;
+}
+
 }  // namespace
 
 TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fixed operands", "[measure]") {
@@ -114,14 +119,12 @@ TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fi
   }
   CHECK(backend.seen.normal);
   for (const auto& [f, at] : backend.seen.operands) CHECK(at.size() == 1);
-  // Rounds: per kernel 2 runs to warm up, then 3 x 2 of the reference and 2 of each per round, in differing orders.
-  REQUIRE(backend.seen.order.size() == 4 * 2 + 4 * (6 + 8));
-  std::set<std::vector<int>> orders;
-  for (int r = 0; r < 4; r++) {
-    const auto from = backend.seen.order.begin() + 8 + r * 14 + 6;
-    orders.insert({from, from + 8});
-  }
-  CHECK(orders.size() > 1);
+  // Per kernel 2 runs to warm up, then 3 x 2 of the reference and 2 of each per round; more where a run lost its core.
+  CHECK(backend.seen.order.size() >= 4 * 2 + 4 * (6 + 8));
+  CHECK(backend.seen.order.size() % 2 == 0);
+  SpinBackend same(50);
+  CHECK(measure_kernels(same, 3, specs, {.least_rounds = 4, .most_rounds = 4, .seed = 2}).fits);
+  CHECK(without_repeats(same.seen.order) != without_repeats(backend.seen.order));
   CHECK(m.needed_seconds > 0);
 }
 

@@ -188,7 +188,7 @@ std::size_t inputs_of(Random& random, FoldKind kind) {
   switch (kind) {
     case FoldKind::copy:
     case FoldKind::activation: return 1;
-    case FoldKind::add: return static_cast<std::size_t>(random.in(1, 5));
+    case FoldKind::add: return static_cast<std::size_t>(random.in(0, 5));
     case FoldKind::activation_gradient:
     case FoldKind::sum_exp:
     case FoldKind::pick_label: return 2;
@@ -232,7 +232,7 @@ KernelSpec fold_spec(Random& random, LawMode mode) {
 
 // In place, where the result reduces nothing: a float operand takes the result's strides.
 int alias_of(Random& random, KernelSpec& spec) {
-  if (spec.op != KernelOp::fold || !random.one_in(4)) return -1;
+  if (spec.op != KernelOp::fold || spec.operands.size() < 2 || !random.one_in(4)) return -1;
   const FoldOperand& result = spec.operands.back();
   for (std::size_t d = 0; d < result.strides.size(); d++)
     if (result.strides[d] == 0) return -1;

@@ -3,5 +3,6 @@
 #pragma once
 #include <motley/transport.h>
 
-// All ranks. Every rank runs the same test cases in the same order; when one fails in a case, all fail in it.
+// All ranks. Every rank runs the same test cases in the same order; when one fails in a
+// case, all end after it.
 motley::Transport& world();

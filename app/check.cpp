@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// motley check: everything that is wrong with files.
+#include "config/check.h"
+
+#include <fmt/format.h>
+
+#include "app/console.h"
+#include "app/verbs.h"
+#include "config/job.h"
+
+namespace motley::app {
+
+int check(const Options& options) {
+  if (!options.sets.empty()) {  // they change jobs
+    std::string report;
+    for (const std::string& file : options.files) {
+      static_cast<void>(load_job(file, options.sets));
+      report += file + ": job, with --set: nothing wrong\n";
+    }
+    print_result(report);
+    return 0;
+  }
+  const CheckResult result = check_files(options.files);
+  fmt::print(stderr, "{}", result.complaints);
+  print_result(result.report);
+  return static_cast<int>(result.code);
+}
+
+}  // namespace motley::app

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/console.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/json.h"
+
+namespace motley {
+
+namespace {
+
+constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
+constexpr auto kLineEvery = std::chrono::seconds(5);
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+bool on_terminal() {
+  if (variable("NO_COLOR") != "" || variable("TERM") == "dumb") return false;
+  const std::string told = variable("MOTLEY_TTY");
+  return told.empty() ? isatty(STDERR_FILENO) == 1 : told == "1";
+}
+
+std::size_t columns() {
+  if (winsize size{}; ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const int told = std::atoi(variable("COLUMNS").c_str());
+  return told > 10 ? static_cast<std::size_t>(told) : 80;
+}
+
+void to_stderr(const std::string& text) {
+  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) return;  // nobody listens
+}
+
+}  // namespace
+
+Console::Console(const Options& options, Voice voice)
+    : speaks_(voice == Voice::speaks),
+      progress_(speaks_ && options.progress != ProgressMode::never),
+      rewrites_(progress_ && options.progress == ProgressMode::automatic && on_terminal()),
+      level_(options.log_level),
+      columns_(columns()) {}
+
+Console::~Console() {
+  progress_done();
+}
+
+void Console::say(LogLevel level, const std::string& text) {
+  if (!speaks_ || level > level_) return;
+  progress_done();
+  to_stderr(text + "\n");
+}
+
+void Console::progress(const std::string& line) {
+  if (!progress_) return;
+  unsaid_ = line;
+  const auto now = Clock::now();
+  if (now < next_) return;
+  next_ = now + (rewrites_ ? Clock::duration(kRewriteEvery) : Clock::duration(kLineEvery));
+  unsaid_.clear();
+  if (!rewrites_) return to_stderr(line + "\n");
+  const std::string cut = line.substr(0, columns_ - 1);
+  to_stderr("\r" + cut + std::string(shown_ > cut.size() ? shown_ - cut.size() : 0, ' '));
+  shown_ = cut.size();
+}
+
+void Console::progress_done() {
+  if (!unsaid_.empty()) {
+    next_ = {};
+    progress(std::string(unsaid_));
+  }
+  if (rewrites_ && shown_ > 0) to_stderr("\n");
+  shown_ = 0;
+  next_ = {};
+}
+
+void print_result(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
+}
+
+void give_result(const std::string& text, const std::filesystem::path& file, Console& console) {
+  if (file.empty()) return print_result(text);
+  write_file(file.string(), text);
+  console.say(LogLevel::info, "written: " + file.string());
+}
+
+std::string seconds_text(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 100) return fmt::format("{:.1f} s", seconds);
+  return fmt::format("{:.0f} min {:.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < kUnits.size(); unit++) bytes /= 1000;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+}  // namespace motley

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said beside the result, on stderr; and the result, on stdout.
+#pragma once
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "app/options.h"
+
+namespace motley {
+
+// On a terminal progress is one line, rewritten; elsewhere (NO_COLOR, TERM=dumb, --progress plain) a line every few seconds.
+// A rank has no terminal of its own: the launcher tells it (MOTLEY_TTY, COLUMNS).
+class Console {
+ public:
+  enum class Voice : std::uint8_t { silent, speaks };  // silent: ranks but the first
+  Console(const Options& options, Voice voice);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  void say(LogLevel level, const std::string& text);
+  void progress(const std::string& line);
+  void progress_done();  // the last line stays
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool speaks_, progress_, rewrites_;
+  LogLevel level_;
+  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that stands there
+  std::string unsaid_{};
+  Clock::time_point next_{};
+};
+
+// The whole result. Error(io).
+void print_result(const std::string& text);
+// Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).
+void give_result(const std::string& text, const std::filesystem::path& file, Console& console);
+
+// "850 us", "12.3 ms", "4.2 s", "3 min 20 s"; "1.2 MB".
+std::string seconds_text(double seconds);
+std::string bytes_text(double bytes);
+
+}  // namespace motley

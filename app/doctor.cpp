@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// motley doctor: what is here, what is missing and how to get it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <motley/backend.h>
+#include <motley/error.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "app/console.h"
+#include "app/mpiexec.h"
+#include "app/topology.h"
+#include "app/verbs.h"
+#include "base/json.h"
+#include "mesh/mesh_json.h"
+#include "run/start.h"
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Findings {
+  std::string lines{};
+  std::vector<std::string> missing{}, packages{};
+  void line(const std::string& what, const std::string& text) { lines += fmt::format("{:<12}{}\n", what, text); }
+};
+
+// The rest of the first line of a file that starts with `key` (and ':').
+std::string line_of(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key))
+      if (const std::size_t at = line.find(':'); at != std::string::npos)
+        return line.substr(std::min(line.size(), line.find_first_not_of(" \t", at + 1)));
+  return "";
+}
+
+double meminfo_bytes(const std::string& key) {
+  std::istringstream text(line_of("/proc/meminfo", key));
+  double kib = 0;
+  return text >> kib ? kib * 1024 : 0;
+}
+
+// Of the names that a mesh's "isa" may have, those this CPU can run.
+std::string usable_isas() {
+  static const std::map<std::string, std::string> flags{
+      {"sse41", "sse4_1"}, {"avx", "avx"}, {"avx2", "avx2"}, {"avx2_vnni", "avx_vnni"}, {"avx512_core", "avx512bw"},
+      {"avx512_core_vnni", "avx512_vnni"}, {"avx512_core_bf16", "avx512_bf16"}};
+  const std::string here = " " + line_of("/proc/cpuinfo", "flags") + " ";
+  std::string out;
+  for (const std::string& isa : isa_names())
+    if (const auto flag = flags.find(isa); flag != flags.end() && here.find(" " + flag->second + " ") != std::string::npos)
+      out += (out.empty() ? "" : " ") + isa;
+  return out;
+}
+
+void look_at_cpu(Findings& found, const Node& node) {
+  const auto backend = open_backend({.name = "cpu"});
+  const std::vector<int> cores = allowed_cores();
+  std::size_t physical = 0;
+  for (const Socket& socket : node.sockets) physical += socket.cores.size();
+  found.line("CPU", backend->model());
+  found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, node.sockets.size(),
+                                  node.sockets.size() == 1 ? "" : "s", to_text(cores)));
+  found.line("ISA", usable_isas());
+  found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
+}
+
+void look_at_gpus(Findings& found, const Node& node) {
+  std::map<std::string, int> models;
+  for (const Gpu& gpu : node.gpus) models[fmt::format("{} ({})", gpu.model, bytes_text(static_cast<double>(gpu.memory_bytes)))]++;
+  std::string text;
+  for (const auto& [model, count] : models) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, model);
+  if (text.empty()) text = "none";
+  found.line("GPUs", text + (node.gpu_note.empty() ? "" : "; " + node.gpu_note));
+  found.line("CUDA", "not built");
+  found.line("cuDNN", "not built");
+}
+
+std::string first_version(const fs::path& program) {
+  std::string quoted = "'";
+  for (const char c : program.string()) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  FILE* pipe = popen((quoted + "' --version 2>&1").c_str(), "r");
+  if (pipe == nullptr) return "";
+  std::array<char, 256> line{};
+  std::string version;
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr)
+    if (const std::string text(line.data()); version.empty() && text.find("Version:") != std::string::npos) {
+      const std::size_t at = text.find_first_not_of(" \t", text.find(':') + 1);
+      version = text.substr(at, text.find_last_not_of(" \n") + 1 - at);
+    }
+  return pclose(pipe) == 0 ? version : "";
+}
+
+void look_at_mpi(Findings& found) {
+  try {
+    const fs::path mpiexec = find_mpiexec();
+    const std::string version = first_version(mpiexec);
+    found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; MPICH's mpiexec belongs here"
+                                      : fmt::format("MPICH {} ({})", version, mpiexec.string()));
+    if (version.empty()) found.packages.emplace_back("mpich");
+  } catch (const DeviceError&) {
+    found.line("MPI", "no mpiexec");
+    found.missing.emplace_back("mpiexec, which starts the ranks");
+    found.packages.emplace_back("mpich");
+  }
+}
+
+std::string cgroup_limit() {
+  std::ifstream in("/sys/fs/cgroup/memory.max");
+  double bytes = 0;
+  return in >> bytes ? ", limited to " + bytes_text(bytes) : "";
+}
+
+void look_at_limits(Findings& found) {
+  found.line("memory", fmt::format("{}, {} available{}", bytes_text(meminfo_bytes("MemTotal")), bytes_text(meminfo_bytes("MemAvailable")),
+                                   cgroup_limit()));
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    const double block = static_cast<double>(shm.f_frsize), free = block * static_cast<double>(shm.f_bavail);
+    found.line("/dev/shm", fmt::format("{}, {} free", bytes_text(block * static_cast<double>(shm.f_blocks)), bytes_text(free)));
+    if (free < 16e6)
+      found.missing.emplace_back("room in /dev/shm: mount -o remount,size=64m /dev/shm, or docker run --shm-size=64m");
+  } else {
+    found.line("/dev/shm", "not there");
+    found.missing.emplace_back("/dev/shm, which joins the ranks of one host");
+  }
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) found.line("open files", fmt::format("{}, at most {}", files.rlim_cur, files.rlim_max));
+}
+
+void look_at_data(Findings& found) {
+  const fs::path folder = "/usr/share/datasets/fashion-mnist";
+  bool whole = true;
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
+    whole = whole && (fs::exists(folder / name) || fs::exists(folder / (std::string(name) + ".gz")));
+  found.line("data", whole ? "fashion_mnist (" + folder.string() + ")" : "none installed; synthetic needs none");
+  if (whole) return;
+  found.missing.emplace_back("the Fashion-MNIST images");
+  found.packages.emplace_back("dataset-fashion-mnist");
+}
+
+}  // namespace
+
+int doctor(const Options& options) {
+  Console console(options, Console::Voice::speaks);
+  const Node node = this_node();
+  Findings found;
+  found.line("motley", MOTLEY_VERSION);
+  look_at_cpu(found, node);
+  look_at_gpus(found, node);
+  look_at_mpi(found);
+  look_at_limits(found);
+  look_at_data(found);
+  for (const std::string& what : found.missing) found.line("missing", what);
+  if (!found.packages.empty()) found.line("to get it", fmt::format("apt-get install {}", fmt::join(found.packages, " ")));
+  if (found.missing.empty()) found.line("missing", "nothing");
+  if (!options.mesh.empty()) {
+    write_file(options.mesh.string(), to_text(to_json(mesh_of(node)), 2) + "\n");
+    found.line("mesh", options.mesh.string());
+  }
+  print_result(found.lines);
+  return 0;
+}
+
+}  // namespace motley::app

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/job_plan.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "base/json.h"
+#include "mesh/mesh_json.h"
+#include "plan/needed_kernels.h"
+#include "plan/planner.h"
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Index kEverySize = 0;
+
+fs::path cache_directory() {
+  const auto variable = [](const char* name) {
+    const char* text = std::getenv(name);
+    return fs::path(text == nullptr ? "" : text);
+  };
+  const fs::path cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
+  if (cache.is_absolute()) return cache / "motley";
+  return home.is_absolute() ? home / ".cache" / "motley" : fs::path();
+}
+
+std::uint64_t fnv(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return hash;
+}
+
+// Every kernel of the job's own Programs has been measured.
+bool is_complete(const Profile& profile, const Job& job, const Step& step) {
+  if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
+  const Passes passes = passes_for(step, job.rules);
+  for (int rank = 0; rank < job.mesh.ranks(); rank++) {
+    const auto known = [&](const KernelSpec& s) { return flops(s) == 0 || profile.seconds(rank, s).known == Known::measured; };
+    const std::vector<KernelSpec> needed = needed_kernels(passes, job.mesh, job.rules, profile, job.train.dtype, rank, kEverySize);
+    if (!std::all_of(needed.begin(), needed.end(), known)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Step step_of(const Job& job) {
+  const Model model = build_model(job.model, job.train.batch);
+  return training(model.loss, job.train.optimizer);
+}
+
+bool asks_for_profile(const LayoutRules& rules) {
+  const auto asks = [](const Rule& rule) {
+    const auto* by = std::get_if<CutBy>(&rule.parts);
+    return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
+  };
+  if (std::any_of(rules.split.begin(), rules.split.end(), asks)) return true;
+  return std::any_of(rules.tensors.begin(), rules.tensors.end(),
+                     [&](const auto& tensor) { return std::any_of(tensor.second.begin(), tensor.second.end(), asks); });
+}
+
+fs::path profile_path(const Job& job) {
+  if (!job.profile.path.empty()) return job.profile.path;
+  const fs::path cache = cache_directory();
+  if (cache.empty()) return {};
+  std::array<char, 65> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) return {};
+  return cache / fmt::format("profile-{:016x}.json", fnv(std::string(host.data()) + to_text(to_json(job.mesh))));
+}
+
+bool must_measure(const Job& job, const Step& step) {
+  if (!asks_for_profile(job.rules) || job.profile.measure == MeasureWhen::never) return false;
+  const fs::path file = profile_path(job);
+  return job.profile.measure == MeasureWhen::always || !fs::exists(file) || !is_complete(Profile::load(file), job, step);
+}
+
+Profile profile_at_hand(const Job& job) {
+  const fs::path file = profile_path(job);
+  // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
+  if (!asks_for_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
+  if (!fs::exists(file))
+    throw UserError(fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
+                    Exit::missing);
+  return Profile::load(file);
+}
+
+Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
+  if (asks_for_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
+  // Rank 0's, on every rank.
+  const std::string mine = rt.rank() == 0 ? profile_at_hand(job).json() : "";
+  const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
+  return Profile::parse("rank 0's profile", {reinterpret_cast<const char*>(all[0].data()), all[0].size()});
+}
+
+Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
+  return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+}
+
+}  // namespace motley::app

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a job to its plan: which profile it asks for, and whether ranks have to measure first.
+#pragma once
+#include <motley/measure.h>
+
+#include <filesystem>
+
+#include "config/job.h"
+
+namespace motley::app {
+
+Step step_of(const Job& job);  // of its training, at its batch
+
+// Parts that are told, even or shared out need no profile.
+bool asks_for_profile(const LayoutRules& rules);
+// Where the job's profile lies; without a path in the job: in the user's cache, one file per mesh. Empty: there is no cache.
+std::filesystem::path profile_path(const Job& job);
+// Whether ranks have to measure before the plan can be made.
+bool must_measure(const Job& job, const Step& step);
+// What a plan is made from where nothing has to be measured. UserError: missing (66).
+Profile profile_at_hand(const Job& job);
+// Collective. The same, and measures what is missing; `progress` on rank 0.
+Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
+
+Plan plan_of(const Job& job, const Step& step, const Profile& profile);
+
+}  // namespace motley::app

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/launch.h"
+
+#include <fcntl.h>
+#include <motley/error.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "app/launch_processes.h"
+#include "run/start.h"
+
+namespace motley {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
+
+// A SIGTERM before MPI_Init is through on every rank can hang mpiexec for good: it is kept so long, then all is killed.
+constexpr auto kReadyPatience = 5s;
+constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
+constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
+constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
+constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
+constexpr auto kErrorNotice = 2s;      // for all to end as they agreed
+
+volatile sig_atomic_t g_signals = 0;
+std::array<struct sigaction, kStopSignals.size() + 1> g_before{};
+
+void count_signal(int) {
+  g_signals = g_signals + 1;
+}
+
+Error io_error(const std::string& what) {
+  return {Exit::io, what + ": " + std::strerror(errno)};
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+Handle open_process(pid_t pid) {
+  return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+constexpr std::uint64_t kMpiexec = ~std::uint64_t{0};  // among the ranks' numbers
+
+void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
+  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.u64 = whose}};
+  if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
+}
+
+bool write_all(int fd, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    at += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+// What there is now of a stream, through its filter.
+template <class Filter>
+bool forward(Handle& from, int to, Filter& filter) {
+  std::array<char, 65536> block{};
+  bool written = true;
+  for (;;) {
+    pollfd file{from.get(), POLLIN, 0};
+    if (!from || ::poll(&file, 1, 0) <= 0) return written;
+    const ssize_t n = ::read(from.get(), block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      from.reset();
+    else
+      written = write_all(to, filter.pass({block.data(), static_cast<std::size_t>(n)})) && written;
+  }
+}
+
+std::string this_host() {
+  std::array<char, 64> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+// In the child, between fork and exec: nothing that allocates.
+[[noreturn]] void become_mpiexec(const char* file, char* const* arguments, char* const* environment, std::array<int, 2> streams,
+                                 pid_t parent) {
+  setpgid(0, 0);  // Ctrl-C reaches the launcher alone
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kHung);
+  signal(SIGPIPE, SIG_DFL);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(streams[0], STDOUT_FILENO) < 0 || dup2(streams[1], STDERR_FILENO) < 0)
+    _exit(static_cast<int>(Exit::io));
+  execve(file, arguments, environment);
+  _exit(static_cast<int>(Exit::device));
+}
+
+}  // namespace
+
+void Handle::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+int signals_so_far() {
+  return g_signals;
+}
+
+SignalGuard::SignalGuard() {
+  g_signals = 0;
+  struct sigaction count {};
+  count.sa_handler = count_signal;  // no SA_RESTART: poll() returns at once
+  for (std::size_t i = 0; i < kStopSignals.size(); i++) {
+    sigaction(kStopSignals[i], nullptr, &g_before[i]);
+    if (g_before[i].sa_handler != SIG_IGN) sigaction(kStopSignals[i], &count, nullptr);
+  }
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &g_before.back());
+  // Those that the caller held back arrive now; and mpiexec inherits this mask.
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kStopSignals) sigaddset(&set, signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, &mask_before_);
+}
+
+SignalGuard::~SignalGuard() {
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  for (std::size_t i = 0; i < kStopSignals.size(); i++) sigaction(kStopSignals[i], &g_before[i], nullptr);
+  sigaction(SIGPIPE, &g_before.back(), nullptr);
+}
+
+Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
+    : records_(std::move(records)),
+      variable_("MOTLEY_RUN_RECORDS=" + records_.string()),
+      watch_(records_, static_cast<int>(options.devices.size()), Limits::from_environment()),
+      ranks_(options.devices.size()) {
+  start(options);
+}
+
+Launch::~Launch() {
+  if (!ended_) end_at_once();
+}
+
+void Launch::start(const LaunchOptions& options) {
+  RankCommand command{.records = records_, .allowed_cores = allowed_cores()};
+  const std::filesystem::path program = options.program.empty() ? std::filesystem::read_symlink("/proc/self/exe") : options.program;
+  command.program.push_back(program.string());
+  command.program.insert(command.program.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> arguments = mpiexec_arguments(find_mpiexec(), options.devices, command);
+  std::vector<std::string> environment = clean_environment(options.devices);
+  environment.push_back(variable_);  // mpiexec and its helpers are ours too
+  const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
+  std::array<int, 2> out{}, err{};
+  if (pipe2(out.data(), O_CLOEXEC) != 0) throw io_error("pipe");
+  output_ = Handle(out[0]);
+  const Handle to_output(out[1]);
+  if (pipe2(err.data(), O_CLOEXEC) != 0) throw io_error("pipe");
+  errors_ = Handle(err[0]);
+  const Handle to_errors(err[1]);
+  ends_ = Handle(epoll_create1(EPOLL_CLOEXEC));
+  if (!ends_) throw io_error("epoll_create1");
+  const pid_t parent = getpid();
+  mpiexec_ = fork();
+  if (mpiexec_ < 0) throw io_error("fork");
+  if (mpiexec_ == 0) become_mpiexec(argv[0], argv.data(), envp.data(), {to_output.get(), to_errors.get()}, parent);
+  setpgid(mpiexec_, mpiexec_);
+  mpiexec_process_ = open_process(mpiexec_);
+  if (mpiexec_process_) await_end(ends_, mpiexec_process_, kMpiexec);
+}
+
+Outcome Launch::wait() {
+  while (!mpiexec_ended()) {
+    poll_once();
+    find_processes();
+    if (Clock::now() >= next_beat_) {
+      next_beat_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(1000 * kBeatSeconds));
+      if (auto hung = watch_.beat(); hung && !hung_ && !killed_) {
+        hung_ = hung;
+        failed_ = failed_.value_or(Clock::now());
+      }
+    }
+    heed_signals();
+    heed_failures();
+  }
+  if (!killed_) see_ends();
+  end_at_once();
+  read_streams();
+  if (!write_all(STDOUT_FILENO, output_filter_.rest())) output_failed_ = true;
+  static_cast<void>(write_all(STDERR_FILENO, errors_filter_.rest()));
+  return outcome();
+}
+
+void Launch::poll_once() {
+  looks_++;
+  std::array<pollfd, 3> files{
+      {{ends_.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};  // those below 0 are skipped
+  // While processes are still to be found, the look for them must not come after their death.
+  const int patience = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; }) ? 50 : 5;
+  if (::poll(files.data(), files.size(), patience) < 0) return;  // a signal
+  read_streams();
+  see_ends();
+}
+
+// The kernel queues events as they come: the first is the process that ended first, however late we look.
+void Launch::see_ends() {
+  std::array<epoll_event, 64> events{};
+  for (;;) {
+    const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
+    if (n <= 0) return;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); i++) {
+      if (events[i].data.u64 != kMpiexec) rank_is_gone(events[i].data.u64, Order::known);
+    }
+  }
+}
+
+void Launch::read_streams() {
+  if (!forward(output_, STDOUT_FILENO, output_filter_)) output_failed_ = true;
+  static_cast<void>(forward(errors_, STDERR_FILENO, errors_filter_));  // there is nowhere left to complain
+}
+
+std::optional<Record> Launch::record(std::size_t rank) const {
+  return RecordReader(record_path(records_, static_cast<int>(rank))).read();
+}
+
+// As soon as a rank has written its record its process is held on to: the first that ends without a final code died first.
+void Launch::find_processes() {
+  for (std::size_t r = 0; r < ranks_.size(); r++) {
+    if (ranks_[r].known) continue;
+    const auto now = record(r);
+    if (!now) continue;
+    ranks_[r].known = true;
+    if (now->host != this_host()) continue;
+    ranks_[r].process = open_process(now->pid);
+    if (ranks_[r].process)
+      await_end(ends_, ranks_[r].process, r);
+    else if (errno == ESRCH)
+      rank_is_gone(r, Order::unknown);
+  }
+}
+
+void Launch::rank_is_gone(std::size_t rank, Order order) {
+  if (killed_) return;
+  // After the first death the others' mean nothing; where the order is not known all that are found at one look are named.
+  if (!died_.empty() && (order == Order::known || looks_ != died_look_)) return;
+  const auto now = record(rank);
+  if (now && now->code == 0) return;
+  failed_ = failed_.value_or(Clock::now());
+  if (now && now->gave_up != 0) gave_up_ = true;
+  if (now && now->code > 0) return;
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (const auto other = record(r); other && other->code > 0) return;  // it was ended by that one's failure
+  died_.push_back(rank);
+  died_look_ = looks_;
+}
+
+void Launch::heed_signals() {
+  const int signals = signals_so_far();
+  if (signals == 0 || ended_) return;
+  asked_ = asked_.value_or(Clock::now());
+  const auto since = Clock::now() - *asked_;
+  if (signals >= 2 || since > kStopPatience) {
+    end_at_once();
+  } else if (heeded_ == 0) {
+    static_cast<void>(watch_.beat());
+    if (watch_.all_ready()) {
+      heeded_ = 1;
+      // Never SIGINT: mpiexec then returns 0.
+      if (kill(mpiexec_, SIGTERM) != 0) return;  // it has just ended
+    } else if (since > kReadyPatience) {
+      end_at_once();
+    }
+  }
+}
+
+void Launch::heed_failures() {
+  if (!failed_ || ended_) return;
+  Clock::duration patience = kErrorNotice;
+  if (hung_) patience = kHungNotice;
+  if (gave_up_) patience = kGaveUpNotice;
+  if (!died_.empty()) patience = kDeathNotice;
+  if (Clock::now() - *failed_ > patience) end_at_once();
+}
+
+void Launch::end_at_once() {
+  killed_ = true;
+  killed_mpiexec_ = killed_mpiexec_ || !ended_;
+  const bool all = end_processes_with(variable_);
+  // On other hosts, and where /proc says nothing: mpiexec's helpers end their ranks when it is gone.
+  if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
+  static_cast<void>(watch_.beat());  // the last records
+  if (!watch_.all_ready()) remove_orphan_segments(began_);
+  if (!all) write_all(STDERR_FILENO, "motley: some ranks could not be ended\n");
+}
+
+bool Launch::mpiexec_ended() {
+  if (!ended_ && waitpid(mpiexec_, &status_, WNOHANG) == mpiexec_) ended_ = true;
+  return ended_;
+}
+
+Outcome Launch::worst_record() const {
+  Outcome worst;
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (const auto now = record(r); now && now->code > worst.code)
+      worst = {now->code, static_cast<int>(r), now->reason, now->code != kHung};
+  return worst;
+}
+
+std::string Launch::obituary() const {
+  std::string names;
+  for (const std::size_t r : died_) {
+    const auto now = record(r);
+    const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'" : "rank " + std::to_string(r) + " died";
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
+Outcome Launch::outcome() const {
+  int bare = -1, started = 0;
+  for (std::size_t r = 0; r < ranks_.size(); r++) {
+    const auto now = record(r);
+    if (now) started++;
+    if (bare < 0 && (!now || now->code == -1)) bare = static_cast<int>(r);
+  }
+  const Outcome worst = worst_record();
+  if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
+    return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said};
+  if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
+  // SIGPIPE: it fell over a rank's death.
+  if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
+    return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
+  if (!died_.empty()) return {kHung, died_.size() == 1 ? static_cast<int>(died_[0]) : -1, obituary(), false};
+  if (worst.code > 0) return worst;
+  if (started == 0) {
+    const std::string how =
+        WIFEXITED(status_) ? "status " + std::to_string(WEXITSTATUS(status_)) : "signal " + std::to_string(WTERMSIG(status_));
+    return {static_cast<int>(Exit::device), -1,
+            "mpiexec ended with " + how + " before any rank had started" +
+                (errors_filter_.noise().empty() ? "" : ":\n" + errors_filter_.noise()),
+            false};
+  }
+  if (bare >= 0) {
+    const auto now = record(static_cast<std::size_t>(bare));
+    const std::string rank =
+        now ? who(*now) + " ended without a word in phase '" + now->phase + "'" : "rank " + std::to_string(bare) + " never started";
+    return {kHung, bare, rank, false};
+  }
+  if (output_failed_) return {static_cast<int>(Exit::io), -1, "could not write to stdout", false};
+  return {};
+}
+
+}  // namespace motley

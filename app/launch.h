@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// One launch while it runs (launcher.cpp): mpiexec, its ranks' records and process handles, and the signals that came.
+#pragma once
+#include <poll.h>
+#include <signal.h>
+
+#include <chrono>
+#include <optional>
+
+#include "app/launcher.h"
+#include "app/mpiexec.h"
+#include "run/watch.h"
+
+namespace motley {
+
+// A file descriptor that closes itself.
+class Handle {
+ public:
+  explicit Handle(int fd = -1) : fd_(fd) {}
+  ~Handle() { reset(); }
+  Handle(Handle&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  void reset();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+class Launch {
+ public:
+  Launch(const LaunchOptions& options, std::filesystem::path records);
+  ~Launch();  // ends whatever still runs
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+  Outcome wait();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Rank {
+    Handle process{};
+    bool known = false;
+  };
+  void start(const LaunchOptions& options);
+  void poll_once();
+  void see_ends();
+  void read_streams();
+  void find_processes();
+  // Order: whether those who are gone are told in the order in which they ended.
+  enum class Order { known, unknown };
+  void rank_is_gone(std::size_t rank, Order order);
+  void heed_signals();
+  void heed_failures();
+  void end_at_once();
+  bool mpiexec_ended();
+  std::optional<Record> record(std::size_t rank) const;
+  Outcome outcome() const;
+  std::string obituary() const;
+  Outcome worst_record() const;
+
+  std::filesystem::path records_;
+  std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+  std::string variable_;  // MOTLEY_RUN_RECORDS=...: which processes are ours
+  Watch watch_;
+  std::vector<Rank> ranks_;
+  pid_t mpiexec_ = -1;
+  int status_ = 0;  // of mpiexec, once it has ended
+  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false;
+  Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which tells their ends in order
+  Handle output_, errors_;         // of mpiexec and the ranks
+  BannerFilter output_filter_;
+  NoiseFilter errors_filter_;
+  bool mpiexec_first_ = false;     // it ended before any rank did
+  std::vector<std::size_t> died_;  // the ranks whose processes went first without a final code: seen at one look
+  int looks_ = 0, died_look_ = 0;  // at the processes so far; when died_ was seen
+  std::optional<Hung> hung_;       // what the watch found
+  int heeded_ = 0;                 // signals acted on
+  std::optional<Clock::time_point> asked_{}, failed_{};  // first signal; first failure
+  Clock::time_point next_beat_ = Clock::now();
+};
+
+// Signals that ask to stop, so far.
+int signals_so_far();
+// While it lives, such signals are counted and not acted on; held back ones (blocked by the caller) are counted too.
+class SignalGuard {
+ public:
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+ private:
+  sigset_t mask_before_{};
+};
+
+}  // namespace motley

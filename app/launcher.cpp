@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/launcher.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "app/launch.h"
+#include "run/start.h"
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What MPICH and UCX take of /dev/shm per rank while they start: 4.2 MiB measured (MPICH 4.0.2, UCX 1.13.1; 8 MiB is too
+// little for two ranks, 10 MiB enough).
+constexpr double kSharedBytesPerRank = 5.0 * 1024 * 1024;
+
+void check_shared_memory(std::size_t ranks) {
+  struct statvfs info {};
+  if (statvfs("/dev/shm", &info) != 0)
+    throw DeviceError(fmt::format("/dev/shm: {}; MPI needs it to join ranks", std::strerror(errno)));
+  const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
+  const double needed = kSharedBytesPerRank * static_cast<double>(ranks);
+  if (ranks < 2 || free >= needed) return;
+  throw DeviceError(
+      fmt::format("/dev/shm has {:.1f} MiB free, {} ranks need {:.0f} MiB; enlarge it (mount -o remount,size=64m /dev/shm, or "
+                  "docker run --shm-size=64m)",
+                  free / 1048576, ranks, needed / 1048576));
+}
+
+// A directory of its own for the ranks' records, gone in the end.
+class RecordsDirectory {
+ public:
+  explicit RecordsDirectory(const fs::path& run_directory) {
+    if (run_directory.empty()) {
+      std::string name = (fs::temp_directory_path() / "motley-XXXXXX").string();
+      if (mkdtemp(name.data()) == nullptr) throw Error(Exit::io, name + ": " + std::strerror(errno));
+      path_ = name;
+      return;
+    }
+    path_ = fs::absolute(run_directory) / ".ranks";
+    fs::remove_all(path_);  // of a launcher that was killed; the caller holds the run directory's lock
+    fs::create_directory(path_);
+  }
+  ~RecordsDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  RecordsDirectory(const RecordsDirectory&) = delete;
+  RecordsDirectory& operator=(const RecordsDirectory&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+Outcome launch_ranks(const LaunchOptions& options) {
+  check(!options.devices.empty(), "there is a device to launch a rank for");
+  if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
+  static_cast<void>(find_mpiexec());  // before anything is written
+  const SignalGuard signals;
+  try {
+    const RecordsDirectory records(options.run_directory);
+    if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false};
+    Launch running(options, records.path());
+    return running.wait();
+  } catch (const fs::filesystem_error& e) {
+    throw Error(Exit::io, e.what());
+  }
+}
+
+int launch(const LaunchOptions& options) {
+  Outcome end;
+  try {
+    end = launch_ranks(options);
+  } catch (const Error& e) {
+    end = {static_cast<int>(e.code()), -1, e.what(), false};
+  } catch (const std::exception& e) {
+    end = {static_cast<int>(Exit::internal), -1, std::string("unexpected: ") + e.what(), false};
+  }
+  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  return end.code;
+}
+
+Role role(int mesh_ranks) {
+  const Start start = how_started();
+  if (start.lone_tasks > 0)
+    throw UserError(
+        fmt::format("srun started {} tasks that do not know each other, the mesh has {} devices; start motley alone (it starts its "
+                    "ranks itself), or with srun --mpi=pmi2 -n {}",
+                    start.lone_tasks, mesh_ranks, mesh_ranks));
+  if (!start.mpi) return Role::launcher;
+  if (start.ranks != mesh_ranks)
+    throw UserError(fmt::format(
+        "started on {} rank{}, but the mesh has {} device{}; use -n {}, or start motley alone (it starts its ranks itself)",
+        start.ranks, start.ranks == 1 ? "" : "s", mesh_ranks, mesh_ranks == 1 ? "" : "s", mesh_ranks));
+  return Role::rank;
+}
+
+}  // namespace motley

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts one rank per device through mpiexec, watches them, and says how it ended. Makes no MPI call.
+#pragma once
+#include <motley/device.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct LaunchOptions {
+  std::vector<Device> devices{};          // of the mesh: one rank each
+  std::vector<std::string> arguments{};   // of every rank: a verb, the run directory; none may be ":"
+  std::filesystem::path run_directory{};  // exists; the ranks' records lie in it meanwhile. Empty: a temporary one
+  std::filesystem::path program{};        // empty: this one
+};
+
+// How the ranks ended.
+struct Outcome {
+  int code = 0;          // the greatest of all ranks; 86: one died or hung; 75: stopped by a signal
+  int rank = -1;         // whose it is, where one is to blame
+  std::string reason{};  // one sentence; empty when all went well
+  bool said = false;     // a rank has printed it on stderr already
+};
+
+// stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (kept until all of them are ready,
+// 5 s at most), a second one ends them at once. Leaves no process, no record and no shared memory behind.
+// DeviceError: there is no mpiexec, or /dev/shm is too small; Error(io).
+Outcome launch_ranks(const LaunchOptions& options);
+
+// The same; prints what nobody has said yet, and returns the exit code. Throws nothing.
+int launch(const LaunchOptions& options);
+
+// What this process is: a rank (of launch(), or of the user's own mpiexec or srun), or what starts them.
+// UserError (78): started on another number of ranks than the mesh has, or as tasks that do not know each other.
+enum class Role { launcher, rank };
+Role role(int mesh_ranks);
+
+}  // namespace motley

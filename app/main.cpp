@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `motley`: understands the command line, calls what does the work, names what went wrong.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "app/console.h"
+#include "app/verbs.h"
+#include "run/start.h"
+
+namespace {
+
+using namespace motley;
+
+// Until something is there that has to be cleaned up.
+void stop_at_once(int) {
+  _exit(static_cast<int>(Exit::stopped));
+}
+
+void handle_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {}, stop {};
+    stop.sa_handler = stop_at_once;
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signal, &stop, nullptr);
+  }
+  // Errors of write() instead of death.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
+}
+
+// Commands without ranks under mpiexec: all do the same, the first one speaks.
+void silence() {
+  const int nothing = open("/dev/null", O_WRONLY);
+  if (nothing < 0 || dup2(nothing, STDOUT_FILENO) < 0 || dup2(nothing, STDERR_FILENO) < 0) _exit(static_cast<int>(Exit::io));
+}
+
+int work(const Parsed& parsed, const app::CommandLine& line) {
+  const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check);
+  if ((alone || !parsed.options) && how_started().rank > 0) silence();
+  if (!parsed.options) {
+    if (parsed.code == 0)
+      print_result(parsed.text);
+    else
+      fmt::print(stderr, "{}", parsed.text);
+    return parsed.code;
+  }
+  switch (parsed.options->verb) {
+    case Verb::doctor: return app::doctor(*parsed.options);
+    case Verb::check: return app::check(*parsed.options);
+    case Verb::rank: return app::rank_main(*parsed.options, line);
+    case Verb::profile:
+    case Verb::plan:
+    case Verb::train:
+    case Verb::verify: return app::with_ranks(*parsed.options, line);
+  }
+  throw InternalError("an unknown command");
+}
+
+// Complaints about files begin with the file, so that editors jump there.
+int say(Exit code, const std::string& text) {
+  fmt::print(stderr, "{}{}{}", text.find(": error: ") == std::string::npos ? "motley: " : "", text, text.ends_with('\n') ? "" : "\n");
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    handle_signals();
+    return work(parse_options({argv + 1, argv + argc}), {argc, argv});
+  } catch (const Error& e) {
+    return say(e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    return say(Exit::device, "out of memory");
+  } catch (const std::exception& e) {
+    return say(Exit::internal, std::string("unexpected: ") + e.what());
+  }
+}

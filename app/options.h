@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as values.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+enum class Verb : std::uint8_t { doctor, check, profile, plan, train, verify, rank };  // rank: what the launcher starts
+enum class Form : std::uint8_t { text, json };
+enum class ProgressMode : std::uint8_t { automatic, plain, never };
+enum class LogLevel : std::uint8_t { error, warning, info, debug };
+
+struct Options {
+  Verb verb = Verb::doctor;
+  std::vector<std::string> files{};  // check: one or more; profile: a job or none; rank: the run directory; others: the job
+  std::vector<std::string> sets{};   // --set, in the order written
+  ProgressMode progress = ProgressMode::automatic;
+  LogLevel log_level = LogLevel::info;
+  Form form = Form::text;
+  std::filesystem::path output{}, mesh{}, run_directory{}, dump{};  // empty: not given
+  bool overwrite = false;
+  int steps = 3, batch = 4;     // of verify
+  double budget_seconds = 60;   // of measuring
+};
+
+// Options, or what is printed instead of working (help, version: code 0; a usage error 64; what is not built yet 78).
+struct Parsed {
+  std::optional<Options> options{};
+  int code = 0;
+  std::string text{};
+};
+Parsed parse_options(const std::vector<std::string>& arguments);  // without the program's name
+
+}  // namespace motley

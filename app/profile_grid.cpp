@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// motley profile without a job: a grid of convolution shapes on every device of a mesh, and the links.
+#include <fmt/format.h>
+#include <motley/measure.h>
+
+#include <algorithm>
+
+#include "app/rank_verbs.h"
+#include "profiler/measure_kernels.h"
+#include "profiler/measure_links.h"
+
+namespace motley::app {
+
+namespace {
+
+// Layers as they are met in networks for small and middle images: filters around the granules of the kernels (8, 16), so that a
+// cut's sizes can be told from them. n is scaled down where all of it does not fit the budget.
+std::vector<KernelSpec> grid(Index batch) {
+  struct Layer {
+    Index channels, extent;
+  };
+  std::vector<KernelSpec> out;
+  for (const Layer layer : {Layer{3, 32}, Layer{16, 28}, Layer{64, 14}, Layer{128, 7}})
+    for (const Index window : {1, 3, 5})
+      for (const Index filters : {8, 16, 32, 64, 128})
+        for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+          KernelSpec s;
+          s.pass = pass;
+          s.roles = {.n = batch, .c = layer.channels, .h = layer.extent, .w = layer.extent, .f = filters, .r = window, .s = window,
+                     .p = layer.extent, .q = layer.extent};
+          s.padding = {window / 2, window / 2, window / 2, window / 2};
+          s.x_format = s.y_format = Format::channels_last;
+          out.push_back(std::move(s));
+        }
+  return out;
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Every rank's devices, points and notes, in rank order, on every rank. Collective.
+Profile joined(Runtime& rt, const Profile& mine) {
+  Profile out;
+  const std::string text = mine.json();
+  for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(text)))) {
+    const Profile one = Profile::parse("a rank's profile", text_of(bytes));
+    out.devices.insert(out.devices.end(), one.devices.end() - 1, one.devices.end());
+    for (KernelPoint point : one.kernels()) {
+      point.device = static_cast<int>(out.devices.size()) - 1;
+      out.add(std::move(point));
+    }
+    for (const std::string& note : one.notes)
+      if (std::find(out.notes.begin(), out.notes.end(), note) == out.notes.end()) out.notes.push_back(note);
+  }
+  return out;
+}
+
+Measurement measured(Runtime& rt, Backend& backend, const Options& options, Console& console) {
+  KernelTimingOptions how;
+  how.budget_seconds = options.budget_seconds;
+  how.progress = [&console](const MeasureProgress& p) {
+    console.progress(fmt::format("measured {} of {} kernel runs, about {} left", p.done, p.total, seconds_text(p.seconds_left)));
+  };
+  for (Index batch = 32;; batch /= 2) {
+    Measurement made = measure_kernels(backend, 0, grid(batch), how, [&](Wish mine) {
+      return static_cast<Wish>(agree(rt.transport(), static_cast<int>(mine)).status);
+    });
+    if (agree(rt.transport(), made.fits ? 0 : 1).status == 0) return made;
+    if (batch == 1)
+      throw UserError(fmt::format("three rounds of the grid take {:.0f} s; raise --budget-seconds", made.needed_seconds));
+    console.say(LogLevel::info, fmt::format("a batch of {} does not fit the budget of {} s; half of it is tried", batch,
+                                            options.budget_seconds));
+  }
+}
+
+}  // namespace
+
+void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
+  rt.phase("measuring");
+  Backend& backend = rt.backend(mesh);
+  Profile mine;
+  mine.devices = {facts_of(mesh.device(rt.rank()), backend)};
+  const Measurement made = measured(rt, backend, options, console);
+  for (const KernelPoint& point : made.points) mine.add(point);
+  mine.notes = made.notes;
+  Profile all = joined(rt, mine);
+  if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6)});
+  console.progress_done();
+  if (rt.rank() == 0) give_result(all.json() + "\n", options.output, console);
+}
+
+}  // namespace motley::app

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/rank_verbs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <motley/error.h>
+
+#include <filesystem>
+
+#include "app/job_plan.h"
+#include "app/run_directory.h"
+#include "base/json.h"
+#include "train/train_job.h"
+#include "train/verify.h"
+
+namespace motley::app {
+
+namespace {
+
+MeasureOptions measuring(const Task& task, Measure when) {
+  return {.budget_seconds = task.options.budget_seconds,
+          .when = when,
+          .progress = [&console = task.console](const std::string& line) { console.progress(line); }};
+}
+
+Measure when_of(const Job& job) {
+  switch (job.profile.measure) {
+    case MeasureWhen::if_missing: return Measure::if_missing;
+    case MeasureWhen::always: return Measure::always;
+    case MeasureWhen::never: return Measure::never;
+  }
+  throw InternalError("an unknown way to measure");
+}
+
+std::string summary_of(const Profile& profile, const std::filesystem::path& file) {
+  std::string text = fmt::format("profile     {}\n", file.empty() ? "not kept" : file.string());
+  for (std::size_t d = 0; d < profile.devices.size(); d++) {
+    const DeviceFacts& facts = profile.devices[d];
+    std::size_t kernels = 0;
+    for (const KernelPoint& point : profile.kernels()) kernels += static_cast<std::size_t>(point.device) == d ? 1 : 0;
+    text += fmt::format("rank {:<7}{}: {}, {}, {} thread{}, {}; {} kernels\n", d, facts.name, facts.model, facts.isa, facts.threads,
+                        facts.threads == 1 ? "" : "s", facts.library, kernels);
+  }
+  text += fmt::format("links       {}\n", profile.links.size());
+  for (const std::string& note : profile.notes) text += "note        " + note + "\n";
+  return text;
+}
+
+// synthetic samples lie in the extents of the model's input; 8 batches of them unless the job says how many.
+Datasets data_of(const Job& job, const Model& model) {
+  switch (job.data.kind) {
+    case DataKind::fashion_mnist: return load_fashion_mnist(job.data.path);
+    case DataKind::mnist: return load_mnist(job.data.path);
+    case DataKind::cifar10: return load_cifar10(job.data.path);
+    case DataKind::synthetic: break;
+  }
+  const Shape& image = model.inputs.front().shape();
+  std::vector<Index> extents;
+  for (std::size_t i = 1; i < image.rank(); i++) extents.push_back(image[i].size);
+  const Index samples = job.data.samples > 0 ? job.data.samples : 8 * job.train.batch;
+  return synthetic(std::move(extents), model.logits.shape().size_of(job.model.loss.over), samples, job.train.seed);
+}
+
+FeedNames names_of(const Model& model) {
+  return {.image = model.inputs.front().name(), .label = model.label.name()};
+}
+
+std::string time_or_unknown(const std::optional<double>& seconds) {
+  return seconds ? seconds_text(*seconds) : "unknown";
+}
+std::string bytes_or_unknown(const std::optional<Index>& bytes) {
+  return bytes ? bytes_text(static_cast<double>(*bytes)) : "unknown";
+}
+
+std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::filesystem::path& directory) {
+  std::string text = fmt::format("run directory  {}\n", std::filesystem::proximate(directory).string());
+  text += fmt::format("steps          {} in {}\n", run.steps, seconds_text(run.seconds));
+  if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
+  if (run.test_accuracy) text += fmt::format("test accuracy  {:.2f} %\n", 100 * *run.test_accuracy);
+  text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds), time_or_unknown(run.predicted_step_seconds));
+  text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted), bytes_or_unknown(run.bytes_predicted));
+  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received", "memory");
+  for (std::size_t r = 0; r < run.ranks.size(); r++) {
+    const RankFigures& f = run.ranks[r];
+    text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name, time_or_unknown(f.busy_seconds),
+                        time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds), bytes_or_unknown(f.bytes_counted),
+                        bytes_text(static_cast<double>(f.memory_bytes)));
+  }
+  if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
+  return text;
+}
+
+}  // namespace
+
+void give_plan(const Plan& plan, const Options& options, Console& console) {
+  std::string text = options.form == Form::json ? plan.json() : plan.table();
+  if (!text.ends_with('\n')) text += '\n';
+  give_result(text, options.output, console);
+}
+
+void plan_ranks(Runtime& rt, const Task& task) {
+  rt.phase("measuring");
+  const Step step = step_of(task.job);
+  const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
+  rt.phase("planning");
+  if (rt.rank() == 0) give_plan(plan_of(task.job, step, profile), task.options, task.console);
+}
+
+void profile_ranks(Runtime& rt, const Task& task) {
+  rt.phase("measuring");
+  const std::filesystem::path file = task.options.output.empty() ? profile_path(task.job) : task.options.output;
+  const Profile profile = measure(rt, task.job.mesh, step_of(task.job), task.job.rules, file, measuring(task, Measure::always));
+  task.console.progress_done();
+  rt.print(summary_of(profile, file));
+}
+
+void train_ranks(Runtime& rt, const Task& task) {
+  const Job& job = task.job;
+  const Model model = build_model(job.model, job.train.batch);
+  const Step step = training(model.loss, job.train.optimizer);
+  rt.phase("data");
+  const Datasets data = data_of(job, model);
+  rt.phase("measuring");
+  const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
+  rt.phase("planning");
+  const Plan made = plan_of(job, step, profile);
+  if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
+  rt.phase("training");
+  const TrainSummary run = train_job(rt, {.plan = &made,
+                                          .data = data,
+                                          .names = names_of(model),
+                                          .epochs = job.train.epochs.value_or(0),
+                                          .max_steps = job.train.max_steps.value_or(0),
+                                          .seed = job.train.seed,
+                                          .run_directory = task.directory,
+                                          .dump = task.options.dump,
+                                          .progress = [&task](const std::string& line) { task.console.progress(line); }});
+  task.console.progress_done();
+  rt.print(summary_of(run, job.mesh, task.directory));
+}
+
+void verify_ranks(Runtime& rt, const Task& task) {
+  const Job& job = task.job;
+  const Model model = build_model(job.model, task.options.batch);
+  const Step step = training(model.loss, job.train.optimizer);
+  rt.phase("data");
+  const Datasets data = data_of(job, model);
+  rt.phase("measuring");
+  // The cuts that `train` would use are those of its own batch.
+  const Profile profile = profile_of(rt, job, step_of(job), measuring(task, when_of(job)));
+  task.console.progress_done();
+  rt.phase("verifying");
+  const VerifyReport report = verify(rt, {.step = &step,
+                                          .mesh = &job.mesh,
+                                          .rules = job.rules,
+                                          .profile = profile,
+                                          .data = data.train,
+                                          .names = names_of(model),
+                                          .seed = job.train.seed,
+                                          .steps = task.options.steps,
+                                          .dump = task.options.dump});
+  rt.print(task.options.form == Form::json ? report.json() : report.text());
+  if (!report.ok()) throw Error(Exit::internal, "verify found a difference");
+}
+
+}  // namespace motley::app

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all ranks of a command do together.
+#pragma once
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <filesystem>
+
+#include "app/console.h"
+#include "config/job.h"
+
+namespace motley::app {
+
+struct Task {
+  const Options& options;
+  const Job& job;
+  const std::filesystem::path& directory;  // of the run
+  Console& console;
+};
+
+// Collective. plan and profile measure; rank 0 prints.
+void plan_ranks(Runtime& rt, const Task& task);
+void profile_ranks(Runtime& rt, const Task& task);
+void train_ranks(Runtime& rt, const Task& task);
+void verify_ranks(Runtime& rt, const Task& task);
+
+// Without a job: a grid of convolution shapes on a mesh.
+void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
+
+void give_plan(const Plan& plan, const Options& options, Console& console);  // text or JSON, to stdout or a file
+
+}  // namespace motley::app

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/run_directory.h"
+
+#include <fcntl.h>
+#include <motley/error.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLock = ".lock";
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile};
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+Error io_error(const fs::path& path, int number) {
+  return {Exit::io, path.string() + ": " + std::strerror(number)};
+}
+
+bool holds_a_run(const fs::path& directory) {
+  for (const char* name : {kRunFile, kMetrics, kResolvedJob})
+    if (fs::exists(directory / name)) return true;
+  return false;
+}
+
+// A lock file that was removed by its last user is no lock any more.
+bool is_still(int file, const fs::path& path) {
+  struct stat opened {}, named {};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+std::string pid_in(int file) {
+  std::array<char, 32> text{};
+  const ssize_t n = pread(file, text.data(), text.size() - 1, 0);
+  return n > 0 ? " (process " + std::string(text.data(), static_cast<std::size_t>(n)) + ")" : "";
+}
+
+}  // namespace
+
+HeldSignals::HeldSignals() {
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+HeldSignals::~HeldSignals() {
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+bool HeldSignals::stop_is_waiting() {
+  sigset_t waiting;
+  if (sigpending(&waiting) != 0) return false;
+  return sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGHUP) == 1;
+}
+
+fs::path new_run_path(const std::string& job_name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y%m%dT%H%M%SZ", &utc);
+  const std::string base = "runs/" + job_name + "-" + time.data();
+  fs::path path = base;
+  for (int i = 2; fs::exists(path); i++) path = base + "-" + std::to_string(i);
+  return path;
+}
+
+RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path)) {
+  try {
+    make();
+    lock();
+    if (!holds_a_run(path_)) return;
+    if (if_run == IfRun::refuse)
+      throw UserError(path_.string() + " holds a run; give another --run-dir, or --overwrite to replace it");
+    for (const char* name : kFilesOfARun) fs::remove(path_ / name);
+  } catch (const fs::filesystem_error& e) {
+    unlock();
+    throw Error(Exit::io, e.what());
+  } catch (...) {
+    unlock();
+    throw;
+  }
+}
+
+RunDirectory RunDirectory::temporary(const fs::path& base) {
+  RunDirectory out;
+  std::error_code error;
+  fs::path under = base;
+  if (base.empty()) {
+    under = fs::temp_directory_path(error);
+    if (error) throw Error(Exit::io, "no directory for temporary files (TMPDIR): " + error.message());
+  } else {
+    out.path_ = base;
+    out.make();
+  }
+  std::string name = (fs::absolute(under) / "motley-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw io_error(name, errno);
+  out.path_ = name;
+  out.temporary_ = true;
+  return out;
+}
+
+RunDirectory::RunDirectory(RunDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, {})),
+      made_(std::exchange(other.made_, {})),
+      lock_(std::exchange(other.lock_, -1)),
+      temporary_(std::exchange(other.temporary_, false)) {}
+
+RunDirectory::~RunDirectory() {
+  std::error_code ignored;
+  if (temporary_) {
+    fs::remove_all(path_, ignored);
+    for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);  // only where empty
+  }
+  unlock();
+}
+
+// Like create_directories, but remembers which were made.
+void RunDirectory::make() {
+  std::vector<fs::path> missing;
+  for (fs::path at = fs::absolute(path_).lexically_normal(); !at.empty() && !fs::exists(at); at = at.parent_path()) {
+    if (at.filename().empty()) continue;  // "runs/"
+    missing.push_back(at);
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    if (mkdir(at->c_str(), 0777) == 0)
+      made_.push_back(*at);
+    else if (errno != EEXIST)
+      throw io_error(*at, errno);
+  }
+  if (!fs::is_directory(path_)) throw UserError(path_.string() + " is no directory; runs are kept in one");
+}
+
+void RunDirectory::lock() {
+  const fs::path file = path_ / kLock;
+  do {
+    if (lock_ >= 0) ::close(lock_);
+    lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock_ < 0) throw io_error(file, errno);
+    if (flock(lock_, LOCK_EX | LOCK_NB) == 0) continue;
+    const int why = errno;
+    const std::string holder = pid_in(lock_);
+    ::close(std::exchange(lock_, -1));
+    if (why != EWOULDBLOCK) throw io_error(file, why);
+    throw UserError(path_.string() + " is used by another run" + holder + "; wait for its end, or give another --run-dir");
+  } while (!is_still(lock_, file));
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) < 0) {
+    const int why = errno;
+    unlock();
+    throw io_error(file, why);
+  }
+}
+
+void RunDirectory::unlock() {
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  fs::remove(path_ / kLock, ignored);
+  ::close(std::exchange(lock_, -1));
+}
+
+void RunDirectory::forget() {
+  std::error_code ignored;
+  for (const char* name : kFilesOfARun) fs::remove(path_ / name, ignored);
+  unlock();
+  for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);  // only where empty
+}
+
+}  // namespace motley

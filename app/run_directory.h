@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a run's files lie: one user at a time, no run lost by mistake, nothing kept of a run that never started.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+// Files of a run directory, beside what --dump writes.
+constexpr const char* kResolvedJob = "job.resolved.json";  // parts joined, --set applied
+constexpr const char* kCommand = "command.json";           // the command line, a list of texts
+constexpr const char* kRunFile = "run.json";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kPlanFile = "plan.json";
+
+// SIGINT, SIGTERM and SIGHUP wait while it lives, but inside a SignalGuard (app/launch.h).
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  static bool stop_is_waiting();
+};
+
+// "runs/<name>-<UTC time>", not there yet.
+std::filesystem::path new_run_path(const std::string& job_name);
+
+enum class IfRun : std::uint8_t { refuse, overwrite };
+
+class RunDirectory {
+ public:
+  // Made where it is not there, and locked. UserError (78): another process uses it, or it holds a run that is not to be
+  // overwritten; Error(io). A run that is overwritten is removed now: the files above, no others.
+  RunDirectory(std::filesystem::path path, IfRun if_run);
+  // A temporary one, removed with all that is in it. Under `base` (which is made), or where temporary files go.
+  static RunDirectory temporary(const std::filesystem::path& base = {});
+  ~RunDirectory();
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  void forget();  // removes what this run has put there; the directory itself where it was made and is empty then
+
+ private:
+  RunDirectory() = default;
+  void make();
+  void lock();
+  void unlock();
+  std::filesystem::path path_{};
+  std::vector<std::filesystem::path> made_{};  // directories, outermost first
+  int lock_ = -1;
+  bool temporary_ = false;
+};
+
+}  // namespace motley

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/topology.h"
+
+#include <dlfcn.h>
+#include <hwloc.h>
+#include <motley/error.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "run/start.h"
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, Destroy>;
+
+Topology load_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) throw DeviceError("hwloc_topology_init failed");
+  Topology topology(raw);
+  if (hwloc_topology_load(raw) != 0) throw DeviceError("hwloc_topology_load failed");
+  return topology;
+}
+
+// The first allowed processing unit of each core below `object`.
+std::vector<int> cores_of(hwloc_topology_t topology, hwloc_obj_t object, const std::set<int>& allowed) {
+  std::vector<int> out;
+  const auto add_first = [&](hwloc_const_cpuset_t set) {
+    for (int unit = hwloc_bitmap_first(set); unit >= 0; unit = hwloc_bitmap_next(set, unit))
+      if (allowed.contains(unit)) return out.push_back(unit);
+  };
+  hwloc_obj_t core = nullptr;
+  while ((core = hwloc_get_next_obj_inside_cpuset_by_type(topology, object->cpuset, HWLOC_OBJ_CORE, core)) != nullptr)
+    add_first(core->cpuset);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<Socket> sockets() {
+  const std::vector<int> list = allowed_cores();
+  const std::set<int> allowed(list.begin(), list.end());
+  const Topology topology = load_topology();
+  std::vector<Socket> out;
+  hwloc_obj_t package = nullptr;
+  while ((package = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, package)) != nullptr)
+    if (Socket socket{cores_of(topology.get(), package, allowed)}; !socket.cores.empty()) out.push_back(std::move(socket));
+  if (out.empty()) out.push_back({list});  // a machine that does not say what it is made of
+  return out;
+}
+
+// The CUDA driver, without its headers: this build has none.
+class Driver {
+ public:
+  Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {}
+  ~Driver() {
+    if (library_ != nullptr) dlclose(library_);
+  }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  explicit operator bool() const { return library_ != nullptr; }
+  template <class... Arguments>
+  bool call(const char* name, Arguments... arguments) const {
+    const auto function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name));
+    return function != nullptr && function(arguments...) == 0;
+  }
+
+ private:
+  void* library_;
+};
+
+std::size_t cards_in_proc() {
+  std::error_code error;
+  std::size_t cards = 0;
+  for (fs::directory_iterator at("/proc/driver/nvidia/gpus", error), end; !error && at != end; at.increment(error)) cards++;
+  return cards;
+}
+
+void find_gpus(Node& node) {
+  const std::size_t cards = cards_in_proc();
+  const Driver driver;
+  if (!driver) {
+    if (cards > 0) node.gpu_note = std::to_string(cards) + " NVIDIA card(s), but no libcuda.so.1: install the driver's library";
+    return;
+  }
+  int count = 0;
+  if (!driver.call("cuInit", 0U) || !driver.call("cuDeviceGetCount", &count)) {
+    node.gpu_note = cards > 0 ? "the CUDA driver does not start" : "";
+    return;
+  }
+  for (int i = 0; i < count; i++) {
+    int device = 0;
+    std::array<char, 128> name{};
+    std::size_t bytes = 0;
+    const bool known = driver.call("cuDeviceGet", &device, i) &&
+                       driver.call("cuDeviceGetName", name.data(), static_cast<int>(name.size()) - 1, device) &&
+                       driver.call("cuDeviceTotalMem_v2", &bytes, device);
+    node.gpus.push_back({known ? name.data() : "unknown", static_cast<Index>(bytes)});
+  }
+}
+
+}  // namespace
+
+Node this_node() {
+  Node node;
+  node.sockets = sockets();
+  find_gpus(node);
+  if (!node.gpus.empty()) node.gpu_note = "this build has no CUDA backend: left out of meshes";
+  return node;
+}
+
+Mesh mesh_of(const Node& node) {
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < node.sockets.size(); i++) {
+    Device device;
+    device.name = "socket " + std::to_string(i);
+    device.threads = static_cast<int>(node.sockets[i].cores.size());
+    device.cores = node.sockets[i].cores;
+    devices.push_back(std::move(device));
+  }
+  const int ranks = static_cast<int>(devices.size());
+  return {{{"all", ranks}}, std::move(devices)};
+}
+
+}  // namespace motley

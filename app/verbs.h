@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each command does, once the command line is understood. Errors are thrown; the exit code is returned.
+#pragma once
+#include "app/options.h"
+
+namespace motley::app {
+
+struct CommandLine {
+  int argc = 0;
+  char** argv = nullptr;
+};
+
+int doctor(const Options& options);
+int check(const Options& options);
+// profile, plan, train, verify: start ranks where they need them, or are one (under the user's own mpiexec or srun).
+int with_ranks(const Options& options, const CommandLine& line);
+// A rank that the launcher started.
+int rank_main(const Options& options, const CommandLine& line);
+
+}  // namespace motley::app

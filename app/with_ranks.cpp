@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands that need ranks: started here, or found where mpiexec or srun has started this process as one.
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <motley/runtime.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "app/job_plan.h"
+#include "app/launcher.h"
+#include "app/rank_verbs.h"
+#include "app/run_directory.h"
+#include "app/run_end.h"
+#include "app/topology.h"
+#include "app/verbs.h"
+#include "base/json.h"
+#include "mesh/mesh_json.h"
+#include "run/start.h"
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMeshFile = "mesh.json";  // of a profile without a job
+
+// --mesh FILE is one more change of the job.
+std::vector<std::string> sets_of(const Options& options) {
+  std::vector<std::string> sets;
+  if (options.verb == Verb::profile && !options.mesh.empty()) sets.push_back("mesh=" + to_text(to_json(Mesh::load(options.mesh))));
+  sets.insert(sets.end(), options.sets.begin(), options.sets.end());
+  return sets;
+}
+
+// A job, or (profile alone) a mesh.
+struct Subject {
+  std::optional<Job> job{};
+  std::optional<Mesh> alone{};
+  const Mesh& mesh() const { return job ? job->mesh : *alone; }
+  std::string text() const { return to_text(job ? job->joined : to_json(*alone), 2) + "\n"; }
+  const char* file() const { return job ? kResolvedJob : kMeshFile; }
+};
+
+Subject load_subject(const Options& options) {
+  if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options)), {}};
+  if (!options.sets.empty()) throw UserError("--set changes a job, and no JOB is given", Exit::usage);
+  return {{}, options.mesh.empty() ? mesh_of(this_node()) : Mesh::load(options.mesh)};
+}
+
+Subject parse_subject(const Options& options, const std::string& name, const std::string& text) {
+  if (!options.files.empty()) return {parse_job(name, text), {}};
+  Complaints complaints;
+  const auto json = read_json(name, text, complaints);
+  Reader reader{complaints};
+  std::optional<Mesh> mesh;
+  if (json) mesh = read_mesh(reader, *json, VersionKey::required);
+  complaints.raise();
+  return {{}, mesh};
+}
+
+RunDirectory directory_for(const Options& options, const Subject& subject) {
+  if (options.verb == Verb::train) {
+    const fs::path path = options.run_directory.empty() ? new_run_path(subject.job->name) : options.run_directory;
+    return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
+  }
+  const auto& devices = subject.mesh().devices();
+  const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
+  return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what lies here
+}
+
+void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {
+  Console console(options, rt.rank() == 0 ? Console::Voice::speaks : Console::Voice::silent);
+  if (!subject.job) return profile_grid(rt, subject.mesh(), options, console);
+  const Task task{options, *subject.job, directory, console};
+  switch (options.verb) {
+    case Verb::profile: return profile_ranks(rt, task);
+    case Verb::plan: return plan_ranks(rt, task);
+    case Verb::train: return train_ranks(rt, task);
+    case Verb::verify: return verify_ranks(rt, task);
+    case Verb::doctor:
+    case Verb::check:
+    case Verb::rank: break;
+  }
+  throw InternalError("a command that has no ranks");
+}
+
+// What rank 0 has, on every rank. Collective.
+std::string from_first(Runtime& rt, const std::string& mine) {
+  const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
+  return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
+}
+
+int as_a_rank(const Options& options, const CommandLine& line) {
+  return run(line.argc, line.argv, [&](Runtime& rt) {
+    rt.phase("configuration");
+    const bool first = rt.rank() == 0;
+    const std::string text = from_first(rt, first ? load_subject(options).text() : "");
+    const Subject subject = parse_subject(options, options.files.empty() ? kMeshFile : options.files.front(), text);
+    static_cast<void>(role(subject.mesh().ranks()));
+    std::optional<RunDirectory> directory;
+    if (first) directory.emplace(directory_for(options, subject));
+    if (first) write_file((directory->path() / subject.file()).string(), text);
+    const fs::path path = from_first(rt, first ? fs::absolute(directory->path()).string() : "");
+    work(rt, options, subject, path);
+  });
+}
+
+// Everything that the ranks read, before they are started.
+void prepare(const fs::path& directory, const Subject& subject, const CommandLine& line) {
+  write_file((directory / subject.file()).string(), subject.text());
+  Json::Array words;
+  for (int i = 1; i < line.argc; i++) words.emplace_back(line.argv[i]);
+  write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
+}
+
+int launch_them(const Options& options, const CommandLine& line, const Subject& subject) {
+  Console console(options, Console::Voice::speaks);
+  const HeldSignals held;
+  RunDirectory directory = directory_for(options, subject);
+  const bool keep = options.verb == Verb::train;
+  Outcome end;
+  try {
+    prepare(directory.path(), subject, line);
+    if (keep) console.say(LogLevel::info, "run directory: " + directory.path().string());
+    const fs::path path = fs::absolute(directory.path());
+    end = launch_ranks({.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
+  } catch (...) {
+    if (keep) directory.forget();
+    throw;
+  }
+  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  if (!keep) return end.code;
+  if (end.code == static_cast<int>(Exit::stopped) && !has_begun(directory.path())) {
+    directory.forget();
+    console.say(LogLevel::info, "stopped before the first step: nothing is kept");
+  } else if (end.code != 0) {
+    write_failed_run(directory.path(), end, subject.mesh());
+  }
+  return end.code;
+}
+
+}  // namespace
+
+int with_ranks(const Options& options, const CommandLine& line) {
+  if (how_started().mpi) return as_a_rank(options, line);
+  const Subject subject = load_subject(options);
+  static_cast<void>(role(subject.mesh().ranks()));  // refuses srun's lone tasks
+  if (options.verb == Verb::plan) {
+    const Step step = step_of(*subject.job);
+    if (!must_measure(*subject.job, step)) {
+      Console console(options, Console::Voice::speaks);
+      give_plan(plan_of(*subject.job, step, profile_at_hand(*subject.job)), options, console);
+      return 0;
+    }
+  }
+  return launch_them(options, line, subject);
+}
+
+int rank_main(const Options& options, const CommandLine& line) {
+  return run(line.argc, line.argv, [&](Runtime& rt) {
+    rt.phase("configuration");
+    const fs::path directory = options.files.front();
+    const std::string file = (directory / kCommand).string();
+    Complaints complaints;
+    const auto json = read_json(file, read_file(file), complaints);
+    complaints.raise(Exit::internal);
+    std::vector<std::string> words;
+    for (const Json& word : std::get<Json::Array>(json->value)) words.push_back(std::get<std::string>(word.value));
+    const Parsed parsed = parse_options(words);
+    motley::check(parsed.options.has_value(), "the command line that was launched can be read again");
+    const char* name = parsed.options->files.empty() ? kMeshFile : kResolvedJob;
+    const std::string resolved = (directory / name).string();
+    work(rt, *parsed.options, parse_subject(*parsed.options, resolved, read_file(resolved)), directory);
+  });
+}
+
+}  // namespace motley::app

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// How good are the cuts? Two ranks, one core each: the whole ISA beside a capped one. Per convolution and pass: both ranks measure
+// tables at the same time, first in steps of 8, then around the best cut; balance_dim chooses a cut of the filters. Then all cuts
+// in steps of 4, and of 1 around the chosen one, are timed with both ranks running at once, in interleaved rounds. The best cut is
+// named by the odd rounds; it and the chosen one are timed by the even.
+//   balance [--quick] [--json FILE] [--partner ISA]...
+#include <motley/backend.h>
+#include <motley/error.h>
+#include <sched.h>
+#include <spawn.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "bench/support/convolution_cuts.h"
+#include "mesh/mpi_session.h"
+
+extern char** environ;
+
+using namespace motley;
+
+namespace {
+
+// Batch 8..32, channels 16..256, filters 48..256, sizes 7..32, windows 1, 3, 5.
+constexpr bench::Convolution kCases[] = {{8, 64, 28, 64, 3},    {8, 64, 28, 96, 3},  {8, 64, 28, 128, 3},   {16, 64, 14, 256, 3},
+                                         {16, 128, 14, 128, 3}, {8, 32, 32, 64, 3},  {32, 32, 16, 96, 3},   {32, 256, 7, 128, 3},
+                                         {16, 192, 7, 192, 3},  {32, 16, 32, 48, 3}, {16, 96, 14, 112, 3},  {32, 64, 8, 80, 3},
+                                         {8, 48, 28, 100, 3},   {32, 64, 28, 64, 1}, {32, 256, 14, 128, 1}, {16, 128, 28, 96, 1},
+                                         {32, 256, 7, 256, 1},  {8, 256, 14, 64, 1}, {8, 32, 28, 64, 5},    {16, 48, 14, 128, 5},
+                                         {8, 64, 14, 96, 5},    {32, 32, 8, 256, 5}};
+constexpr std::size_t kQuick[] = {2, 7, 13, 18};  // with --quick
+constexpr PassKind kPasses[] = {PassKind::forward, PassKind::backward_data, PassKind::backward_filter};
+struct Arguments {
+  bool quick = false, rank = false;
+  std::string json{}, isa{};
+  std::vector<std::string> partners{};
+};
+
+// The k-th core that this process may use; false: there are fewer.
+bool stay_on_core(int k) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE; core++)
+    if (CPU_ISSET(core, &allowed) && k-- == 0) {
+      CPU_SET(core, &one);
+      return sched_setaffinity(0, sizeof one, &one) == 0;
+    }
+  return false;
+}
+
+// Not a number: there is none (no run of that cut kept both cores).
+double number_in(const Json& row, const char* key) {
+  const Json::Value& value = row.find(key)->value;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+  const auto* real = std::get_if<double>(&value);
+  return real != nullptr && std::isfinite(*real) ? *real : NAN;
+}
+
+void print(const Json& row) {
+  auto number = [&](const char* key) { return number_in(row, key); };
+  auto text = [&](const char* key) { return std::get<std::string>(row.find(key)->value); };
+  std::printf("%-30s %-15s %-6s %9s %9s  %6.3f %6.3f %6.3f %6.3f  %8.3f  %6.3f\n", text("shape").c_str(), text("pass").c_str(),
+              text("partner_isa").c_str(), to_text(*row.find("chosen_parts")).c_str(), to_text(*row.find("best_parts")).c_str(),
+              number("chosen_over_best"), number("even_over_best"), number("proportional_over_best"),
+              number("fast_alone_over_best"), number("best_seconds") * 1e3, number("predicted_over_measured"));
+  std::fflush(stdout);
+}
+
+// Rank 0 prints the rows and, with --json, writes them.
+void run_rank(Transport& transport, const Arguments& arguments) {
+  const bool pinned = stay_on_core(transport.rank());
+  if (agree(transport, pinned ? 0 : 1).status != 0) throw UserError("bench/balance needs two cores, one per rank", Exit::device);
+  Device device;
+  device.name = arguments.isa.empty() ? "whole" : arguments.isa;
+  device.isa = arguments.isa;
+  const std::unique_ptr<Backend> backend = open_backend(device);
+  bench::ConvolutionCuts cuts(transport, *backend, arguments.quick);
+  Json rows{Json::Array{}};
+  std::vector<std::size_t> which(std::size(kCases));
+  std::iota(which.begin(), which.end(), std::size_t{0});
+  if (arguments.quick) which.assign(std::begin(kQuick), std::end(kQuick));
+  for (std::size_t i : which)
+    for (PassKind pass : kPasses) {
+      Json row = cuts.row(kCases[i], pass);
+      row.set("partner_isa", arguments.partners.front());
+      row.set("machine", backend->model());
+      row.set("isa", backend->isa());
+      row.set("library", backend->library());
+      if (transport.rank() == 0) print(row);
+      rows.push(std::move(row));
+    }
+  if (transport.rank() == 0 && !arguments.json.empty()) write_file(arguments.json, to_text(rows, 2) + "\n");
+}
+
+std::string own_path() {
+  std::string path(4096, '\0');
+  const auto n = readlink("/proc/self/exe", path.data(), path.size());
+  if (n <= 0) throw UserError("cannot read /proc/self/exe");
+  return path.substr(0, static_cast<std::size_t>(n));
+}
+
+// mpiexec with this program as its two ranks; its exit code.
+int start_ranks(const Arguments& arguments, const std::string& partner, const std::string& json) {
+  std::vector<std::string> rank{"-n", "1", own_path(), "--rank", "--partner", partner};
+  if (arguments.quick) rank.push_back("--quick");
+  if (!json.empty()) rank.insert(rank.end(), {"--json", json});
+  std::vector<std::string> words{"mpiexec"};
+  words.insert(words.end(), rank.begin(), rank.end());
+  words.push_back(":");
+  words.insert(words.end(), rank.begin(), rank.end());
+  words.insert(words.end(), {"--isa", partner});
+  std::vector<char*> argv;
+  for (std::string& w : words) argv.push_back(w.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  int status = 0;
+  if (posix_spawnp(&child, "mpiexec", nullptr, nullptr, argv.data(), environ) != 0 || waitpid(child, &status, 0) != child)
+    throw UserError("cannot start mpiexec: install mpich");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+}
+
+void summarise(const std::vector<Json>& rows, const std::string& partner) {
+  for (const char* key : {"chosen_over_best", "even_over_best", "proportional_over_best", "fast_alone_over_best"}) {
+    std::vector<double> v;
+    for (const Json& row : rows)
+      if (std::get<std::string>(row.find("partner_isa")->value) == partner && std::isfinite(number_in(row, key)))
+        v.push_back(number_in(row, key));
+    if (v.empty()) continue;
+    std::sort(v.begin(), v.end());
+    std::printf("beside %-8s %-24s median %.3f  max %.3f  (%zu rows)\n", partner.c_str(), key, v[v.size() / 2], v.back(), v.size());
+  }
+}
+
+int run_all(const Arguments& arguments) {
+  std::printf("%-30s %-15s %-6s %9s %9s  %6s %6s %6s %6s  %8s  %6s\n", "convolution", "pass", "beside", "chosen", "best", "chosen",
+              "even", "prop.", "alone", "best ms", "pred.");
+  std::fflush(stdout);
+  std::vector<Json> rows;
+  Json all{Json::Array{}};
+  for (const std::string& partner : arguments.partners) {
+    const std::string part = "/tmp/motley_balance_" + std::to_string(getpid()) + "_" + partner + ".json";
+    if (const int code = start_ranks(arguments, partner, part); code != 0) return code;
+    Complaints complaints;
+    const auto json = read_json(part, read_file(part), complaints);
+    complaints.raise();
+    unlink(part.c_str());
+    for (const Json& row : std::get<Json::Array>(json->value)) {
+      rows.push_back(row);
+      all.push(row);
+    }
+  }
+  for (const std::string& partner : arguments.partners) summarise(rows, partner);
+  const auto busy = std::count_if(rows.begin(), rows.end(), [](const Json& row) { return number_in(row, "runs_lost") > 0.1; });
+  if (busy > 0)
+    std::printf("%ld of %zu rows on a busy machine: more than a tenth of their runs lost a core and were repeated\n",
+                static_cast<long>(busy), rows.size());
+  if (!arguments.json.empty()) write_file(arguments.json, to_text(all, 2) + "\n");
+  return 0;
+}
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; i++) {
+    const std::string word = argv[i];
+    auto value = [&] {
+      if (i + 1 >= argc) throw UserError(word + " needs a value", Exit::usage);
+      return std::string(argv[++i]);
+    };
+    if (word == "--quick")
+      out.quick = true;
+    else if (word == "--rank")
+      out.rank = true;
+    else if (word == "--json")
+      out.json = value();
+    else if (word == "--isa")
+      out.isa = value();
+    else if (word == "--partner")
+      out.partners.push_back(value());
+    else
+      throw UserError("unknown option " + word + "; known: --quick --json FILE --partner ISA", Exit::usage);
+  }
+  if (out.partners.empty()) out.partners = out.quick ? std::vector<std::string>{"avx2"} : std::vector<std::string>{"avx2", "sse41"};
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Arguments arguments = read_arguments(argc, argv);
+    if (!arguments.rank) return run_all(arguments);
+    MpiSession session(argc, argv);
+    try {
+      run_rank(*session.transport(), arguments);
+    } catch (const Error& e) {
+      std::fprintf(stderr, "balance: %s\n", e.what());
+      MpiSession::abort(static_cast<int>(e.code()));
+    }
+    session.finish();
+    return 0;
+  } catch (const Error& e) {
+    std::fprintf(stderr, "balance: %s\n", e.what());
+    return static_cast<int>(e.code());
+  }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does a training step cost beside its convolutions, and what does an uneven cut gain? The paper's networks and VGG-11 at batch
+// 32 on one rank, two equal ranks and two unequal ones (whole ISA beside a capped one), one core each. Chosen cut, even cut and the
+// fast rank alone run in turn within one job; minima over rounds; predicted seconds beside them.
+//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41]... [--budget SECONDS]
+#include <motley/error.h>
+#include <motley/motley.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "app/launcher.h"
+#include "base/json.h"
+#include "bench/support/networks.h"
+#include "plan/plan_data.h"
+#include "run/start.h"
+
+using namespace motley;
+
+namespace {
+
+struct Arguments {
+  bool quick = false;
+  std::string json{};
+  std::vector<std::string> nets{}, meshes{};
+  double budget = 40;
+};
+
+Mesh mesh_of(const std::string& name) {
+  Device first, second;
+  first.name = "fast";
+  first.cores = {allowed_cores().front()};
+  second.name = name == "equal" ? "equal" : name;
+  second.cores = {allowed_cores().back()};
+  if (name != "equal") second.isa = name;
+  if (name == "one") return Mesh({{"all", 1}}, {first});
+  return Mesh({{"all", 2}}, {first, second});
+}
+
+// One plan bound to this rank's device; every run is a whole step on the same made-up batch.
+struct Bound {
+  Plan plan;
+  Program program;
+  State state;
+  Executor executor;
+  std::vector<double> seconds{};
+
+  Bound(Runtime& rt, const Mesh& mesh, Plan p, Transport& transport)
+      : plan(std::move(p)), program(compile(plan, transport.rank())), state(plan, program, 1), executor(program, rt.backend(mesh), transport, state) {
+    std::uint32_t seed = 1;
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      for (Index i = 0; i < volume(box); i++) {
+        seed = seed * 1664525U + 1013904223U;
+        if (name == "label")
+          reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>((seed >> 8) % 10);
+        else
+          reinterpret_cast<float*>(out.data())[i] = static_cast<float>(seed >> 8) / 16777216.0F;
+      }
+    });
+  }
+  double convolutions() const {  // seconds of one run, so far's mean
+    double sum = 0;
+    const auto spent = executor.spent();
+    for (std::size_t i = 0; i < spent.size(); i++) {
+      const auto* run = std::get_if<RunKernel>(&program.steps[i].what);
+      if (run != nullptr && run->spec.op == KernelOp::conv2d && spent[i].runs > 0) sum += spent[i].seconds / static_cast<double>(spent[i].runs);
+    }
+    return sum;
+  }
+};
+
+double least(const std::vector<double>& v) { return v.empty() ? 0 : *std::min_element(v.begin(), v.end()); }
+
+void run_rank(Runtime& rt, const std::string& net_name, const std::string& mesh_name, const std::string& file, double budget, int rounds) {
+  const Mesh mesh = mesh_of(mesh_name);
+  const bench::Network net = bench::network(net_name, 32);
+  const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
+  LayoutRules rules, even;
+  if (mesh.ranks() > 1)
+    for (const std::string& dim : net.column_dims) {
+      rules.split.push_back({dim, "all"});
+      even.split.push_back({dim, "all", CutBy::even});
+    }
+  const Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget, .when = Measure::always});
+  Bound chosen(rt, mesh, balance(step, mesh, rules, profile), rt.transport());
+  rt.print(net_name + " " + mesh_name + "\n" + chosen.plan.table());
+  std::unique_ptr<Bound> other, alone;
+  auto own = in_memory(1);
+  const Mesh first({{"all", 1}}, {mesh.device(0)});
+  if (mesh.ranks() > 1) {
+    other = std::make_unique<Bound>(rt, mesh, balance(step, mesh, even, profile), rt.transport());
+    if (rt.rank() == 0) alone = std::make_unique<Bound>(rt, mesh, balance(step, first, {}, {}), *own.front());
+  }
+  auto timed = [&](Bound* b) {
+    agree(rt.transport(), 0);
+    if (b == nullptr) return;
+    const double seconds = b->executor.run().seconds;
+    b->seconds.push_back(seconds);
+  };
+  for (int r = 0; r < rounds; r++)
+    for (Bound* b : {&chosen, other.get(), alone.get()}) timed(b);
+  // A step lasts until its slowest rank is through.
+  auto slowest = [&](Bound* b) {
+    std::vector<double> all(static_cast<std::size_t>(rounds), 0);
+    const std::vector<double> mine = b == nullptr ? all : b->seconds;
+    for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(mine))))
+      for (std::size_t i = 0; i < all.size(); i++) all[i] = std::max(all[i], reinterpret_cast<const double*>(bytes.data())[i]);
+    return least(all);
+  };
+  const double step_seconds = slowest(&chosen), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone.get()) : 0;
+  if (rt.rank() != 0) return;
+  Json row{Json::Object{}};
+  row.set("net", net_name).set("mesh", mesh_name).set("batch", 32).set("threads", 1).set("step_seconds", step_seconds);
+  row.set("convolutions_seconds", chosen.convolutions()).set("ratio", step_seconds / chosen.convolutions());
+  row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr)).set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
+  row.set("predicted_seconds", chosen.plan.data().step_seconds ? Json(*chosen.plan.data().step_seconds) : Json(nullptr));
+  row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
+  write_file(file, to_text(row) + "\n");
+}
+
+Arguments parse(const std::vector<std::string>& words) {
+  Arguments out;
+  for (std::size_t i = 0; i < words.size(); i++) {
+    auto value = [&] {
+      if (i + 1 >= words.size()) throw UserError(words[i] + " needs a value", Exit::usage);
+      return words[++i];
+    };
+    if (words[i] == "--quick") out.quick = true;
+    else if (words[i] == "--json") out.json = value();
+    else if (words[i] == "--net") out.nets.push_back(value());
+    else if (words[i] == "--mesh") out.meshes.push_back(value());
+    else if (words[i] == "--budget") out.budget = std::stod(value());
+    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --budget)", Exit::usage);
+  }
+  if (out.nets.empty()) out.nets = out.quick ? std::vector<std::string>{"paper_cifar"} : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11"};
+  if (out.meshes.empty()) out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
+  if (out.quick) out.budget = std::min(out.budget, 15.0);
+  return out;
+}
+
+double number(const Json& row, const char* key) {
+  const auto* v = std::get_if<double>(&row.find(key)->value);
+  return v == nullptr ? 0 : *v;
+}
+
+int bench_all(const Arguments& a) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-step-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  Json rows{Json::Array{}};
+  std::string table = "net          mesh    step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
+  for (const std::string& net : a.nets)
+    for (const std::string& mesh : a.meshes) {
+      const std::string file = (folder / (net + "_" + mesh + ".json")).string();
+      LaunchOptions options;
+      options.devices = mesh_of(mesh).devices();
+      options.arguments = {"--rank", net, mesh, file, std::to_string(a.budget), a.quick ? "5" : "15"};
+      if (const int code = launch(options); code != 0) return code;
+      Complaints complaints;
+      Json row = *read_json(file, read_file(file), complaints);
+      const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"), predicted = number(row, "predicted_seconds");
+      char line[200];
+      std::snprintf(line, sizeof line, "%-12s %-6s %8.2f %9.2f %6.3f %14.2f %8.2f %13.2f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), step * 1e3,
+                    number(row, "convolutions_seconds") * 1e3, number(row, "ratio"), alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3,
+                    alone > 0 ? alone / step : 0.0, predicted / step);
+      table += line;
+      rows.push(std::move(row));
+    }
+  std::filesystem::remove_all(folder);
+  std::printf("%s", table.c_str());
+  if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 6 && words[0] == "--rank")
+    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, words[1], words[2], words[3], std::stod(words[4]), std::stoi(words[5])); });
+  try {
+    return bench_all(parse(words));
+  } catch (const Error& e) {
+    std::fprintf(stderr, "step: %s\n", e.what());
+    return static_cast<int>(e.code());
+  }
+}

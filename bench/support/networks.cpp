@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/support/networks.h"
+
+#include <motley/error.h>
+
+namespace motley::bench {
+
+namespace {
+
+struct Layers {
+  Network net{};
+  Tensor h{};
+  int convolutions = 0;
+
+  explicit Layers(const Shape& image) {
+    net.graph = std::make_unique<Graph>();
+    h = net.graph->input("image", image);
+  }
+  void conv(Index filters, Index window) {
+    const Dim f{"filters" + std::to_string(++convolutions), filters};
+    if (convolutions % 2 == 1) net.column_dims.push_back(f.name);
+    h = relu(conv2d(h, {.out = f, .window = window, .padding = same}));
+  }
+  void hidden(Index size) {
+    h = relu(dense(h, {.out = {Dim{"hidden", size}}}));
+    net.column_dims.push_back("hidden");
+  }
+  Network finish(Index batch, Index classes) {
+    const Tensor label = net.graph->input("label", {Dim{"batch", batch}}, DType::i32);
+    const Dim c{"classes", classes};
+    net.loss = mean(softmax_cross_entropy(dense(h, {.out = {c}}), label, c));
+    return std::move(net);
+  }
+};
+
+Shape image(Index batch, Index channels, Index size) { return {{"batch", batch}, {"channels", channels}, {"rows", size}, {"cols", size}}; }
+
+}  // namespace
+
+Network network(const std::string& name, Index batch) {
+  if (name == "paper_mnist") {
+    Layers l(image(batch, 1, 28));
+    l.conv(60, 7);
+    l.conv(120, 5);
+    l.conv(240, 3);
+    l.h = avg_pool2d(l.h, {.window = 2});
+    l.hidden(128);
+    return l.finish(batch, 10);
+  }
+  if (name == "paper_cifar") {
+    Layers l(image(batch, 3, 32));
+    for (Index f : {60, 120, 240, 480}) {
+      l.conv(f, 3);
+      l.conv(f, 3);
+      l.h = max_pool2d(l.h, {.window = 2});
+    }
+    l.hidden(256);
+    return l.finish(batch, 10);
+  }
+  if (name == "vgg11") {
+    Layers l(image(batch, 3, 32));
+    for (Index f : {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}) {
+      if (f > 0)
+        l.conv(f, 3);
+      else
+        l.h = max_pool2d(l.h, {.window = 2});
+    }
+    l.hidden(512);
+    return l.finish(batch, 10);
+  }
+  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11)");
+}
+
+}  // namespace motley::bench

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks that benches measure, written with the C++ API.
+#pragma once
+#include <motley/ops.h>
+#include <motley/step.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace motley::bench {
+
+struct Network {
+  std::unique_ptr<Graph> graph{};
+  Tensor loss{};
+  std::vector<std::string> column_dims{};  // filters of every first convolution of a pair: cut as in the paper
+};
+
+// "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10).
+Network network(const std::string& name, Index batch);
+
+}  // namespace motley::bench

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures what a step's kernels and exchanges take on a mesh.
+#pragma once
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace motley {
+
+enum class Measure : std::uint8_t { if_missing, always, never };
+
+struct MeasureOptions {
+  double budget_seconds = 60;
+  Measure when = Measure::if_missing;
+  std::function<void(const std::string& line)> progress{};  // called on rank 0
+};
+
+// Collective. Every distinct kernel that this step's Programs can need under the rules (at every candidate part), on all devices at
+// the same time, and the links. Keeps the result in `keep_in` (rank 0 writes); what the file already has of the same devices is not
+// measured again. UserError: never and missing (66), a profile of other devices, a damaged file.
+Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
+                const MeasureOptions& options = {});
+
+}  // namespace motley

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of motley but <motley/mpi.h>.
+#pragma once
+#include <motley/backend.h>
+#include <motley/data.h>
+#include <motley/executor.h>
+#include <motley/layout.h>
+#include <motley/measure.h>
+#include <motley/ops.h>
+#include <motley/plan.h>
+#include <motley/profile.h>
+#include <motley/runtime.h>
+#include <motley/trainer.h>

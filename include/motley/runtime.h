@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's life: from the start of MPI to the exit code that all ranks agree on.
+#pragma once
+#include <motley/backend.h>
+#include <motley/mesh.h>
+#include <motley/transport.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace motley {
+
+class RecordWriter;
+
+// One rank, one device.
+class Runtime {
+ public:
+  // For a program that runs MPI itself: Runtime rt(mpi_transport(comm)). record: where phases are written, or nullptr; kind:
+  // of the device, where it is known before it is opened.
+  explicit Runtime(std::unique_ptr<Transport> transport, RecordWriter* record = nullptr, std::string kind = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  int rank() const { return transport_->rank(); }
+  int ranks() const { return transport_->size(); }
+  Transport& transport() { return *transport_; }
+  // This rank's device of the mesh, opened at the first call (before any other call of a vendor's). UserError: the mesh has
+  // another number of ranks; DeviceError.
+  Backend& backend(const Mesh& mesh);
+  void print(const std::string& text) const;  // a line on stdout, from rank 0 alone. Error(io)
+  void phase(const std::string& text);        // what this rank is doing: named when it dies or hangs
+  // This process got SIGINT or SIGTERM. Ranks may see it in different steps: agree before acting on it.
+  bool stop_requested() const;
+  std::string name() const;  // "rank 1 cpu"
+
+ private:
+  std::unique_ptr<Transport> transport_;
+  RecordWriter* record_;
+  std::unique_ptr<Backend> backend_;
+  std::string kind_;
+};
+
+// What a main() of a distributed program does: starts MPI when mpiexec (or `motley`) started this process, else runs one
+// rank; calls body; an error on any rank is printed as `[rank 1 cpu] text` and ends all of them. Returns the worst rank's exit
+// code, the same on every rank. Throws nothing.
+int run(int argc, char** argv, const std::function<void(Runtime&)>& body);
+
+// The same body on threads of this process. Throws the first rank's error, after all threads have ended.
+void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body);
+
+}  // namespace motley

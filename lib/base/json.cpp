@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text -> Json. nlohmann says what comes, in document order; a scanner of ours walks the same text in lock-step, knows where
+// each piece stands and says what is wrong where nlohmann stops.
+#include "base/json.h"
+
+#include <motley/dims.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/utf8.h"
+
+namespace motley {
+
+namespace {
+
+using nl = nlohmann::json;
+constexpr std::size_t kDeepest = 64;
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+bool is_hex(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// Line and column of a byte, both counted from 1.
+std::string line_and_column(const std::string& text, std::size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  const std::size_t begin = byte == 0 ? 0 : text.rfind('\n', byte - 1) + 1;  // npos + 1 is 0
+  return "line " + std::to_string(std::count(text.begin(), end, '\n') + 1) + ", column " +
+         std::to_string(characters(text, begin, byte) + 1);
+}
+
+// Walks a text; never past its end, whatever it holds.
+struct Scanner {
+  std::string_view text;
+  std::size_t at = 0;
+  bool open_comment = false;  // met one without an end; `at` is its begin
+
+  char peek(std::size_t ahead = 0) const { return at + ahead < text.size() ? text[at + ahead] : '\0'; }
+  bool done() const { return at >= text.size(); }
+  void skip_blanks() {
+    if (at == 0 && text.starts_with("\xEF\xBB\xBF")) at = 3;
+    for (;;) {
+      while (!done() && is_blank(peek())) at++;
+      if (peek() != '/') return;
+      if (peek(1) == '/') {
+        at = std::min(text.find('\n', at), text.size());
+      } else if (peek(1) == '*') {
+        const std::size_t end = text.find("*/", at + 2);
+        open_comment = end == std::string_view::npos;
+        if (open_comment) return;
+        at = end + 2;
+      } else {
+        return;
+      }
+    }
+  }
+  // Passes one token and gives its begin.
+  std::size_t pass_token() {
+    const std::size_t begin = at;
+    if (peek() == '"') {
+      for (at++; !done() && peek() != '"'; at++)
+        if (peek() == '\\') at++;
+      at = std::min(at + 1, text.size());
+    } else if (!done() && std::string_view("{}[],:").find(peek()) != std::string_view::npos) {
+      at++;
+    } else {
+      while (!done() && !is_blank(peek()) && std::string_view("{}[],:\"/").find(peek()) == std::string_view::npos) at++;
+      if (at == begin && !done()) at++;
+    }
+    return begin;
+  }
+};
+
+// What is wrong inside the text that begins with a quote at `begin`; empty: nothing. Moves `begin` to the place.
+std::string fault_in_string(std::string_view text, std::size_t& begin) {
+  for (std::size_t i = begin + 1; i < text.size(); i++) {
+    const char c = text[i];
+    if (c == '"') return "";
+    if (c == '\n' || c == '\r') return "this text has no closing quote on its line";
+    if (static_cast<unsigned char>(c) < 32) {
+      begin = i;
+      return c == '\t' ? "a tab inside a text is written \\t" : "a control character inside a text is written \\u00XX";
+    }
+    if (c != '\\') continue;
+    const char escape = i + 1 < text.size() ? text[i + 1] : '\0';
+    auto hex4 = [&](std::size_t at) {
+      return at + 4 <= text.size() && std::all_of(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                                  text.begin() + static_cast<std::ptrdiff_t>(at + 4), is_hex);
+    };
+    if (escape == 'u') {
+      const auto code = hex4(i + 2) ? std::stoul(std::string(text.substr(i + 2, 4)), nullptr, 16) : 0xDC00UL;
+      const bool high = code >= 0xD800 && code < 0xDC00;
+      const bool pair = high && text.substr(i + 6, 2) == "\\u" && hex4(i + 8) &&
+                        (std::stoul(std::string(text.substr(i + 8, 4)), nullptr, 16) & 0xFC00UL) == 0xDC00;
+      if ((code >= 0xDC00 && code < 0xE000) || (high && !pair)) {
+        begin = i;
+        return "\\u needs four hexadecimal digits of a character (or both halves of a surrogate pair)";
+      }
+      i += pair ? 11 : 5;
+    } else if (escape != '\0' && std::string_view("\"\\/bfnrt").find(escape) != std::string_view::npos) {
+      i++;
+    } else {
+      begin = i;
+      return "\\ begins one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX; a backslash itself is written \\\\";
+    }
+  }
+  return "this text has no closing quote";
+}
+
+// A word that stands where a value belongs.
+std::string fault_of_word(const std::string& word) {
+  const std::string shown = shortened(printable(word), 40);
+  if (word.front() == '\'') return "texts stand in double quotes: \"...\"";
+  for (const char* other : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "+inf"})
+    if (word == other) return shown + " is no JSON number; numbers are finite";
+  if (word.find_first_not_of("+-.0123456789eExXabcdefABCDEF_") == std::string::npos &&
+      word.find_first_of("0123456789") != std::string::npos)
+    return shown + " is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the point)";
+  const std::string near = did_you_mean(word, {"true", "false", "null"});
+  return shown + " is no JSON value" + (near.starts_with(";") ? near : "; texts stand in double quotes");
+}
+
+enum class After { nothing, object_begin, key, member, array_begin, element, whole };
+
+struct Fault {
+  std::size_t at = 0;
+  std::string text{};
+};
+
+// What is wrong behind the last good token.
+Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
+  Scanner scan{text, good_end};
+  auto open_comment = [&] { return Fault{scan.at, "this comment has no end; */ is missing"}; };
+  scan.skip_blanks();
+  if (scan.open_comment) return open_comment();
+  if (after == After::nothing && scan.done()) return {0, "empty; a JSON object belongs here"};
+  if (after == After::whole) return {scan.at, "one value belongs in a file; this stands behind it"};
+  const bool in_object = after == After::object_begin || after == After::member;
+  const char separator = after == After::key ? ':' : ',';
+  const bool wants_separator = after == After::key || after == After::member || after == After::element;
+  bool separated = false;
+  if (wants_separator && scan.peek() == separator) {
+    separated = true;
+    scan.at++;
+    scan.skip_blanks();
+    if (scan.open_comment) return open_comment();
+  }
+  const std::size_t begin = scan.at;
+  const char c = scan.peek();
+  const std::string closing = in_object ? "}" : "]";
+  if (scan.done())
+    return {text.empty() ? 0 : text.size() - 1,
+            after == After::key ? "the file ends before the value" : "the file ends before the closing " + closing};
+  if (c == '"') {
+    std::size_t at = begin;
+    if (std::string fault = fault_in_string(text, at); !fault.empty()) return {at, fault};
+  }
+  scan.pass_token();
+  const std::string token(text.substr(begin, scan.at - begin)), shown = shortened(printable(token), 40);
+  if (wants_separator && !separated) {
+    if (c == '}' || c == ']')
+      return {begin, after == After::key ? ": and a value belong here, this is " + shown
+                                         : closing + " or a comma belongs here, this is " + shown};
+    return {begin, std::string(separator == ':' ? "a colon" : "a comma") + " is missing in front of this " + shown};
+  }
+  if (separated && separator == ',' && shown == closing) return {begin, "there is a comma too many in front of this " + shown};
+  if (in_object) return {begin, "a key in double quotes belongs here, this is " + shown};
+  if (std::string_view("}],:{[").find(c) != std::string_view::npos || c == '"' || c == '/')
+    return {begin, "a value belongs here, this is " + shown};
+  return {begin, fault_of_word(token)};
+}
+
+class Tree final : public nlohmann::json_sax<nl> {
+ public:
+  Tree(std::shared_ptr<const Source> source, Complaints& complaints)
+      : source_(std::move(source)), complaints_(complaints), scan_{source_->text} {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return leaf(nullptr); }
+  bool boolean(bool v) override { return leaf(v); }
+  bool number_integer(std::int64_t v) override { return leaf(v); }
+  bool number_unsigned(std::uint64_t v) override {
+    return v > INT64_MAX ? leaf(static_cast<double>(v)) : leaf(static_cast<std::int64_t>(v));
+  }
+  bool number_float(double v, const std::string&) override { return leaf(v); }
+  bool string(std::string& v) override { return leaf(std::move(v)); }
+  bool binary(nl::binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return begin(Json::Object{}, After::object_begin); }
+  bool start_array(std::size_t) override { return begin(Json::Array{}, After::array_begin); }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool key(std::string& k) override {
+    key_ = k;
+    key_where_ = next();
+    after_ = After::key;
+    const auto [first, fresh] = open_.back().keys.emplace(k, key_where_.byte);
+    if (!fresh)
+      complaints_.add(key_where_, pointer(),
+                      "this key is written twice; the first is at " + line_and_column(source_->text, first->second));
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nl::exception& e) override {
+    const std::string last = source_->text.substr(last_, scan_.at - last_);
+    Fault fault = fault_behind(source_->text, scan_.at, after_);
+    if (!last.empty() && std::string_view("{}[],:\"").find(last[0]) == std::string_view::npos && !nl::accept(last)) {
+      fault = {last_, fault_of_word(last)};  // nlohmann took the front of it: 0 of 01, true of trueish
+    } else if (e.id == 406) {                // out of a double's range
+      const Where number = next();
+      fault = {number.byte,
+               source_->text.substr(number.byte, scan_.at - number.byte) + " is too large for a number (at most 1.7e308)"};
+      fault.text = shortened(fault.text, 120);
+    }
+    complaints_.add({source_, fault.at}, pointer(), fault.text);
+    return false;
+  }
+
+ private:
+  struct Open {
+    Json* json;
+    std::unordered_map<std::string, std::size_t> keys{};
+  };
+
+  Where next() {  // passes separators and the token that nlohmann has just accepted
+    scan_.skip_blanks();
+    while (scan_.peek() == ',' || scan_.peek() == ':') {
+      scan_.at++;
+      scan_.skip_blanks();
+    }
+    last_ = scan_.pass_token();
+    return {source_, last_};
+  }
+  std::string pointer() const {
+    std::string p;
+    for (std::size_t i = 0; i < open_.size(); i++) {
+      const bool last = i + 1 == open_.size();
+      if (const auto* o = std::get_if<Json::Object>(&open_[i].json->value)) {
+        if (!last) p += "/" + pointer_token(o->back().key);
+        if (last && after_ == After::key) p += "/" + pointer_token(key_);
+      } else if (const auto* a = std::get_if<Json::Array>(&open_[i].json->value); !last) {
+        p += "/" + std::to_string(a->size() - 1);
+      }
+    }
+    return p;
+  }
+  Json* put(Json j) {
+    if (open_.empty()) return &(root_ = std::move(j));
+    Json& parent = *open_.back().json;
+    if (auto* o = std::get_if<Json::Object>(&parent.value)) {
+      o->push_back({key_, std::move(j), key_where_});
+      return &o->back().value;
+    }
+    auto& a = std::get<Json::Array>(parent.value);
+    a.push_back(std::move(j));
+    return &a.back();
+  }
+  void close() {
+    after_ = open_.empty()                                                    ? After::whole
+             : std::holds_alternative<Json::Object>(open_.back().json->value) ? After::member
+                                                                              : After::element;
+  }
+  template <class V>
+  bool leaf(V v) {
+    Json j(std::move(v));
+    j.where = next();
+    put(std::move(j));
+    close();
+    return true;
+  }
+  template <class V>
+  bool begin(V empty, After after) {
+    Json j(std::move(empty));
+    j.where = next();
+    if (open_.size() == kDeepest) {
+      complaints_.add(j.where, pointer(), "nested deeper than " + std::to_string(kDeepest));
+      return false;
+    }
+    open_.push_back({put(std::move(j))});  // stable: nothing joins a parent while its child is open
+    after_ = after;
+    return true;
+  }
+  bool end() {
+    next();
+    open_.pop_back();
+    close();
+    return true;
+  }
+
+  std::shared_ptr<const Source> source_;
+  Complaints& complaints_;
+  Scanner scan_;
+  std::size_t last_ = 0;  // begin of the last token passed
+  std::vector<Open> open_{};
+  Json root_{};
+  std::string key_{};
+  Where key_where_{};
+  After after_ = After::nothing;
+};
+
+// The first byte that no text file has.
+std::optional<Fault> fault_of_bytes(const std::string& text) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return Fault{0, "UTF-16; save the file as UTF-8"};
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t n = utf8_length(text, i);
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (n == 0 || (c < 32 && !is_blank(text[i]))) {
+      constexpr const char* kDigits = "0123456789ABCDEF";
+      const std::string hex{'0', 'x', kDigits[c / 16], kDigits[c % 16]};
+      return Fault{i, n == 0 ? "the byte " + hex + " is no UTF-8; save the file as UTF-8"
+                             : "the byte " + hex + " does not belong in a text file"};
+    }
+    i += n;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints) {
+  const auto source = std::make_shared<const Source>(Source{name, std::move(text)});
+  if (const auto fault = fault_of_bytes(source->text)) {
+    complaints.add({source, fault->at}, "", fault->text);
+    return std::nullopt;
+  }
+  Tree tree(source, complaints);
+  if (!nl::sax_parse(source->text.begin(), source->text.end(), &tree, nl::input_format_t::json, true, true)) return std::nullopt;
+  return tree.take();
+}
+
+}  // namespace motley

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pieces that the tables of several file kinds share.
+#pragma once
+#include <filesystem>
+
+#include "base/json.h"
+
+namespace motley {
+
+enum class VersionKey : std::uint8_t { required, optional };  // in a file; in an object written inside another
+
+template <class T>
+Field<T> version_field(VersionKey key) {
+  return {"version", "of the file's form: 1", "integer", key == VersionKey::required, [](Reader& r, const Json& j, T&) {
+            std::int64_t version = 0;
+            r.integer(j, version, 1, 1);
+          }};
+}
+
+// Reads a whole file with read(reader, json), which gives an optional value. UserError with every complaint.
+template <class F>
+auto load_json(const std::filesystem::path& file, F&& read) {
+  Complaints complaints;
+  const auto json = read_json(file.string(), read_file(file.string()), complaints);
+  Reader reader{complaints};
+  decltype(read(reader, *json)) value;
+  if (json) value = read(reader, *json);
+  complaints.raise();
+  check(value.has_value(), "what is not read is complained about");
+  return std::move(*value);
+}
+
+// A text, or a list of texts; `one` reads each. False (complained): neither.
+template <class F>
+bool one_or_several(Reader& r, const Json& j, F&& one) {
+  if (!std::holds_alternative<Json::Array>(j.value)) return one(j);
+  bool good = true;
+  r.list(j, [&](const Json& each, std::size_t) { good = one(each) && good; });
+  return good;
+}
+
+// Complains about what stands at `pointer` below `root` (which the reader's path names), or about the nearest that is written out.
+inline void complain_below(Reader& r, const Json& root, std::string pointer, const std::string& text) {
+  const Json* at = root.at(pointer);
+  while (at == nullptr && !pointer.empty()) {
+    pointer.erase(pointer.rfind('/'));
+    at = root.at(pointer);
+  }
+  r.complaints.add((at == nullptr ? root : *at).where, r.path + pointer, text);
+}
+
+}  // namespace motley

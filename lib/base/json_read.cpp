@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Complaints with their lines, and the Reader that finds them.
+#include <motley/dims.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "base/utf8.h"
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kMostPrinted = 10, kWindow = 100, kLongest = 200;
+
+struct Position {
+  std::size_t line = 1, column = 1;
+  std::size_t begin = 0, end = 0;  // of the line, in bytes
+};
+
+Position position_of(const std::string& text, std::size_t byte) {
+  byte = std::min(byte, text.size());
+  Position p;
+  p.line = static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte), '\n')) + 1;
+  p.begin = byte == 0 ? 0 : text.rfind('\n', byte - 1) + 1;  // npos + 1 is 0
+  p.end = std::min(text.find('\n', byte), text.size());
+  if (p.begin == 0 && text.starts_with("\xEF\xBB\xBF") && byte >= 3) p.begin = 3;  // a byte order mark is no character
+  p.column = characters(text, p.begin, byte) + 1;
+  return p;
+}
+
+// The line and a caret below; of a long line the characters around it.
+std::string excerpt(const std::string& text, const Position& p) {
+  std::vector<std::string> letters;
+  for (std::size_t i = p.begin; i < p.end;) {
+    const std::size_t n = std::max<std::size_t>(utf8_length(text, i), 1);
+    letters.push_back(printable(std::string_view(text).substr(i, n)));
+    i += n;
+  }
+  while (!letters.empty() && letters.back() == " ") letters.pop_back();
+  std::size_t first = 0, last = letters.size(), caret = p.column - 1;
+  if (letters.size() > kWindow) {
+    first = caret > kWindow * 6 / 10 ? std::min(caret - kWindow * 6 / 10, letters.size() - kWindow) : 0;
+    last = std::min(first + kWindow, letters.size());
+  }
+  std::string line = first > 0 ? "..." : "";
+  for (std::size_t i = first; i < last; i++) line += letters[i];
+  if (last < letters.size()) line += "...";
+  caret = caret - first + (first > 0 ? 3 : 0);
+  return "  " + line + "\n  " + std::string(caret, ' ') + "^\n";
+}
+
+}  // namespace
+
+std::string Complaints::print() const {
+  std::vector<const Source*> files;  // in the order in which they are first complained about
+  auto rank = [&](const One& one) {
+    const auto at = std::find(files.begin(), files.end(), one.where.source.get());
+    return std::pair(at - files.begin(), one.where.byte);
+  };
+  std::vector<const One*> sorted;
+  for (const One& one : list) {
+    if (std::find(files.begin(), files.end(), one.where.source.get()) == files.end()) files.push_back(one.where.source.get());
+    sorted.push_back(&one);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const One* a, const One* b) { return rank(*a) < rank(*b); });
+  std::string out;
+  for (std::size_t i = 0; i < sorted.size(); i++) {
+    if (i == kMostPrinted) {
+      out += "and " + std::to_string(sorted.size() - kMostPrinted) + " more\n";
+      break;
+    }
+    const One& one = *sorted[i];
+    const std::string said = (one.path.empty() ? "" : shortened(printable(one.path), kLongest) + ": ") + printable(one.text);
+    if (one.where.source == nullptr) {
+      out += "error: " + said + "\n";
+      continue;
+    }
+    const Position p = position_of(one.where.source->text, one.where.byte);
+    out += printable(one.where.source->name) + ":" + std::to_string(p.line) + ":" + std::to_string(p.column) + ": error: " + said +
+           "\n";
+    out += excerpt(one.where.source->text, p);
+  }
+  return out;
+}
+
+void Complaints::raise(Exit code) const {
+  if (empty()) return;
+  std::string text = print();
+  text.pop_back();  // who prints an error ends its line
+  throw UserError(text, code);
+}
+
+std::string pointer_token(const std::string& key) {
+  std::string out;
+  for (char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+std::string Reader::kind(const Json& j) {
+  if (const auto* b = std::get_if<bool>(&j.value)) return *b ? "true" : "false";
+  if (const auto* s = std::get_if<std::string>(&j.value)) return "\"" + shortened(*s, 40) + "\"";
+  if (std::holds_alternative<Json::Array>(j.value)) return "a list";
+  if (std::holds_alternative<Json::Object>(j.value)) return "an object";
+  return to_text(j);  // a number or null
+}
+
+bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi) {
+  std::optional<std::int64_t> v;
+  if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = *i;
+  if (const auto* d = std::get_if<double>(&j.value); d != nullptr && std::floor(*d) == *d && std::abs(*d) <= 9007199254740992.0)
+    v = static_cast<std::int64_t>(*d);  // 20e9
+  if (!v || *v < lo || *v > hi) {
+    constexpr std::int64_t kAny = INT32_MAX;  // a bound past this is news only to what exceeds it
+    std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
+    if (lo == hi) range = " " + std::to_string(lo);
+    if (lo < hi && hi > kAny) range = v && *v > hi ? " of at most " + std::to_string(hi) : " of at least " + std::to_string(lo);
+    complain(j, "an integer" + range + " belongs here, this is " + kind(j));
+    return false;
+  }
+  out = *v;
+  return true;
+}
+
+bool Reader::number(const Json& j, double& out, double lo, double hi) {
+  std::optional<double> v;
+  if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = static_cast<double>(*i);
+  if (const auto* d = std::get_if<double>(&j.value)) v = *d;
+  if (!v || *v < lo || *v > hi) {
+    constexpr double kAny = 1e15;  // a bound past this is no news
+    const bool low = lo > -kAny, high = hi < kAny;
+    auto shown = [](double bound) {
+      return bound == std::floor(bound) && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))
+                                                                  : to_text(bound);
+    };
+    const std::string range = low && high ? " from " + shown(lo) + " to " + shown(hi)
+                              : low       ? " of at least " + shown(lo)
+                              : high      ? " of at most " + shown(hi)
+                                          : "";
+    complain(j, "a number" + range + " belongs here, this is " + kind(j));
+    return false;
+  }
+  out = *v;
+  return true;
+}
+
+bool Reader::boolean(const Json& j, bool& out) {
+  if (const auto* b = std::get_if<bool>(&j.value)) return out = *b, true;
+  return complain(j, "true or false belongs here, this is " + kind(j)), false;
+}
+
+bool Reader::text(const Json& j, std::string& out, const std::vector<std::string>& allowed) {
+  const auto* s = std::get_if<std::string>(&j.value);
+  if (s == nullptr) return complain(j, "a text belongs here, this is " + kind(j)), false;
+  if (!allowed.empty() && !is_one_of(*s, allowed))
+    return complain(j, kind(j) + " is not known here" + did_you_mean(*s, allowed)), false;
+  out = *s;
+  return true;
+}
+
+bool Reader::name(const Json& j, std::string& out) {
+  const auto* s = std::get_if<std::string>(&j.value);
+  if (s == nullptr) return complain(j, "a name belongs here, this is " + kind(j)), false;
+  if (!is_name(*s)) return complain(j, kind(j) + " is no name: letters, digits, _ and -, a letter or _ first"), false;
+  out = *s;
+  return true;
+}
+
+void Reader::unknown_key(const Json::Member& m, const std::vector<std::string>& names, std::vector<std::string>& suggested) {
+  const std::string hint = did_you_mean(m.key, names);
+  complain(m.where, "unknown key" + hint);
+  for (const std::string& n : names)
+    if (hint == "; did you mean \"" + n + "\"?") suggested.push_back(n);
+}
+
+bool Reader::is_one_of(const std::string& name, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace motley

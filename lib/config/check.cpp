@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/check.h"
+
+#include <motley/dims.h>
+#include <motley/profile.h>
+
+#include <algorithm>
+
+#include "config/job.h"
+#include "mesh/mesh_json.h"
+
+namespace motley {
+
+namespace {
+
+struct FileKind {
+  std::string name;
+  std::vector<std::string> keys;  // that tell it from the others
+  void (*load)(const std::string& path);
+};
+
+const std::vector<FileKind>& file_kinds() {
+  static const std::vector<FileKind> kinds{
+      {"mesh", {"axes", "devices"}, [](const std::string& p) { Mesh::load(p); }},
+      {"model", {"inputs", "layers", "loss"}, [](const std::string& p) { ModelSpec::load(p); }},
+      {"layout", {"split", "tensors", "place"}, [](const std::string& p) { LayoutRules::load(p); }},
+      {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p); }},
+      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }}};
+  return kinds;
+}
+
+// The kind most of whose keys stand in the file; a key that is nearly one counts half.
+const FileKind* kind_of(const Json& json) {
+  const FileKind* best = nullptr;
+  int most = 0;
+  const auto* members = std::get_if<Json::Object>(&json.value);
+  if (members == nullptr) return nullptr;
+  for (const FileKind& kind : file_kinds()) {
+    int score = 0;
+    for (const Json::Member& m : *members)
+      score += Reader::is_one_of(m.key, kind.keys) ? 2 : did_you_mean(m.key, kind.keys).starts_with(";") ? 1 : 0;
+    if (score > most) {
+      most = score;
+      best = &kind;
+    }
+  }
+  return best;
+}
+
+std::string check_file(const std::string& path) {
+  Complaints complaints;
+  const auto json = read_json(path, read_file(path), complaints);
+  if (!json) complaints.raise();
+  const FileKind* kind = kind_of(*json);
+  if (kind == nullptr) {
+    std::string known;
+    for (const FileKind& k : file_kinds()) {
+      known += (known.empty() ? "a " : ", a ") + k.name + " (";
+      for (std::size_t i = 0; i < k.keys.size(); i++) known += (i == 0 ? "" : ", ") + k.keys[i];
+      known += ")";
+    }
+    complaints.add(json->where, "", "the keys of no kind of file stand here; there is " + known);
+    complaints.raise();
+  }
+  kind->load(path);
+  return kind->name;
+}
+
+}  // namespace
+
+CheckResult check_files(const std::vector<std::string>& files) {
+  CheckResult result;
+  for (const std::string& path : files) {
+    try {
+      result.report += path + ": " + check_file(path) + ", nothing wrong\n";
+    } catch (const UserError& e) {
+      result.complaints += std::string(e.what()) + "\n";
+      result.code = std::max(result.code, e.code());
+    }
+  }
+  return result;
+}
+
+}  // namespace motley

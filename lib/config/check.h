@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// `motley check FILE...`: what kind each file is, and everything that is wrong with it.
+#pragma once
+#include <motley/error.h>
+
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct CheckResult {
+  std::string report{};      // a line per good file
+  std::string complaints{};  // of the others
+  Exit code = Exit::ok;      // 78 when a file is wrong, else 66 when one is missing, else 0
+};
+
+// Meshes, models, layouts, jobs (with all their parts, held against each other) and profiles.
+CheckResult check_files(const std::vector<std::string>& files);
+
+}  // namespace motley

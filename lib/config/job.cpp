@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/job.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "config/job_tree.h"
+#include "mesh/mesh_json.h"
+#include "plan/check_rules.h"
+#include "plan/rules_json.h"
+
+namespace motley {
+
+namespace {
+
+const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic"};
+const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
+
+struct Parts {
+  std::string name{};
+  std::optional<Mesh> mesh{};
+  std::optional<ModelSpec> model{};
+  std::optional<LayoutRules> rules{};
+  ProfileOptions profile{};
+  std::optional<DataOptions> data{};
+  std::optional<TrainOptions> train{};
+};
+
+template <class T>
+int position(const std::vector<T>& list, const T& one) {
+  return static_cast<int>(std::find(list.begin(), list.end(), one) - list.begin());
+}
+
+void read_path(Reader& r, const Json& j, std::string& out) {
+  if (!r.text(j, out)) return;
+  if (out.empty() || out.find('\0') != std::string::npos) r.complain(j, "a path belongs here, this is " + Reader::kind(j));
+}
+
+const Table<ProfileOptions>& profile_table() {
+  static const Table<ProfileOptions> table{
+      version_field<ProfileOptions>(VersionKey::optional),
+      {"path", "of the profile; without: in the user's cache", "text", false,
+       [](Reader& r, const Json& j, ProfileOptions& p) { read_path(r, j, p.path); }},
+      {"measure", "if_missing, always or never", "text", false, [](Reader& r, const Json& j, ProfileOptions& p) {
+         std::string word;
+         if (r.text(j, word, kMeasures)) p.measure = static_cast<MeasureWhen>(position(kMeasures, word));
+       }}};
+  return table;
+}
+
+Table<DataOptions> data_table(VersionKey version) {
+  return {
+      version_field<DataOptions>(version),
+      {"kind", "fashion_mnist, mnist, cifar10 or synthetic", "text", true,
+       [](Reader& r, const Json& j, DataOptions& d) {
+         std::string word;
+         if (r.text(j, word, kDataKinds)) d.kind = static_cast<DataKind>(position(kDataKinds, word));
+       }},
+      {"path", "the folder of its files", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
+      {"samples", "synthetic: how many; without: 8 batches", "integer", false,
+       [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
+}
+
+std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version) {
+  DataOptions data;
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, data_table(version), data);
+  if (r.complaints.list.size() != before) return std::nullopt;
+  if (const Json* samples = j.find("samples"); samples != nullptr && data.kind != DataKind::synthetic)
+    r.in("samples",
+         [&] { r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" belongs to synthetic"); });
+  if (const Json* path = j.find("path"); path != nullptr && data.kind == DataKind::synthetic)
+    r.in("path", [&] { r.complain(*path, "synthetic data is made up; \"path\" belongs to the other kinds"); });
+  if (j.find("path") == nullptr && (data.kind == DataKind::mnist || data.kind == DataKind::cifar10))
+    r.complain(j, "\"path\" is missing (the folder of its files)");
+  if (r.complaints.list.size() != before) return std::nullopt;
+  return data;
+}
+
+struct OptimizerFile {
+  std::string kind{};
+  Sgd sgd{};
+};
+
+const Table<OptimizerFile>& optimizer_table() {
+  auto number = [](double Sgd::*member, double most) {
+    return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
+  };
+  static const Table<OptimizerFile> table{
+      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }},
+      {"learning_rate", "of each step", "number", true, number(&Sgd::learning_rate, 1e300)},
+      {"momentum", "how much of the last step stays", "number", false, number(&Sgd::momentum, 1)},
+      {"weight_decay", "how much of a parameter joins its gradient", "number", false, number(&Sgd::weight_decay, 1e300)}};
+  return table;
+}
+
+Table<TrainOptions> train_table(VersionKey version) {
+  auto count = [](std::optional<Index> TrainOptions::*member) {
+    return [member](Reader& r, const Json& j, TrainOptions& t) {
+      Index n = 0;
+      if (r.integer(j, n, 1)) t.*member = n;
+    };
+  };
+  return {version_field<TrainOptions>(version),
+          {"dtype", "f32 or f64", "text", false,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             std::string word;
+             if (r.text(j, word, {"f32", "f64"})) t.dtype = word == "f64" ? DType::f64 : DType::f32;
+           }},
+          {"batch", "samples per step", "integer", true,
+           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
+          {"epochs", "how often the data is gone through", "integer", false, count(&TrainOptions::epochs)},
+          {"max_steps", "how many steps", "integer", false, count(&TrainOptions::max_steps)},
+          {"seed", "of all random numbers", "integer", false,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             std::int64_t seed = 0;
+             if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
+           }},
+          {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             OptimizerFile file;
+             r.object(j, optimizer_table(), file);
+             t.optimizer = file.sgd;
+           }}};
+}
+
+std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
+  TrainOptions train;
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, train_table(version), train);
+  if (r.complaints.list.size() != before) return std::nullopt;
+  if (!train.epochs && !train.max_steps)
+    return r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)"), std::nullopt;
+  return train;
+}
+
+class JobReader {
+ public:
+  JobReader(JobTree& tree, Complaints& complaints) : tree_(tree), complaints_(complaints) {}
+
+  Parts read() {
+    Parts parts;
+    Reader r{complaints_};
+    r.object(tree_.root(), table(), parts);
+    if (parts.model) check_model(parts);
+    return parts;
+  }
+
+ private:
+  // Reads one part with read(reader, json, version) under the pointer of the file it stands in.
+  template <class F>
+  auto read_part(const std::string& key, const Json& j, F&& read)
+      -> decltype(read(std::declval<Reader&>(), j, VersionKey::optional)) {
+    if (tree_.broken(key)) return {};
+    const bool file = tree_.from_file(j);
+    decltype(read(std::declval<Reader&>(), j, VersionKey::optional)) part{};
+    inside(key, [&](Reader& r) { part = read(r, j, file ? VersionKey::required : VersionKey::optional); });
+    return part;
+  }
+
+  // Complaints of f about the part `key` get the pointer of the file they stand in; those about --set that of the joined tree.
+  template <class F>
+  void inside(const std::string& key, F&& f) {
+    const std::size_t before = complaints_.list.size();
+    const bool file = tree_.from_file(*tree_.root().find(key));
+    Reader r{complaints_, file ? "" : "/" + key};
+    f(r);
+    for (std::size_t i = before; i < complaints_.list.size() && file; i++)
+      if (tree_.from_set(complaints_.list[i].where)) complaints_.list[i].path = "/" + key + complaints_.list[i].path;
+  }
+
+  Table<Parts> table() {
+    return {version_field<Parts>(VersionKey::required),
+            {"name", "of the job", "text", false,
+             [](Reader& r, const Json& j, Parts& p) {
+               if (r.text(j, p.name) &&
+                   (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.'))
+                 r.complain(j, "a job's name is part of a folder's name: no slash, no dot first");
+             }},
+            {"mesh", "the devices: a path or the object", "text or object", true,
+             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh); }},
+            {"model", "the layers: a path or the object", "text or object", true,
+             [this](Reader&, const Json& j, Parts& p) {
+               p.model = read_part("model", j, [](Reader& r, const Json& m, VersionKey v) -> std::optional<ModelSpec> {
+                 return read_model(r, m, v);
+               });
+             }},
+            {"layout", "how dims are cut: a path or the object", "text or object", true,
+             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); }},
+            {"profile", "where measured times lie, when to measure", "object", false,
+             [](Reader& r, const Json& j, Parts& p) {
+               r.object(j, profile_table(), p.profile);
+               p.profile.given = true;
+             }},
+            {"data", "what to train on: { \"kind\": ... }", "object", true,
+             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); }},
+            {"train", "how to train", "object", true,
+             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); }}};
+  }
+
+  // What only shows when the parts are held against each other.
+  void check_model(Parts& parts) {
+    std::optional<Model> model;
+    const Json& tree = *tree_.root().find("model");
+    inside("model", [&](Reader& r) {
+      model = build_model(*parts.model, parts.train ? parts.train->batch : 0,
+                          [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
+    });
+    if (parts.train && parts.data) check_samples(parts);
+    if (!model) return;
+    if (parts.data) inside("model", [&](Reader& r) { check_data(r, tree, parts, *model); });
+    if (!parts.mesh || !parts.rules) return;
+    std::optional<Step> step;
+    inside("model", [&](Reader& r) {
+      try {
+        step = training(model->loss, parts.train ? parts.train->optimizer : Optimizer{});
+      } catch (const UserError& e) {
+        complain_below(r, tree, "/layers", e.what());
+      }
+    });
+    if (!step) return;
+    inside("layout", [&](Reader& r) {
+      const Json& layout = *tree_.root().find("layout");
+      for (const RuleComplaint& c : check_rules(step->passes(), *parts.mesh, *parts.rules))
+        complain_below(r, layout, c.pointer, c.text);
+    });
+  }
+
+  void check_samples(Parts& parts) {
+    const Index batch = parts.train->batch;
+    DataOptions& data = *parts.data;
+    if (data.kind == DataKind::synthetic && data.samples == 0) data.samples = 8 * batch;
+    const Index most = data.kind == DataKind::synthetic       ? data.samples
+                       : data.kind == DataKind::fashion_mnist ? 60000
+                       : data.kind == DataKind::cifar10       ? 50000
+                                                              : batch;
+    if (batch <= most) return;
+    inside("train", [&](Reader& r) {
+      complain_below(r, *tree_.root().find("train"), "/batch",
+                     "a batch of " + std::to_string(batch) + " is more than the " + std::to_string(most) +
+                         " samples of the data; make it smaller");
+    });
+  }
+
+  // The batch first, then the extents of a sample; as many classes as labels.
+  void check_data(Reader& r, const Json& tree, const Parts& parts, const Model& model) {
+    const Tensor& image = model.inputs.front();
+    const Shape& shape = image.shape();
+    const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
+    if (shape[0].name != batch) return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; it belongs first");
+    if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim of its own behind \"" + batch + "\"");
+    const DataKind kind = parts.data->kind;
+    if (kind == DataKind::synthetic) return;
+    const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
+    std::vector<Index> found;
+    for (std::size_t i = 1; i < shape.rank(); i++) found.push_back(shape[i].size);
+    auto product = [](const std::vector<Index>& list) {
+      std::string out;
+      for (Index n : list) out += (out.empty() ? "" : " x ") + std::to_string(n);
+      return out;
+    };
+    if (found != wanted)
+      complain_below(r, tree, at,
+                     "a sample of " + to_string(kind) + " is " + product(wanted) + " (channels, rows, columns), this input's is " +
+                         product(found));
+    if (const Index classes = model.logits.shape().size_of(parts.model->loss.over); classes < 10)
+      complain_below(
+          r, tree, "/loss/over",
+          to_string(kind) + " has 10 classes, \"" + parts.model->loss.over + "\" has the size " + std::to_string(classes));
+  }
+
+  JobTree& tree_;
+  Complaints& complaints_;
+};
+
+Job finish(JobTree& tree, Complaints& complaints, const std::string& path) {
+  tree.resolve_paths();
+  Parts parts = JobReader(tree, complaints).read();
+  complaints.raise();
+  check(parts.mesh && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
+  if (parts.name.empty()) {
+    parts.name = std::filesystem::path(path).stem().string();
+    tree.root().set("name", parts.name);
+  }
+  return {parts.name,
+          std::move(*parts.mesh),
+          std::move(*parts.model),
+          std::move(*parts.rules),
+          parts.profile,
+          *parts.data,
+          *parts.train,
+          tree.root()};
+}
+
+}  // namespace
+
+Job load_job(const std::string& path, const std::vector<std::string>& sets) {
+  Complaints complaints;
+  JobTree tree(complaints);
+  if (!tree.load(path)) complaints.raise();
+  for (const std::string& argument : sets) tree.set(argument);
+  return finish(tree, complaints, path);
+}
+
+Job parse_job(const std::string& name, const std::string& text) {
+  Complaints complaints;
+  JobTree tree(complaints);
+  if (!tree.parse(name, text)) complaints.raise();
+  return finish(tree, complaints, name);
+}
+
+std::string to_string(DataKind kind) {
+  return kDataKinds[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace motley

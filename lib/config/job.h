@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job file: mesh, model, layout, profile, data and training, joined and checked against each other.
+#pragma once
+#include <motley/mesh.h>
+#include <motley/rules.h>
+#include <motley/step.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "config/model.h"
+
+namespace motley {
+
+enum class MeasureWhen : std::uint8_t { if_missing, always, never };
+struct ProfileOptions {
+  std::string path{};  // absolute; empty: the user's cache
+  MeasureWhen measure = MeasureWhen::if_missing;
+  bool given = false;  // the job has a "profile" key
+};
+
+enum class DataKind : std::uint8_t { fashion_mnist, mnist, cifar10, synthetic };
+struct DataOptions {
+  DataKind kind = DataKind::synthetic;
+  std::string path{};  // a folder, absolute; empty: fashion_mnist's usual place
+  Index samples = 0;   // synthetic
+};
+
+struct TrainOptions {
+  DType dtype = DType::f32;  // f32 or f64
+  Index batch = 0;
+  std::optional<Index> epochs{}, max_steps{};  // one is there; max_steps wins
+  std::uint64_t seed = 0;
+  Optimizer optimizer{};
+};
+
+struct Job {
+  std::string name{};  // its "name", else the file's name without folder and ending
+  Mesh mesh;
+  ModelSpec model{};
+  LayoutRules rules{};
+  ProfileOptions profile{};
+  DataOptions data{};
+  TrainOptions train{};
+  Json joined{};  // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
+};
+
+// sets: "train.batch=64", on the joined tree, in turn. UserError: 66 no such file, 78 every complaint about it, its parts and how
+// they fit each other, each at its place in the file it stands in.
+Job load_job(const std::string& path, const std::vector<std::string>& sets = {});
+// The joined tree of another process. `name` is shown in complaints.
+Job parse_job(const std::string& name, const std::string& text);
+
+std::string to_string(DataKind kind);
+
+}  // namespace motley

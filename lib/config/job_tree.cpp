@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/job_tree.h"
+
+#include <motley/dims.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/utf8.h"
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kParts{"mesh", "model", "layout", "data", "train"};
+
+// `file` as reached from the current directory, without detours where that names the same file.
+std::string tidy(const fs::path& file) {
+  std::error_code failed;
+  const fs::path normal = file.lexically_normal();
+  return fs::equivalent(file, normal, failed) ? normal.string() : file.string();
+}
+
+Json* member(Json& j, const std::string& key) {
+  if (auto* o = std::get_if<Json::Object>(&j.value))
+    for (Json::Member& m : *o)
+      if (m.key == key) return &m.value;
+  return nullptr;
+}
+
+// Every node of `j` and every key in it stands in `source`.
+void take_over(Json& j, const std::shared_ptr<const Source>& source) {
+  j.where.source = source;
+  if (auto* o = std::get_if<Json::Object>(&j.value))
+    for (Json::Member& m : *o) {
+      m.where.source = source;
+      take_over(m.value, source);
+    }
+  if (auto* a = std::get_if<Json::Array>(&j.value))
+    for (Json& one : *a) take_over(one, source);
+}
+
+// The longest existing key of `o` that begins here (keys may hold dots), else the text up to the next dot.
+std::size_t end_of_key(const Json::Object* o, const std::string& argument, std::size_t begin, std::size_t end) {
+  for (std::size_t stop = end; stop > begin && o != nullptr; stop = argument.rfind('.', stop - 1)) {
+    if (stop == std::string::npos || stop <= begin) break;
+    const std::string key = argument.substr(begin, stop - begin);
+    if (std::any_of(o->begin(), o->end(), [&](const Json::Member& m) { return m.key == key; })) return stop;
+  }
+  return std::min(argument.find('.', begin), end);
+}
+
+}  // namespace
+
+bool JobTree::load(const std::string& path) {
+  auto root = read_json(path, read_file(path), complaints_);
+  if (!root) return false;
+  root_ = std::move(*root);
+  join_parts();
+  return true;
+}
+
+bool JobTree::parse(const std::string& name, const std::string& text) {
+  auto root = read_json(name, text, complaints_);
+  if (!root) return false;
+  root_ = std::move(*root);
+  join_parts();
+  return true;
+}
+
+std::string JobTree::folder_of(const Where& where) const {
+  if (where.source == nullptr || sets_.contains(where.source.get())) return "";
+  return fs::path(where.source->name).parent_path().string();
+}
+
+void JobTree::join_parts() {
+  for (const std::string& key : kParts) {
+    Json* part = member(root_, key);
+    const auto* text = part == nullptr ? nullptr : std::get_if<std::string>(&part->value);
+    if (text == nullptr || broken(key) || (key == "layout" && *text == "auto")) continue;
+    const std::string path = *text;
+    const std::string pointer = "/" + key;
+    auto refuse = [&](const std::string& why) {
+      complaints_.add(part->where, pointer, why);
+      broken_.insert(key);
+    };
+    if (path.empty() || path.find('\0') != std::string::npos) {
+      refuse("the path of a file belongs here, or the object itself");
+      continue;
+    }
+    if (key == "data" && path.find_first_of("./") == std::string::npos) {
+      refuse("an object belongs here, as { \"kind\": \"" + path + "\" }, or the path of a file that holds one");
+      continue;
+    }
+    try {
+      const std::string file = tidy(fs::path(folder_of(part->where)) / path);
+      auto tree = read_json(file, read_file(file), complaints_);
+      if (!tree) {
+        broken_.insert(key);
+        continue;
+      }
+      files_.insert(tree->where.source.get());
+      kept_.push_back(tree->where.source);
+      *part = std::move(*tree);
+    } catch (const UserError& e) {
+      refuse(e.what());
+    }
+  }
+}
+
+void JobTree::set(const std::string& argument) {
+  const auto source = std::make_shared<const Source>(Source{"--set", argument});
+  sets_.insert(source.get());
+  kept_.push_back(source);
+  const std::size_t eq = argument.find('=');
+  if (eq == std::string::npos || eq == 0) return complaints_.add({source, 0}, "", "KEY.KEY=VALUE belongs here, as train.batch=64");
+  if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing behind this =");
+  Complaints own;
+  auto value = read_json("--set", std::string(eq + 1, ' ') + argument.substr(eq + 1), own);  // padded: columns stay right
+  if (!value && std::string("{[\"").find(argument[eq + 1]) != std::string::npos) {
+    for (auto& one : own.list) complaints_.add({source, one.where.byte}, one.path, one.text);
+    return;
+  }
+  if (!value) {  // a bare word is a text
+    own.list.clear();
+    if (printable(argument) != argument)
+      return complaints_.add({source, eq + 1}, "", "a text without control characters, in UTF-8, belongs here");
+    value = Json(argument.substr(eq + 1));
+    value->where.byte = eq + 1;
+  }
+  take_over(*value, source);
+  for (auto& one : own.list) complaints_.add({source, one.where.byte}, one.path, one.text);
+  Json* at = &root_;
+  std::string pointer, part;
+  for (std::size_t begin = 0; begin < eq;) {
+    const Where here{source, begin};
+    const std::size_t end = end_of_key(std::get_if<Json::Object>(&at->value), argument, begin, eq);
+    const std::string key = argument.substr(begin, end - begin);
+    if (pointer.empty()) part = key;
+    pointer += "/" + pointer_token(key);
+    begin = end + 1;
+    if (end + 1 == eq) return complaints_.add({source, end}, "", "a key is missing behind this dot");
+    if (auto* list = std::get_if<Json::Array>(&at->value)) {
+      std::size_t i = 0;
+      const auto read = std::from_chars(key.data(), key.data() + key.size(), i);
+      if (read.ec != std::errc{} || read.ptr != key.data() + key.size() || i >= list->size())
+        return complaints_.add(
+            here, pointer,
+            list->empty() ? "this list is empty" : "an index from 0 to " + std::to_string(list->size() - 1) + " belongs here");
+      at = &(*list)[i];
+      continue;
+    }
+    if (std::holds_alternative<std::nullptr_t>(at->value)) *at = Json(Json::Object{}), at->where = here;
+    if (!std::holds_alternative<Json::Object>(at->value)) {
+      if (!broken(part)) complaints_.add(here, pointer, "there is nothing below " + Reader::kind(*at) + " that could be set");
+      return;
+    }
+    if (Json* inner = member(*at, key); inner != nullptr) {
+      at = inner;
+      continue;
+    }
+    auto& members = std::get<Json::Object>(at->value);
+    members.push_back({key, Json(), here});
+    at = &members.back().value;
+    at->where = here;
+  }
+  if (at == member(root_, part)) broken_.erase(part);
+  *at = std::move(*value);
+  join_parts();
+}
+
+void JobTree::resolve(Json& path) {
+  const auto* text = std::get_if<std::string>(&path.value);
+  if (text == nullptr || text->empty()) return;
+  path.value = fs::absolute(fs::path(folder_of(path.where)) / *text).lexically_normal().string();
+}
+
+void JobTree::resolve_paths() {
+  if (Json* profile = member(root_, "profile"); profile != nullptr && std::holds_alternative<std::string>(profile->value)) {
+    Json path = *profile;  // the path alone
+    *profile = Json(Json::Object{{"path", path, path.where}});
+    profile->where = path.where;
+  }
+  for (const char* part : {"profile", "data"})
+    if (Json* options = member(root_, part); options != nullptr)
+      if (Json* path = member(*options, "path"); path != nullptr) resolve(*path);
+}
+
+}  // namespace motley

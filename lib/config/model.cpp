@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelSpec -> Graph.
+#include "config/model.h"
+
+#include <map>
+
+#include "graph/activate.h"
+
+namespace motley {
+
+namespace {
+
+std::vector<Dim> named(const std::vector<std::string>& names) {
+  std::vector<Dim> out;
+  for (const std::string& n : names) out.push_back({n, 0});
+  return out;
+}
+
+std::array<Dim, 2> pair_of(const std::vector<std::string>& names) {
+  if (names.size() != 2) return {};
+  return {Dim{names[0], 0}, Dim{names[1], 0}};
+}
+
+class Builder {
+ public:
+  Builder(const ModelSpec& spec, Index batch, const ModelComplaint& complain) : spec_(spec), batch_(batch), complain_(complain) {}
+
+  std::optional<Model> run() {
+    for (const InputSpec& input : spec_.inputs) add_input(input);
+    for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
+    const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && !spec_.loss.over.empty();
+    if (!whole || !tensors_.contains(spec_.layers.back().name)) return std::nullopt;
+    model_.logits = tensors_.at(spec_.layers.back().name);
+    if (!attempt("/loss/over", [&] { add_loss(); }) || failed_) return std::nullopt;
+    return std::move(model_);
+  }
+
+ private:
+  template <class F>
+  bool attempt(const std::string& pointer, F&& f) {
+    try {
+      f();
+      return true;
+    } catch (const UserError& e) {
+      complain_(pointer, e.what());
+      failed_ = true;
+      return false;
+    }
+  }
+
+  void add_input(const InputSpec& input) {
+    std::vector<Dim> dims = input.dims;
+    for (Dim& d : dims) {
+      if (d.name == spec_.batch_dim() && batch_ > 0) d.size = batch_;
+      sizes_.emplace(d.name, d.size);
+    }
+    attempt("/inputs/" + input.name, [&] {
+      const Tensor t = model_.graph->input(input.name, Shape(dims));
+      model_.inputs.push_back(t);
+      tensors_.emplace(input.name, t);
+    });
+  }
+
+  void add_layer(std::size_t i) {
+    LayerSpec layer = spec_.layers[i];
+    const std::string at = "/layers/" + std::to_string(i);
+    bool good = layer.good;
+    for (Dim& d : layer.out) {
+      if (d.size > 0) {
+        sizes_.emplace(d.name, d.size);
+      } else if (layer.op == "flatten") {
+        continue;
+      } else if (const auto known = sizes_.find(d.name); known != sizes_.end()) {
+        d.size = known->second;
+      } else if (good) {
+        complain_(at + "/out", "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
+        good = false;
+      }
+    }
+    std::vector<std::string> from = layer.from;
+    if (from.empty()) {
+      if (i == 0 && spec_.inputs.empty()) return fail();
+      from = {i == 0 ? spec_.inputs.front().name : spec_.layers[i - 1].name};
+    }
+    std::vector<Tensor> x;
+    for (const std::string& name : from)
+      if (const auto found = tensors_.find(name); found != tensors_.end()) x.push_back(found->second);
+    if (!good || x.size() != from.size()) return fail();  // said already, here or above
+    attempt(at, [&] {
+      Tensor y = apply(layer, x);
+      if (layer.activation != Activation::none) y = activate(y, layer.activation);
+      tensors_.emplace(layer.name, y);
+    });
+  }
+  void fail() { failed_ = true; }
+
+  static Tensor apply(const LayerSpec& l, const std::vector<Tensor>& x) {
+    const Tensor& in = x.front();
+    if (l.op == "conv2d") {
+      if (l.in.size() > 1) throw UserError("conv2d contracts one dim; `in` names " + std::to_string(l.in.size()));
+      return conv2d(in, {.in = l.in.empty() ? Dim{} : Dim{l.in[0], 0},
+                         .out = l.out.front(),
+                         .over = pair_of(l.over),
+                         .window = l.window,
+                         .stride = l.stride == Extent2{0} ? Extent2{} : l.stride,
+                         .dilation = l.dilation,
+                         .padding = l.padding,
+                         .bias = l.bias,
+                         .name = l.name});
+    }
+    const Pool2dOptions pool{.over = pair_of(l.over), .window = l.window, .stride = l.stride, .padding = l.padding, .name = l.name};
+    if (l.op == "max_pool2d") return max_pool2d(in, pool);
+    if (l.op == "avg_pool2d") return avg_pool2d(in, pool);
+    if (l.op == "global_avg_pool2d") return global_avg_pool2d(in, pool);
+    if (l.op == "dense") return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .name = l.name});
+    if (l.op == "relu") return relu(in, {l.name});
+    if (l.op == "sigmoid") return sigmoid(in, {l.name});
+    if (l.op == "tanh") return motley::tanh(in, {l.name});
+    if (l.op == "elu") return elu(in, {l.name});
+    if (l.op == "add") return add(x, {l.name});
+    check(l.op == "flatten", "every op that is read is built");
+    return flattened(l, in);
+  }
+
+  static Tensor flattened(const LayerSpec& l, const Tensor& x) {
+    const Dim& flat = l.out.front();
+    Index product = 1;
+    std::string factors;
+    for (std::size_t i = 1; i < x.shape().rank(); i++) {
+      product *= x.shape()[i].size;
+      factors += (i == 1 ? "" : " x ") + std::to_string(x.shape()[i].size);
+    }
+    if (flat.size > 0 && flat.size != product)
+      throw UserError("\"" + flat.name + "\" has the size " + std::to_string(flat.size) + " here, but all dims of \"" + x.name() +
+                      "\" but the first make " + factors + " = " + std::to_string(product));
+    return flatten(x, flat.name, {l.name});
+  }
+
+  // One label per sample; the mean over all dims but `over`.
+  void add_loss() {
+    const Shape& logits = model_.logits.shape();
+    const Dim over = logits[logits.position(spec_.loss.over)];
+    const std::string batch = spec_.batch_dim();
+    if (!logits.has(batch))
+      throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
+    if (over.name == batch) throw UserError("\"" + batch + "\" counts the samples; the dim of the classes belongs here");
+    model_.label = model_.graph->input("label", Shape{logits[logits.position(batch)]}, DType::i32);
+    model_.loss = mean(softmax_cross_entropy(model_.logits, model_.label, over));
+  }
+
+  const ModelSpec& spec_;
+  Index batch_;
+  const ModelComplaint& complain_;
+  Model model_{std::make_unique<Graph>(), {}, {}, {}, {}};
+  std::map<std::string, Tensor> tensors_{};
+  std::map<std::string, Index> sizes_{};  // of every dim declared so far
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::string ModelSpec::batch_dim() const {
+  for (const InputSpec& input : inputs)
+    for (const Dim& d : input.dims)
+      if (d.name == "batch") return "batch";
+  return inputs.empty() || inputs.front().dims.empty() ? "batch" : inputs.front().dims.front().name;
+}
+
+std::optional<Model> build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain) {
+  return Builder(spec, batch, complain).run();
+}
+
+Model build_model(const ModelSpec& spec, Index batch) {
+  auto model = build_model(
+      spec, batch, [](const std::string& pointer, const std::string& text) { throw UserError("model, " + pointer + ": " + text); });
+  if (!model) throw UserError("the model has something that cannot be built: read it with complaints first");
+  return std::move(*model);
+}
+
+}  // namespace motley

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model file as values, and the graph it describes.
+#pragma once
+#include <motley/graph.h>
+#include <motley/kernel_spec.h>
+#include <motley/ops.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json_fields.h"
+
+namespace motley {
+
+struct LayerSpec {
+  std::string op{}, name{};         // name: as written, or <op>_<position>
+  std::vector<std::string> from{};  // layers or inputs; empty: the layer before
+  std::vector<Dim> out{};           // size 0: a dim that has been declared before
+  std::vector<std::string> in{}, over{}, keep{};
+  Extent2 window{}, stride{0}, dilation{};  // stride 0: the op's own (1; pools: the window)
+  Padding padding{};
+  bool bias = true;
+  Activation activation = Activation::none;
+  bool good = true;  // false: something in it was complained about, it cannot be built
+};
+
+struct InputSpec {
+  std::string name{};
+  std::vector<Dim> dims{};
+};
+
+struct LossSpec {
+  std::string op{}, over{};
+};
+
+struct ModelSpec {
+  std::string name{};
+  std::vector<InputSpec> inputs{};
+  std::vector<LayerSpec> layers{};
+  LossSpec loss{};
+  static ModelSpec load(const std::filesystem::path& file);  // UserError with file, line and column
+  // The dim that counts samples: "batch", else an input's first.
+  std::string batch_dim() const;
+};
+
+struct Model {
+  std::unique_ptr<Graph> graph{};
+  std::vector<Tensor> inputs{};
+  Tensor label{}, logits{}, loss{};  // label[batch], i32; loss: the mean, a scalar
+};
+
+// Called for every complaint, with the place inside the model ("/layers/3").
+using ModelComplaint = std::function<void(const std::string& pointer, const std::string& text)>;
+
+// Complains to the reader; layers with a complaint are marked, so that the others can still be built and checked.
+ModelSpec read_model(Reader& reader, const Json& json, VersionKey version);
+
+// The graph for this many samples (0: as many as the model says). Nothing when it complained, or when the spec is not good; a
+// layer that reads one that could not be built is passed over in silence.
+std::optional<Model> build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
+Model build_model(const ModelSpec& spec, Index batch);  // UserError with the first complaint
+
+}  // namespace motley

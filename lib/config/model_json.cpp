@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of a model -> ModelSpec.
+#include <algorithm>
+#include <map>
+
+#include "config/model.h"
+
+namespace motley {
+
+namespace {
+
+constexpr std::int64_t kMostSize = std::int64_t{1} << 40, kMostWindow = 1 << 20;
+
+const std::vector<std::string>& activation_names() {
+  static const std::vector<std::string> names{"none", "relu", "sigmoid", "tanh", "elu"};
+  return names;
+}
+
+// {dim: size, ...}
+void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
+  for (const Json::Member& m : std::get<Json::Object>(j.value))
+    r.in(m.key, [&] {
+      if (!is_name(m.key))
+        return r.complain(m.where, "\"" + m.key + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
+      Dim d{m.key, 0};
+      if (r.integer(m.value, d.size, 1, kMostSize)) out.push_back(std::move(d));
+    });
+}
+
+void read_names(Reader& r, const Json& j, std::vector<std::string>& out) {
+  one_or_several(r, j, [&](const Json& one) {
+    std::string name;
+    if (!r.name(one, name)) return false;
+    if (Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" stands twice"), false;
+    out.push_back(name);
+    return true;
+  });
+  if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
+    r.complain(j, "at least one name belongs here");
+}
+
+// { "filters1": 60 }, or the name of a dim that stands further up.
+void read_out(Reader& r, const Json& j, LayerSpec& layer) {
+  if (std::holds_alternative<Json::Object>(j.value)) {
+    read_sized_dims(r, j, layer.out);
+    if (std::get<Json::Object>(j.value).empty()) r.complain(j, "one dim belongs here, as { \"filters1\": 60 }");
+  } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
+    std::vector<std::string> names;
+    read_names(r, j, names);
+    for (std::string& name : names) layer.out.push_back({std::move(name), 0});
+  } else {
+    r.complain(j, "a dim and its size belong here, as { \"filters1\": 60 }; this is " + Reader::kind(j));
+  }
+  if (layer.op != "dense" && layer.out.size() > 1)
+    r.complain(j, layer.op + " makes one dim, these are " + std::to_string(layer.out.size()));
+}
+
+// A number, or [rows, cols].
+void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
+  const auto* list = std::get_if<Json::Array>(&j.value);
+  if (list == nullptr) {
+    std::int64_t both = 0;
+    if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
+      return r.complain(j, "a number or [rows, cols] belongs here, this is " + Reader::kind(j));
+    if (r.integer(j, both, least, kMostWindow)) out = Extent2(both);
+    return;
+  }
+  if (list->size() != 2)
+    return r.complain(j, "[rows, cols] belongs here, this list has " + std::to_string(list->size()) + " elements");
+  r.list(j, [&](const Json& one, std::size_t i) { r.integer(one, i == 0 ? out.rows : out.cols, least, kMostWindow); });
+}
+
+// "valid", "same", a number, or [[top, bottom], [left, right]].
+void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
+  if (std::holds_alternative<std::string>(j.value)) {
+    std::string word;
+    if (r.text(j, word, {"valid", "same"})) layer.padding = word == "same" ? same : valid;
+    return;
+  }
+  if (const auto* list = std::get_if<Json::Array>(&j.value)) {
+    const bool pairs = list->size() == 2 && std::all_of(list->begin(), list->end(), [](const Json& one) {
+                         const auto* pair = std::get_if<Json::Array>(&one.value);
+                         return pair != nullptr && pair->size() == 2;
+                       });
+    if (!pairs) return r.complain(j, "a list of paddings is [[top, bottom], [left, right]]");
+    std::array<std::array<Index, 2>, 2> sizes{};
+    r.list(j, [&](const Json& pair, std::size_t i) {
+      r.list(pair, [&](const Json& one, std::size_t k) { r.integer(one, sizes[i][k], 0, kMostWindow); });
+    });
+    layer.padding = Padding(sizes[0], sizes[1]);
+    return;
+  }
+  if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
+    return r.complain(j,
+                      "\"valid\", \"same\", a number or [[top, bottom], [left, right]] belongs here, this is " + Reader::kind(j));
+  std::int64_t all = 0;
+  if (r.integer(j, all, 0, kMostWindow)) layer.padding = Padding(all);
+}
+
+void read_over(Reader& r, const Json& j, LayerSpec& layer) {
+  const auto* list = std::get_if<Json::Array>(&j.value);
+  if (list == nullptr || list->size() != 2)
+    return r.complain(j, "the two dims that the window slides over belong here, as [\"rows\", \"cols\"]");
+  read_names(r, j, layer.over);
+}
+
+using LayerField = Field<LayerSpec>;
+
+const std::map<std::string, LayerField>& layer_fields() {
+  auto names = [](std::vector<std::string> LayerSpec::*member) {
+    return [member](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.*member); };
+  };
+  auto extent = [](Extent2 LayerSpec::*member) {
+    return [member](Reader& r, const Json& j, LayerSpec& l) { read_extent(r, j, l.*member, 1); };
+  };
+  static const std::map<std::string, LayerField> fields = [&] {
+    std::map<std::string, LayerField> out;
+    for (LayerField f : Table<LayerSpec>{
+             {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
+             {"name", "of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+             {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
+             {"out", "the dim it makes and its size", "object", false, read_out},
+             {"in", "the dims it contracts", "name or list", false, names(&LayerSpec::in)},
+             {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
+             {"over", "the two dims it slides over, rows first", "list", false, read_over},
+             {"window", "its extent, a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
+             {"stride", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::stride)},
+             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation)},
+             {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
+              read_padding},
+             {"bias", "whether it has one", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
+             {"activation", "what its result passes through", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
+                std::string word;
+                if (!r.text(j, word, activation_names())) return;
+                l.activation = static_cast<Activation>(std::find(activation_names().begin(), activation_names().end(), word) -
+                                                       activation_names().begin());
+              }}})
+      out.emplace(f.name, std::move(f));
+    return out;
+  }();
+  return fields;
+}
+
+// The keys of each op; the first ones up to the empty name are required.
+const std::map<std::string, std::vector<std::string>>& op_keys() {
+  static const std::map<std::string, std::vector<std::string>> keys{
+      {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "bias", "activation"}},
+      {"max_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
+      {"avg_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
+      {"global_avg_pool2d", {"", "over", "activation"}},
+      {"dense", {"out", "", "in", "keep", "bias", "activation"}},
+      {"relu", {}},
+      {"sigmoid", {}},
+      {"tanh", {}},
+      {"elu", {}},
+      {"add", {"from", "", "activation"}},
+      {"flatten", {"out", ""}}};
+  return keys;
+}
+
+Table<LayerSpec> layer_table(const std::string& op) {
+  Table<LayerSpec> table{layer_fields().at("op"), layer_fields().at("name")};
+  bool required = true;
+  for (const std::string& key : op_keys().at(op)) {
+    if (key.empty()) {
+      required = false;
+      continue;
+    }
+    table.push_back(layer_fields().at(key));
+    table.back().required = required;
+  }
+  if (op != "add") table.push_back(layer_fields().at("from"));
+  return table;
+}
+
+LayerSpec read_layer(Reader& r, const Json& j) {
+  LayerSpec layer;
+  layer.good = false;
+  const std::size_t before = r.complaints.list.size();
+  if (!std::holds_alternative<Json::Object>(j.value))
+    return r.complain(j, "a layer is an object, this is " + Reader::kind(j)), layer;
+  const Json* op = j.find("op");
+  if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
+  std::vector<std::string> known;
+  for (const auto& [name, keys] : op_keys()) known.push_back(name);
+  bool good = false;
+  r.in("op", [&] { good = r.text(*op, layer.op, known); });
+  if (!good) return layer;
+  r.object(j, layer_table(layer.op), layer);
+  if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
+    if (layer.op == "add" && layer.from.size() < 2)
+      r.in("from", [&] { r.complain(*from, "add needs at least two, as [\"a\", \"b\"]"); });
+    if (layer.op != "add" && layer.from.size() > 1)
+      r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
+  }
+  layer.good = r.complaints.list.size() == before;
+  return layer;
+}
+
+void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
+  const auto* members = std::get_if<Json::Object>(&j.value);
+  if (members == nullptr || members->size() != 1)
+    return r.complain(j,
+                      "one input belongs here, as { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
+                          (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
+  const Json::Member& m = members->front();
+  r.in(m.key, [&] {
+    InputSpec input{m.key, {}};
+    const std::size_t before = r.complaints.list.size();
+    if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is no name: letters, digits, _ and -, a letter or _ first");
+    if (m.key == "label") r.complain(m.where, "\"label\" is the labels' own name; call the input another");
+    if (!std::holds_alternative<Json::Object>(m.value.value))
+      r.complain(m.value, "the input's dims and their sizes belong here, this is " + Reader::kind(m.value));
+    else if (std::get<Json::Object>(m.value.value).empty())
+      r.complain(m.value, "the input's dims and their sizes belong here");
+    else
+      read_sized_dims(r, m.value, input.dims);
+    if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
+  });
+}
+
+const Table<LossSpec>& loss_table() {
+  static const Table<LossSpec> table{
+      {"op", "softmax_cross_entropy", "text", true,
+       [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, {"softmax_cross_entropy"}); }},
+      {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }}};
+  return table;
+}
+
+Table<ModelSpec> model_table(VersionKey version) {
+  return {version_field<ModelSpec>(version),
+          {"name", "for people", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
+          {"inputs", "name -> its dims and their sizes", "object", true, read_inputs},
+          {"layers", "in the order in which they compute", "list", true,
+           [](Reader& r, const Json& j, ModelSpec& m) {
+             r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
+             if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
+               r.complain(j, "at least one layer belongs here");
+           }},
+          {"loss", "what training makes small", "object", true,
+           [](Reader& r, const Json& j, ModelSpec& m) { r.object(j, loss_table(), m.loss); }}};
+}
+
+// Names that layers get and names that they read.
+void check_names(Reader& r, const Json& j, ModelSpec& model) {
+  std::vector<std::string> earlier, later;
+  for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
+  for (std::size_t i = 0; i < model.layers.size(); i++) {
+    LayerSpec& l = model.layers[i];
+    if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + "_" + std::to_string(i + 1);
+    later.push_back(l.name);
+  }
+  for (std::size_t i = 0; i < model.layers.size(); i++) {
+    LayerSpec& l = model.layers[i];
+    const std::string at = "/layers/" + std::to_string(i);
+    if (l.name == "label" || Reader::is_one_of(l.name, earlier)) {
+      complain_below(r, j, at + "/name",
+                     l.name == "label" ? "\"label\" is the labels' own name; call the layer another"
+                                       : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
+      l.good = false;
+    }
+    for (std::size_t k = 0; k < l.from.size(); k++) {
+      if (Reader::is_one_of(l.from[k], earlier)) continue;
+      const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
+      // Where the inputs were refused, their names are not known.
+      if (model.inputs.empty() && !own && !after) continue;
+      complain_below(r, j, at + "/from/" + std::to_string(k),
+                     own     ? "a layer cannot read itself"
+                     : after ? "\"" + l.from[k] + "\" stands further down; a layer reads what stands above it"
+                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
+      l.good = false;
+    }
+    earlier.push_back(l.name);
+  }
+}
+
+}  // namespace
+
+ModelSpec read_model(Reader& reader, const Json& json, VersionKey version) {
+  ModelSpec model;
+  if (reader.object(json, model_table(version), model)) check_names(reader, json, model);
+  return model;
+}
+
+ModelSpec ModelSpec::load(const std::filesystem::path& file) {
+  return load_json(file, [](Reader& r, const Json& j) {
+    const std::optional<ModelSpec> model = read_model(r, j, VersionKey::required);
+    build_model(*model, 0, [&](const std::string& pointer, const std::string& text) { complain_below(r, j, pointer, text); });
+    return model;
+  });
+}
+
+}  // namespace motley

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/check_rules.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "base/json.h"
+#include "plan/layouts.h"
+
+namespace motley {
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  return "\"" + text + "\"";
+}
+
+template <class T>
+std::string list_of(const std::vector<T>& values) {
+  std::string out;
+  for (const T& v : values) out += (out.empty() ? "" : ", ") + std::to_string(v);
+  return "[" + out + "]";
+}
+
+std::string plural(std::size_t n, const std::string& one) {
+  return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
+}
+
+struct Effective {  // the rule that holds for one dim of one tensor
+  const Rule* rule = nullptr;
+  std::string pointer{};
+};
+
+class RuleChecker {
+ public:
+  RuleChecker(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
+      : passes_(passes), mesh_(mesh), rules_(rules), sizes_(reference_sizes(passes)), batch_(batch_dim(passes)) {
+    for (const StepTensor& t : passes.tensors) {
+      if (t.role == TensorRole::gradient || t.role == TensorRole::parameter_gradient || t.role == TensorRole::seed) continue;
+      tensors_.insert(t.name);
+      if (!t.layer.empty()) layers_.insert(t.layer);
+    }
+  }
+
+  std::vector<RuleComplaint> run() {
+    check_split();
+    check_tensors();
+    check_places();
+    check_shared_axes();
+    check_placed_parts();
+    return std::move(out_);
+  }
+
+ private:
+  void complain(const std::string& pointer, const std::string& text) { out_.push_back({pointer, text}); }
+
+  static bool is_window(const std::string& dim) { return dim.starts_with("window-"); }
+
+  void check_split() {
+    std::vector<std::string> known, seen;
+    for (const auto& [dim, size] : sizes_)
+      if (!is_window(dim)) known.push_back(dim);
+    for (const Rule& rule : rules_.split) {
+      const std::string at = "/split/" + pointer_token(rule.dim);
+      if (Reader::is_one_of(rule.dim, seen)) complain(at, "two rules for dim " + quoted(rule.dim) + "; keep one");
+      seen.push_back(rule.dim);
+      if (Reader::is_one_of(rule.dim, known))
+        check_rule(at, rule);
+      else
+        refuse(at, "the model has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, known));
+    }
+  }
+
+  void check_tensors() {
+    std::vector<std::string> known(tensors_.begin(), tensors_.end());
+    std::erase_if(known, [&](const std::string& name) {
+      return layers_.contains(name.substr(0, name.rfind('.'))) && !is_parameter(name) && !layers_.contains(name);
+    });
+    for (const auto& [name, dims] : rules_.tensors) {
+      const std::string at = "/tensors/" + pointer_token(name);
+      if (name.starts_with("gradient of ")) {
+        refuse(at, "gradients lie as their tensors; name " + quoted(name.substr(12)));
+        continue;
+      }
+      if (!tensors_.contains(name) && !layers_.contains(name)) {
+        refuse(at, "the model has no input, layer or parameter " + quoted(name) + did_you_mean(name, known));
+        continue;
+      }
+      std::vector<std::string> here;
+      for (const StepTensor& t : passes_.tensors)
+        if (t.name == name || t.layer == name)
+          for (const Dim& d : t.shape.dims())
+            if (!is_window(d.name) && !Reader::is_one_of(d.name, here)) here.push_back(d.name);
+      for (const Rule& rule : dims) {
+        const std::string inner = at + "/" + pointer_token(rule.dim);
+        if (Reader::is_one_of(rule.dim, here))
+          check_rule(inner, rule);
+        else
+          refuse(inner, quoted(name) + " has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, here));
+      }
+    }
+  }
+
+  bool is_parameter(const std::string& name) const {
+    return std::any_of(passes_.parameters.begin(), passes_.parameters.end(),
+                       [&](int p) { return passes_.tensors[static_cast<std::size_t>(p)].name == name; });
+  }
+  // A complaint after which the rule is not looked at again.
+  void refuse(const std::string& pointer, const std::string& text) {
+    complain(pointer, text);
+    bad_.insert(pointer);
+  }
+
+  void check_rule(const std::string& at, const Rule& rule) {
+    const std::size_t before = out_.size();
+    std::size_t ranks = 1;
+    for (std::size_t i = 0; i < rule.axes.names.size(); i++) {
+      const std::string& name = rule.axes.names[i];
+      const std::string inner = at + "/axis/" + std::to_string(i);
+      if (const int axis = axis_of(inner, name); axis >= 0)
+        ranks *= static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(axis)].size);
+      if (std::find(rule.axes.names.begin(), rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i), name) !=
+          rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i))
+        complain(inner, "axis " + quoted(name) + " stands twice");
+    }
+    if (out_.size() == before && !rule.axes.names.empty()) check_parts(at, rule, ranks);
+    if (out_.size() != before) bad_.insert(at);
+  }
+
+  int axis_of(const std::string& pointer, const std::string& name) {
+    std::vector<std::string> known;
+    for (std::size_t i = 0; i < mesh_.axes().size(); i++) {
+      if (mesh_.axes()[i].name == name) return static_cast<int>(i);
+      known.push_back(mesh_.axes()[i].name);
+    }
+    complain(pointer, "the mesh has no axis " + quoted(name) + did_you_mean(name, known));
+    return -1;
+  }
+
+  void check_parts(const std::string& at, const Rule& rule, std::size_t ranks) {
+    if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
+      const bool odd = std::any_of(shares->of.begin(), shares->of.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });
+      if (shares->of.size() != ranks)
+        complain(at + "/parts/shares", wrong_number(shares->of.size(), "share", rule, ranks));
+      else if (odd || std::none_of(shares->of.begin(), shares->of.end(), [](double s) { return s > 0; }))
+        complain(at + "/parts/shares", "shares are numbers of at least 0, one of them above 0");
+    } else if (const auto* sizes = std::get_if<Sizes>(&rule.parts)) {
+      check_sizes(at + "/parts", sizes->of, rule, ranks);
+    } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
+      const int per = axis_of(at + "/per", jagged->per);
+      if (per < 0) return;
+      if (Reader::is_one_of(jagged->per, rule.axes.names))
+        return complain(at + "/per", "\"per\" may not be an axis of the cut itself; " + quoted(jagged->per) + " is");
+      const auto rows = static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(per)].size);
+      if (jagged->of.size() != rows)
+        return complain(at + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
+                                           " has the size " + std::to_string(rows) +
+                                           "; one list per coordinate of it belongs here");
+      for (std::size_t i = 0; i < rows; i++) check_sizes(at + "/parts/" + std::to_string(i), jagged->of[i], rule, ranks);
+    }
+  }
+
+  static std::string wrong_number(std::size_t found, const std::string& what, const Rule& rule, std::size_t ranks) {
+    std::string axes;
+    for (const std::string& a : rule.axes.names) axes += (axes.empty() ? "" : " and ") + quoted(a);
+    const bool one = rule.axes.names.size() == 1;
+    return plural(found, what) + ", but " + (one ? "axis " : "the axes ") + axes + (one ? " has " : " have ") +
+           plural(ranks, "rank") + "; one " + what + " per rank belongs here (0 is one)";
+  }
+
+  void check_sizes(const std::string& at, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
+    if (std::any_of(parts.begin(), parts.end(), [](Index s) { return s < 0; }))
+      return complain(at, "a part has at least the size 0");
+    if (parts.size() != ranks) return complain(at, wrong_number(parts.size(), "part", rule, ranks));
+    const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
+    if (rule.dim == batch_) {
+      if (sum == 0) complain(at, "at least one part above 0 belongs here");
+      return;
+    }
+    if (sum == size) return;
+    const std::vector<double> shares(parts.begin(), parts.end());
+    const std::vector<Index> right =
+        (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(ranks))).sizes();
+    complain(at, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
+                     (is_slid_over(rule.dim) ? " in the inputs" : "") + "; " + list_of(right) + " would be right");
+  }
+
+  bool is_slid_over(const std::string& dim) const {
+    return std::any_of(passes_.tensors.begin(), passes_.tensors.end(), [&](const StepTensor& t) {
+      return t.role == TensorRole::activation && t.shape.has(dim) && t.shape.size_of(dim) != sizes_.at(dim);
+    });
+  }
+
+  void check_places() {
+    std::vector<std::string> devices;
+    for (const Device& d : mesh_.devices()) devices.push_back(d.name);
+    for (const auto& [layer, on] : rules_.places) {
+      const std::string at = "/place/" + pointer_token(layer);
+      if (!layers_.contains(layer))
+        refuse(at, "the model has no layer " + quoted(layer) + did_you_mean(layer, {layers_.begin(), layers_.end()}));
+      if (on.empty()) refuse(at, "at least one device belongs here");
+      for (std::size_t i = 0; i < on.size(); i++) {
+        const std::string inner = at + "/" + std::to_string(i);
+        if (!Reader::is_one_of(on[i], devices)) {
+          complain(inner, "the mesh has no device " + quoted(on[i]) + did_you_mean(on[i], devices));
+          bad_.insert(at);
+        }
+        if (std::count(on.begin(), on.begin() + static_cast<std::ptrdiff_t>(i), on[i]) > 0)
+          complain(inner, "device " + quoted(on[i]) + " stands twice");
+      }
+    }
+  }
+
+  // The rule that holds for a dim of a tensor; a rule that was refused counts as none.
+  Effective rule_of(const StepTensor& t, const std::string& dim) const {
+    Effective found;
+    auto take = [&](const std::vector<Rule>& rules, const std::string& at) {
+      for (const Rule& r : rules)
+        if (r.dim == dim) found = {&r, at + "/" + pointer_token(dim)};
+    };
+    take(rules_.split, "/split");
+    if (found.rule == nullptr)
+      if (const std::string outer = outer_of_flat(dim); !outer.empty())
+        for (const Rule& r : rules_.split)
+          if (r.dim == outer) found = {&r, "/split/" + pointer_token(outer)};
+    for (const std::string& name : {t.layer, t.name})
+      if (const auto own = rules_.tensors.find(name); own != rules_.tensors.end())
+        take(own->second, "/tensors/" + pointer_token(name));
+    if (found.rule != nullptr && (found.rule->axes.names.empty() || bad_.contains(found.pointer))) return {};
+    return found;
+  }
+
+  // flatten's dim, without a rule of its own, is cut as its first merged dim.
+  std::string outer_of_flat(const std::string& dim) const {
+    for (const Pass& p : passes_.passes)
+      if (p.flat >= 0 && p.indices[static_cast<std::size_t>(p.flat)].name == dim)
+        return p.indices[static_cast<std::size_t>(p.merged.front())].name;
+    return "";
+  }
+
+  bool at_rest(const StepTensor& t) const {  // an input, or what leaves a layer
+    return t.role == TensorRole::input || t.role == TensorRole::label || (t.role == TensorRole::activation && t.name == t.layer);
+  }
+
+  // One complaint per set of dims and axis, whatever number of layers it concerns.
+  void check_shared_axes() {
+    struct Clash {
+      std::string pointer{}, dims{}, axis{}, lines{};
+      std::vector<std::string> tensors{};
+    };
+    std::vector<Clash> clashes;
+    for (const StepTensor& t : passes_.tensors) {
+      if (!at_rest(t)) continue;
+      std::vector<std::pair<std::string, Effective>> kept;
+      Clash clash;
+      for (const Dim& d : t.shape.dims()) {
+        const Effective e = rule_of(t, d.name);
+        if (e.rule == nullptr) continue;
+        const std::string axis = shared_axis(kept, *e.rule);
+        if (axis.empty()) {
+          kept.emplace_back(d.name, e);
+          continue;
+        }
+        if (clash.dims.empty())
+          for (const auto& [name, other] : kept)
+            if (Reader::is_one_of(axis, other.rule->axes.names)) clash.dims = quoted(name);
+        clash.dims += ", " + quoted(d.name);
+        clash.axis = axis;
+        clash.pointer = e.pointer;
+        clash.lines += (clash.lines.empty() ? "" : ", ") + quoted(d.name) + ": null";
+      }
+      if (clash.dims.empty()) continue;
+      auto same = std::find_if(clashes.begin(), clashes.end(), [&](const Clash& c) {
+        return c.dims == clash.dims && c.axis == clash.axis && c.pointer == clash.pointer;
+      });
+      if (same == clashes.end()) same = clashes.insert(clashes.end(), clash);
+      same->tensors.push_back(t.name);
+    }
+    for (const Clash& c : clashes) {
+      std::string names, lines;
+      for (const std::string& t : c.tensors) {
+        names += (names.empty() ? "" : ", ") + quoted(t);
+        lines += (lines.empty() ? "" : ", ") + quoted(t) + ": { " + c.lines + " }";
+      }
+      complain(c.pointer, "the dims " + c.dims + " of " + names + " lie on one axis, " + quoted(c.axis) +
+                              "; say which of them is not cut there, as \"tensors\": { " + lines + " }");
+    }
+  }
+
+  static std::string shared_axis(const std::vector<std::pair<std::string, Effective>>& kept, const Rule& rule) {
+    for (const auto& [name, other] : kept)
+      for (const std::string& axis : rule.axes.names)
+        if (Reader::is_one_of(axis, other.rule->axes.names)) return axis;
+    return "";
+  }
+
+  // Of explicit parts; nothing for others.
+  std::optional<Cut> explicit_cut(const Rule& rule, Index size_here) const {
+    std::vector<std::vector<Index>> lists;
+    Cut cut;
+    if (const auto* sizes = std::get_if<Sizes>(&rule.parts)) {
+      lists = {sizes->of};
+    } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
+      lists = jagged->of;
+      cut.per = mesh_.axis(jagged->per);
+    } else {
+      return std::nullopt;
+    }
+    for (const std::string& a : rule.axes.names) cut.axes.push_back(mesh_.axis(a));
+    const Index size = sizes_.at(rule.dim);
+    for (const auto& parts : lists)
+      cut.lists.push_back(rule.dim == batch_ ? Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()))
+                                             : Partition::of(parts));
+    return cut.scaled(size, size_here);
+  }
+
+  void check_placed_parts() {
+    for (const auto& [layer, on] : rules_.places) {
+      const std::string at = "/place/" + pointer_token(layer);
+      const int output = passes_.find(layer);
+      if (bad_.contains(at) || output < 0) continue;
+      const StepTensor& t = passes_.tensors[static_cast<std::size_t>(output)];
+      std::vector<std::pair<std::string, Cut>> cuts;
+      for (const Dim& d : t.shape.dims())
+        if (const Effective e = rule_of(t, d.name); e.rule != nullptr && e.rule->dim == d.name)
+          if (auto cut = explicit_cut(*e.rule, d.size)) cuts.emplace_back(d.name, std::move(*cut));
+      for (int r = 0; r < mesh_.ranks() && !cuts.empty(); r++) {
+        if (Reader::is_one_of(mesh_.device(r).name, on)) continue;
+        if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh_, r).size() == 0; })) continue;
+        const auto& [dim, cut] = cuts.front();
+        complain(at, quoted(layer) + " is not placed on " + quoted(mesh_.device(r).name) + ", but the parts of " + quoted(dim) +
+                         " give that device " + std::to_string(cut.at(mesh_, r).size()) +
+                         " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
+                         ": null } }");
+        break;
+      }
+    }
+  }
+
+  const Passes& passes_;
+  const Mesh& mesh_;
+  const LayoutRules& rules_;
+  std::map<std::string, Index> sizes_;
+  std::string batch_;
+  std::set<std::string> tensors_{}, layers_{}, bad_{};
+  std::vector<RuleComplaint> out_{};
+};
+
+}  // namespace
+
+std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  return RuleChecker(passes, mesh, rules).run();
+}
+
+void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  const auto complaints = check_rules(passes, mesh, rules);
+  if (!complaints.empty()) throw UserError("layout rules, " + complaints.front().pointer + ": " + complaints.front().text);
+}
+
+}  // namespace motley

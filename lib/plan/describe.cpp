@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/describe.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace motley {
+
+namespace {
+
+using Messages = std::vector<BoxMessage>;
+
+// Several contributions to one element of one reader.
+bool adds(const Messages& messages) {
+  for (std::size_t i = 0; i < messages.size(); i++)
+    for (std::size_t j = i + 1; j < messages.size(); j++)
+      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from && volume(intersect(messages[i].box, messages[j].box)) > 0)
+        return true;
+  return false;
+}
+
+Collective kind_of_copies(const Messages& messages) {
+  std::set<int> from, to;
+  std::map<int, std::set<Box>> sent;     // by sender: what it sends
+  std::map<int, Index> ends_with;        // by reader: elements it has after the move, its own included
+  for (const BoxMessage& m : messages) {
+    ends_with[m.to] += volume(m.box);
+    if (m.from == m.to) continue;
+    from.insert(m.from);
+    to.insert(m.to);
+    sent[m.from].insert(m.box);
+  }
+  if (from.empty()) return Collective::none;
+  if (from.size() == 1 && to.size() == 1) return Collective::send;
+  if (from.size() == 1) return sent.begin()->second.size() == 1 ? Collective::broadcast : Collective::scatter;
+  if (to.size() == 1) return Collective::gather;
+  const bool same = std::all_of(to.begin(), to.end(), [&](int r) { return ends_with[r] == ends_with[*to.begin()]; });
+  const bool once = std::all_of(sent.begin(), sent.end(), [](const auto& s) { return s.second.size() == 1; });
+  return same && once ? Collective::all_gather : Collective::all_to_all;
+}
+
+bool travels(const Messages& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const BoxMessage& m) { return m.from != m.to; });
+}
+
+}  // namespace
+
+std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
+  std::vector<Described> out;
+  auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<const Messages*> hops) {
+    const StepTensor& t = data.passes.tensors[tensor];
+    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0)};
+    const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
+    for (const Messages* hop : hops)
+      for (const BoxMessage& m : *hop)
+        if (m.from != m.to) d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
+    out.push_back(std::move(d));
+  };
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const TensorPlan& plan = data.tensors[t];
+    if (travels(plan.first) || travels(plan.second)) {
+      if (!adds(plan.first))
+        entry(t, kind_of_copies(travels(plan.first) ? plan.first : plan.second), {&plan.first, &plan.second});
+      else
+        entry(t, travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter, {&plan.first, &plan.second});
+    }
+    if (travels(plan.third)) entry(t, kind_of_copies(plan.third), {&plan.third});
+  }
+  return out;
+}
+
+}  // namespace motley

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/needed_kernels.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "plan/candidate_sizes.h"
+#include "plan/kernel_of.h"
+#include "plan/planner.h"
+#include "plan/variables.h"
+#include "run/compiler.h"
+
+namespace motley {
+
+namespace {
+
+struct Specs {
+  std::vector<KernelSpec> list{};
+  std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
+  void add(KernelSpec spec) {
+    spec.bias = false;  // rides along: Profile keeps points without
+    if (spec.op != KernelOp::fold) spec.activation = Activation::none;
+    auto& same = seen[hash_of(spec)];
+    for (std::size_t i : same)
+      if (list[i] == spec) return;
+    same.push_back(list.size());
+    list.push_back(spec);
+  }
+};
+
+}  // namespace
+
+std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
+  Specs out;
+  for (const ProgramStep& s : Compiler(plan, rank, {}).compile().steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) out.add(run->spec);
+  return out.list;
+}
+
+std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                                       int rank, Index most) {
+  const std::vector<Variable> variables = variables_of(passes, mesh, rules);
+  const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
+  Specs out;
+  for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
+  for (const Variable& v : variables)
+    for (std::size_t p = 0; p < passes.passes.size(); p++) {
+      const Pass& pass = passes.passes[p];
+      const PassPlan& plan = data.pass_plans[p];
+      const int index = pass.op == KernelOp::fold || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
+      if (index < 0) continue;
+      const Work& own = plan.work[static_cast<std::size_t>(rank)];
+      const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
+      const std::vector<Range>& box = own.any ? own.box : any->box;
+      auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };
+      for (Index k : candidate_sizes(v.size, most)) out.add(spec_of(k));
+    }
+  return out.list;
+}
+
+}  // namespace motley

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for people (table) and for programs (JSON, INTERFACE section 3).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "base/json.h"
+#include "plan/describe.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+namespace {
+
+Json box_json(const Box& box) {
+  Json list{Json::Array{}};
+  for (const Range& r : box) list.push(Json{Json::Array{Json(r.begin), Json(r.end)}});
+  return list;
+}
+
+Json per_rank(const std::vector<Held>& held, int ranks) {
+  std::vector<Json> lists(static_cast<std::size_t>(ranks), Json{Json::Array{}});
+  for (const Held& h : held) lists[static_cast<std::size_t>(h.rank)].push(box_json(h.box));
+  Json out{Json::Array{}};
+  for (Json& l : lists) out.push(std::move(l));
+  return out;
+}
+
+Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
+
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, seconds < 1e-2 ? "%.3f ms" : "%.1f ms", seconds * 1e3);
+  return text;
+}
+
+std::string bytes_text(Index bytes) {
+  char text[32];
+  const double b = static_cast<double>(bytes);
+  if (b < 1024)
+    std::snprintf(text, sizeof text, "%lld B", static_cast<long long>(bytes));
+  else if (b < 1048576)
+    std::snprintf(text, sizeof text, "%.1f KiB", b / 1024);
+  else
+    std::snprintf(text, sizeof text, "%.1f MiB", b / 1048576);
+  return text;
+}
+
+std::string parts_text(const std::vector<Index>& parts) {
+  std::string text;
+  for (Index p : parts) text += (text.empty() ? "" : "/") + std::to_string(p);
+  return text;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+}  // namespace
+
+// Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
+  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
+  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.rest;
+  std::set<int> ranks;
+  for (const Held& h : plan.rest) ranks.insert(h.rank);
+  for (const Held& h : plan.needs) ranks.insert(h.rank);
+  std::vector<Held> out;
+  for (int r : ranks)
+    if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
+  return out;
+}
+
+std::string Plan::json() const {
+  const PlanData& d = *data_;
+  const int ranks = mesh_.ranks();
+  Json out{Json::Object{}};
+  Json cuts{Json::Array{}};
+  for (const CutChoice& c : d.cuts) {
+    Json one{Json::Object{}};
+    Json parts{Json::Array{}};
+    for (Index p : c.parts) parts.push(Json(p));
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", parts);
+    if (!c.why.empty()) one.set("why", c.why);
+    cuts.push(std::move(one));
+  }
+  out.set("cuts", std::move(cuts));
+  Json tensors{Json::Object{}};
+  for (std::size_t t = 0; t < d.tensors.size(); t++) {
+    const StepTensor& s = d.passes.tensors[t];
+    if (s.role == TensorRole::seed) continue;
+    Json one{Json::Object{}};
+    one.set("boxes", per_rank(resting_boxes(d, mesh_, static_cast<int>(t)), ranks));
+    one.set("owners", per_rank(s.role == TensorRole::parameter ? d.tensors[t].rest : d.tensors[t].tiles, ranks));
+    tensors.set(s.name, std::move(one));
+  }
+  out.set("tensors", std::move(tensors));
+  Json exchanges{Json::Array{}};
+  for (const Described& e : describe_exchanges(d, ranks)) {
+    Json bytes{Json::Array{}};
+    for (Index b : e.bytes) bytes.push(Json(b));
+    Json one{Json::Object{}};
+    one.set("tensor", e.tensor).set("kind", to_string(e.kind)).set("bytes", std::move(bytes));
+    exchanges.push(std::move(one));
+  }
+  out.set("exchanges", std::move(exchanges));
+  Json predicted{Json::Object{}}, rows{Json::Array{}};
+  for (const PredictedRank& r : d.predicted) {
+    Json one{Json::Object{}};
+    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr)).set("bytes", Json(r.bytes)).set("memory_bytes", Json(r.memory_bytes));
+    rows.push(std::move(one));
+  }
+  predicted.set("step_seconds", number(d.step_seconds)).set("ranks", std::move(rows));
+  out.set("predicted", std::move(predicted));
+  Json baselines{Json::Object{}};
+  baselines.set("even", number(d.baselines.even)).set("proportional", number(d.baselines.proportional)).set("fast_alone", number(d.baselines.fast_alone));
+  out.set("baselines", std::move(baselines));
+  Json notes{Json::Array{}};
+  for (const std::string& n : d.notes) notes.push(Json(n));
+  out.set("notes", std::move(notes));
+  return to_text(out, 1) + "\n";
+}
+
+std::string Plan::table() const {
+  const PlanData& d = *data_;
+  std::string out = "cuts\n";
+  if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
+  for (const CutChoice& c : d.cuts)
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts_text(c.parts), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
+  out += "ranks                             busy     idle   received a step      memory\n";
+  for (std::size_t r = 0; r < d.predicted.size(); r++) {
+    const PredictedRank& p = d.predicted[r];
+    char idle[16] = "-";
+    if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh_.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
+                  d.step_seconds ? milliseconds(p.seconds).c_str() : "unknown", idle, bytes_text(p.bytes).c_str(), bytes_text(p.memory_bytes).c_str());
+    out += line;
+  }
+  if (d.step_seconds) {
+    out += "predicted step " + milliseconds(*d.step_seconds);
+    auto beside = [&](const char* name, const std::optional<double>& seconds) {
+      if (!seconds) return;
+      char ratio[32];
+      std::snprintf(ratio, sizeof ratio, " (%.2fx)", *seconds / *d.step_seconds);
+      out += std::string(", ") + name + " " + milliseconds(*seconds) + ratio;
+    };
+    beside("even", d.baselines.even);
+    beside("proportional", d.baselines.proportional);
+    beside("fastest rank alone", d.baselines.fast_alone);
+    out += "\n";
+  }
+  const auto exchanges = describe_exchanges(d, mesh_.ranks());
+  if (!exchanges.empty()) {
+    out += "exchanges\n";
+    for (const Described& e : exchanges) {
+      std::string bytes;
+      for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(b);
+      out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + "\n";
+    }
+  }
+  for (const std::string& n : d.notes) out += "note: " + n + "\n";
+  return out;
+}
+
+std::uint64_t Plan::hash() const { return data_->hash; }
+
+}  // namespace motley

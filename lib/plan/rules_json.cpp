@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/rules_json.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace motley {
+
+namespace {
+
+constexpr Index kMostSize = Index{1} << 53;
+const char* const kPartsForm = "parts are \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
+
+// What one rule's object says, before it becomes a Rule.
+struct RuleFile {
+  std::vector<std::string> axes{};
+  Parts parts = CutBy::profile;
+  std::string per{};
+  bool lists = false;  // parts is a list of lists
+};
+
+void read_axes(Reader& r, const Json& j, std::vector<std::string>& axes) {
+  one_or_several(r, j, [&](const Json& one) {
+    std::string name;
+    if (!r.name(one, name)) return false;
+    if (Reader::is_one_of(name, axes)) return r.complain(one, "axis \"" + name + "\" stands twice"), false;
+    axes.push_back(name);
+    return true;
+  });
+  if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
+    r.complain(j, "at least one axis belongs here; a dim without a rule is not cut");
+}
+
+std::vector<Index> read_sizes(Reader& r, const Json& j) {
+  std::vector<Index> sizes;
+  Index sum = 0;
+  r.list(j, [&](const Json& one, std::size_t) {
+    Index size = 0;
+    if (!r.integer(one, size, 0, kMostSize)) return;
+    sizes.push_back(size);
+    sum = std::min(sum + size, 2 * kMostSize);
+  });
+  if (sum > kMostSize) r.complain(j, "the sizes sum to more than 2^53");
+  return sizes;
+}
+
+void read_shares(Reader& r, const Json& j, RuleFile& rule) {
+  Shares shares;
+  r.list(j, [&](const Json& one, std::size_t) {
+    double share = 0;
+    if (r.number(one, share, 0, 1e15)) shares.of.push_back(share);
+  });
+  const auto* list = std::get_if<Json::Array>(&j.value);
+  if (list != nullptr && shares.of.size() == list->size() &&
+      std::all_of(shares.of.begin(), shares.of.end(), [](double s) { return s == 0; }))
+    r.complain(j, "at least one share above 0 belongs here");
+  rule.parts = std::move(shares);
+}
+
+const Table<RuleFile>& shares_table() {
+  static const Table<RuleFile> table{{"shares", "one number per device of the axis, as [70, 25, 5]", "list", true, read_shares}};
+  return table;
+}
+
+void read_parts(Reader& r, const Json& j, RuleFile& rule) {
+  if (std::holds_alternative<std::string>(j.value)) {
+    static const std::vector<std::string> words{"profile", "even", "proportional"};
+    std::string word;
+    if (r.text(j, word, words)) rule.parts = static_cast<CutBy>(std::find(words.begin(), words.end(), word) - words.begin());
+  } else if (const auto* list = std::get_if<Json::Array>(&j.value)) {
+    rule.lists = !list->empty() && std::all_of(list->begin(), list->end(),
+                                               [](const Json& one) { return std::holds_alternative<Json::Array>(one.value); });
+    if (rule.lists) {
+      Jagged jagged;
+      r.list(j, [&](const Json& one, std::size_t) { jagged.of.push_back(read_sizes(r, one)); });
+      rule.parts = std::move(jagged);
+    } else {
+      rule.parts = Sizes{read_sizes(r, j)};
+    }
+  } else if (std::holds_alternative<Json::Object>(j.value)) {
+    r.object(j, shares_table(), rule);
+  } else {
+    r.complain(j, std::string(kPartsForm) + "; this is " + Reader::kind(j));
+  }
+}
+
+const Table<RuleFile>& rule_table() {
+  static const Table<RuleFile> table{{"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
+                                      [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
+                                     {"parts", kPartsForm, "text, list or object", false, read_parts},
+                                     {"per", "the axis along which the lists of `parts` differ", "name", false,
+                                      [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
+  return table;
+}
+
+// "axis", { "axis", "parts", "per" }, or (as an override) null: not cut.
+void read_rule(Reader& r, const std::string& dim, const Json& j, std::vector<Rule>& out) {
+  RuleFile rule;
+  if (std::holds_alternative<std::nullptr_t>(j.value)) {
+    out.emplace_back(dim, Axes{});
+    return;
+  }
+  const std::size_t before = r.complaints.list.size();
+  if (std::holds_alternative<Json::Object>(j.value)) {
+    r.object(j, rule_table(), rule);
+    const Json* parts = j.find("parts");
+    const bool good = r.complaints.list.size() == before;
+    if (good && rule.lists && rule.per.empty())
+      r.in("parts", [&] { r.complain(*parts, "lists of sizes need \"per\": the axis along which they differ"); });
+    if (good && !rule.lists && !rule.per.empty())
+      r.in("per", [&] {
+        r.complain(*j.find("per"), "\"per\" needs one list of sizes per coordinate of that axis, as [[40, 24], [30, 34]]");
+      });
+  } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
+    read_axes(r, j, rule.axes);
+  } else {
+    r.complain(j, "an axis or { \"axis\", \"parts\" } belongs here, this is " + Reader::kind(j));
+  }
+  if (r.complaints.list.size() != before) return;
+  if (auto* jagged = std::get_if<Jagged>(&rule.parts)) jagged->per = rule.per;
+  out.emplace_back(dim, Axes(std::move(rule.axes)), std::move(rule.parts));
+}
+
+// Every member of an object of free names.
+template <class F>
+void each_member(Reader& r, const Json& j, F&& one) {
+  const auto* members = std::get_if<Json::Object>(&j.value);
+  if (members == nullptr) return r.complain(j, "an object belongs here, this is " + Reader::kind(j));
+  for (const Json::Member& m : *members) r.in(m.key, [&] { one(m); });
+}
+
+void read_dims(Reader& r, const Json& j, std::vector<Rule>& out) {
+  each_member(r, j, [&](const Json::Member& m) {
+    if (!is_name(m.key))
+      return r.complain(m.where, "\"" + m.key + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
+    read_rule(r, m.key, m.value, out);
+  });
+}
+
+void read_split(Reader& r, const Json& j, LayoutRules& rules) {
+  read_dims(r, j, rules.split);
+  // null takes a rule away (`--set layout.split.filters1=null`).
+  std::erase_if(rules.split, [](const Rule& rule) { return rule.axes.names.empty(); });
+}
+
+void read_tensors(Reader& r, const Json& j, LayoutRules& rules) {
+  each_member(r, j, [&](const Json::Member& m) { read_dims(r, m.value, rules.tensors[m.key]); });
+}
+
+void read_place(Reader& r, const Json& j, LayoutRules& rules) {
+  each_member(r, j, [&](const Json::Member& m) {
+    std::vector<std::string>& devices = rules.places[m.key];
+    one_or_several(r, m.value, [&](const Json& one) {
+      std::string device;
+      if (!r.text(one, device)) return false;
+      if (Reader::is_one_of(device, devices)) return r.complain(one, "device \"" + device + "\" stands twice"), false;
+      devices.push_back(device);
+      return true;
+    });
+    if (const auto* list = std::get_if<Json::Array>(&m.value.value); list != nullptr && list->empty())
+      r.complain(m.value, "at least one device belongs here");
+  });
+}
+
+Table<LayoutRules> rules_table(VersionKey version) {
+  return {version_field<LayoutRules>(version),
+          {"split", "dim -> axis and how to cut it", "object", false, read_split},
+          {"tensors", "overrides of single tensors", "object", false, read_tensors},
+          {"place", "layer -> the devices it lies on", "object", false, read_place}};
+}
+
+Json names_json(const std::vector<std::string>& names) {
+  if (names.size() == 1) return names.front();
+  Json::Array out(names.begin(), names.end());
+  return out;
+}
+
+template <class T>
+Json list_json(const std::vector<T>& values) {
+  Json::Array out(values.begin(), values.end());
+  return out;
+}
+
+Json parts_json(const Parts& parts) {
+  if (const auto* by = std::get_if<CutBy>(&parts))
+    return *by == CutBy::profile ? "profile" : *by == CutBy::even ? "even" : "proportional";
+  if (const auto* shares = std::get_if<Shares>(&parts)) return std::move(Json().set("shares", list_json(shares->of)));
+  if (const auto* sizes = std::get_if<Sizes>(&parts)) return list_json(sizes->of);
+  Json::Array lists;
+  for (const auto& one : std::get<Jagged>(parts).of) lists.push_back(list_json(one));
+  return lists;
+}
+
+Json dims_json(const std::vector<Rule>& rules) {
+  Json out{Json::Object{}};
+  for (const Rule& rule : rules) {
+    if (rule.axes.names.empty()) {
+      out.set(rule.dim, nullptr);
+      continue;
+    }
+    Json one;
+    one.set("axis", names_json(rule.axes.names)).set("parts", parts_json(rule.parts));
+    if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) one.set("per", jagged->per);
+    out.set(rule.dim, std::move(one));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version) {
+  const std::size_t before = reader.complaints.list.size();
+  LayoutRules rules;
+  if (const auto* word = std::get_if<std::string>(&json.value); word != nullptr && *word == "auto")
+    reader.complain(json, "\"auto\" is not built yet; write the rules, or the path of a layout file");
+  else
+    reader.object(json, rules_table(version), rules);
+  if (reader.complaints.list.size() != before) return std::nullopt;
+  return rules;
+}
+
+Json to_json(const LayoutRules& rules) {
+  Json out, tensors{Json::Object{}}, places{Json::Object{}};
+  for (const auto& [name, dims] : rules.tensors) tensors.set(name, dims_json(dims));
+  for (const auto& [layer, devices] : rules.places) places.set(layer, names_json(devices));
+  out.set("version", 1).set("split", dims_json(rules.split)).set("tensors", std::move(tensors)).set("place", std::move(places));
+  return out;
+}
+
+LayoutRules LayoutRules::load(const std::filesystem::path& file) {
+  return load_json(file, [](Reader& r, const Json& j) { return read_rules(r, j, VersionKey::required); });
+}
+
+}  // namespace motley

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/variables.h"
+
+namespace motley {
+
+Rule* rule_of(LayoutRules& rules, const Variable& v) {
+  for (Rule& r : v.tensor.empty() ? rules.split : rules.tensors[v.tensor])
+    if (r.dim == v.dim) return &r;
+  return nullptr;
+}
+
+void tell(LayoutRules& rules, const Variable& v, std::vector<Index> parts) { rule_of(rules, v)->parts = Sizes{std::move(parts)}; }
+
+std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  const auto sizes = reference_sizes(passes);
+  std::vector<Variable> out;
+  auto look = [&](const std::string& tensor, const std::vector<Rule>& list) {
+    for (const Rule& r : list) {
+      const auto* by = std::get_if<CutBy>(&r.parts);
+      auto size = sizes.find(r.dim);
+      if (by == nullptr || *by == CutBy::even || r.axes.names.empty() || size == sizes.end()) continue;
+      Variable v{tensor, r.dim, *by, {}, size->second, 1, {}};
+      for (const std::string& a : r.axes.names) {
+        v.axes.push_back(mesh.axis(a));
+        v.parts *= mesh.axes()[static_cast<std::size_t>(v.axes.back())].size;
+      }
+      out.push_back(std::move(v));
+    }
+  };
+  look("", rules.split);
+  for (const auto& [name, list] : rules.tensors) look(name, list);
+  return out;
+}
+
+int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank) {
+  const Coord c = mesh.coord(rank);
+  int part = 0;
+  for (int a : axes) part = part * mesh.axes()[static_cast<std::size_t>(a)].size + c[static_cast<std::size_t>(a)];
+  return part;
+}
+
+int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const PassPlan& plan, const Variable& v) {
+  std::vector<PassOperand> operands = pass.reads;
+  operands.push_back(pass.writes);
+  for (const PassOperand& o : operands) {
+    const Layout& layout = data.tensors[static_cast<std::size_t>(o.tensor)].layout;
+    auto cut = layout.cuts.find(v.dim);
+    if (cut == layout.cuts.end() || cut->second.axes != v.axes) continue;
+    const int index = o.indices[layout.shape.position(v.dim)];
+    bool follows = true, any = false;
+    for (int r = 0; r < mesh.ranks(); r++) {
+      const Work& w = plan.work[static_cast<std::size_t>(r)];
+      if (!w.any) continue;
+      any = true;
+      follows = follows && w.box[static_cast<std::size_t>(index)] == cut->second.at(mesh, r);
+    }
+    if (any && follows) return index;
+  }
+  return -1;
+}
+
+LayoutRules told_even(const LayoutRules& rules, const std::vector<Variable>& variables) {
+  LayoutRules out = rules;
+  for (const Variable& v : variables) tell(out, v, Partition::even(v.size, v.parts).sizes());
+  return out;
+}
+
+std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
+  box[static_cast<std::size_t>(index)] = {0, (k * pass.indices[static_cast<std::size_t>(index)].size + v.size - 1) / v.size};
+  return box;
+}
+
+}  // namespace motley

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules whose parts the planner tells.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/layouts.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// One rule whose parts are to be told.
+struct Variable {
+  std::string tensor{};  // empty: of `split`
+  std::string dim{};
+  CutBy by = CutBy::profile;
+  std::vector<int> axes{};
+  Index size = 0;
+  int parts = 1;
+  std::string why{};
+};
+
+// The rule itself inside `rules`.
+Rule* rule_of(LayoutRules& rules, const Variable& v);
+void tell(LayoutRules& rules, const Variable& v, std::vector<Index> parts);
+std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
+// The rules with every variable dealt evenly.
+LayoutRules told_even(const LayoutRules& rules, const std::vector<Variable>& variables);
+// Which part of a cut over these axes a rank has.
+int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank);
+// The index through which a pass's work follows the cut of `v`; -1: none.
+int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const PassPlan& plan, const Variable& v);
+// A pass's work box when the part of `v` has k units: `box` with that index from 0 to k, scaled to the index's size.
+std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k);
+
+}  // namespace motley

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/measure.h>
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/json.h"
+#include "plan/needed_kernels.h"
+#include "plan/planner.h"
+#include "profiler/measure_kernels.h"
+#include "profiler/measure_links.h"
+
+namespace motley {
+
+namespace {
+
+std::span<const std::byte> bytes_of_text(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+class Measurer {
+ public:
+  Measurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
+      : rt_(rt), mesh_(mesh), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {}
+
+  Profile run(const std::filesystem::path& file) {
+    Profile profile = read(file);
+    if (options_.when == Measure::never) return profile;
+    bool changed = profile.devices.empty();
+    if (changed) {
+      profile.devices = facts();
+      if (rt_.ranks() > 1) {
+        say("measuring links");
+        profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6)});
+      }
+    }
+    // Candidate sizes first; then what the plan made from them runs besides (another pick than was thought of).
+    double budget = options_.budget_seconds;
+    for (int round = 0; round < 2; round++) {
+      const std::vector<KernelSpec> missing = round == 0 ? missing_candidates(profile) : missing_of_plan(profile);
+      if (!anywhere(missing)) continue;
+      changed = true;
+      budget = std::max(budget - measure(profile, missing, budget), options_.budget_seconds / 6);
+    }
+    if (changed) keep(profile, file);
+    return profile;
+  }
+
+ private:
+  void say(const std::string& line) const {
+    if (rt_.rank() == 0 && options_.progress) options_.progress(line);
+  }
+
+  // Rank 0 reads; every rank gets its text, or its error.
+  Profile read(const std::filesystem::path& file) {
+    std::string text;
+    int status = 0;
+    if (rt_.rank() == 0 && options_.when != Measure::always && std::filesystem::exists(file)) text = read_file(file.string());
+    if (rt_.rank() == 0 && text.empty() && options_.when == Measure::never) status = static_cast<int>(Exit::missing);
+    const Verdict verdict = agree(rt_.transport(), status, "no profile " + file.string() + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file.string() + "` or let \"measure\" be \"if_missing\"");
+    if (verdict.status != 0) throw UserError(verdict.text, Exit::missing);
+    text = text_of(rt_.transport().gather_all(bytes_of_text(text)).front());
+    if (text.empty()) return {};
+    Profile profile = Profile::parse(file.string(), text);
+    if (static_cast<int>(profile.devices.size()) != mesh_.ranks())
+      throw UserError(file.string() + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " + std::to_string(mesh_.ranks()) +
+                      "; measure again (\"measure\": \"always\") or name another file");
+    std::string wrong;
+    try {
+      check_same_device(profile.devices[static_cast<std::size_t>(rt_.rank())], facts_of(mesh_.device(rt_.rank()), backend_), file.string());
+    } catch (const UserError& e) {
+      wrong = e.what();
+    }
+    const Verdict same = agree(rt_.transport(), wrong.empty() ? 0 : static_cast<int>(Exit::config), wrong);
+    if (same.status != 0) throw UserError(same.text);
+    return profile;
+  }
+
+  std::vector<DeviceFacts> facts() {
+    Profile mine;
+    mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
+    std::vector<DeviceFacts> out;
+    for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) out.push_back(Profile::parse("rank", text_of(bytes)).devices.front());
+    return out;
+  }
+
+  std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs) const {
+    std::erase_if(specs, [&](const KernelSpec& s) { return flops(s) == 0 || profile.seconds(rt_.rank(), s).known == Known::measured; });
+    return specs;
+  }
+  std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
+    // Only a profile that lacks a kernel of the job's own Programs is added to: candidates come with it.
+    if (!profile.empty()) return {};
+    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), most_));
+  }
+  std::vector<KernelSpec> missing_of_plan(const Profile& profile) const {
+    std::vector<KernelSpec> all = needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), most_);
+    return unknown(profile, std::move(all));
+  }
+  bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
+
+  // Measures on all ranks at the same time; returns the seconds it took.
+  double measure(Profile& profile, std::vector<KernelSpec> specs, double budget) {
+    const auto start = std::chrono::steady_clock::now();
+    say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(budget)) + " s)");
+    Measurement made = measured(specs, budget);
+    double scale = 1;
+    while (agree(rt_.transport(), made.fits ? 0 : 1).status != 0 && scale < 64) {  // a smaller batch, checked at the full one
+      scale *= 4;
+      std::vector<KernelSpec> smaller = specs;
+      for (KernelSpec& s : smaller)
+        if (s.op != KernelOp::fold && s.op != KernelOp::sgd) s.roles.n = std::max<Index>(1, s.roles.n / static_cast<Index>(scale));
+      made = measured(smaller, budget);
+      if (made.fits) rescale(made, specs, smaller, budget);
+    }
+    if (!made.fits) throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(budget)) + " s (three rounds need " +
+                                    std::to_string(static_cast<int>(std::ceil(made.needed_seconds))) + " s); raise --budget-seconds or use a smaller batch");
+    if (scale > 1) made.notes.push_back("batch scaled by 1/" + std::to_string(static_cast<int>(scale)) + ", checked at the full batch once per kernel");
+    merge(profile, made);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  Measurement measured(const std::vector<KernelSpec>& specs, double budget) {
+    KernelTimingOptions o;
+    o.budget_seconds = budget;
+    o.progress = [&](const MeasureProgress& p) {
+      char line[96];
+      std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
+      say(line);
+    };
+    return measure_kernels(backend_, rt_.rank(), specs, o, [&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
+  }
+
+  // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.
+  void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
+    std::vector<std::size_t> largest;
+    for (std::size_t i = 0; i < full.size(); i++) {
+      auto same = std::find_if(largest.begin(), largest.end(), [&](std::size_t k) { return full[k].op == full[i].op && full[k].pass == full[i].pass; });
+      if (same == largest.end())
+        largest.push_back(i);
+      else if (flops(full[i]) > flops(full[*same]))
+        *same = i;
+    }
+    std::vector<KernelSpec> checks;
+    for (std::size_t i : largest) checks.push_back(full[i]);
+    Measurement whole = measured(checks, std::max(budget, 1e6));
+    auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
+      for (const KernelPoint& p : m.points)
+        if (p.spec == s) return p.seconds.min;
+      return 0.0;
+    };
+    std::vector<KernelPoint> points;
+    for (std::size_t i = 0; i < full.size(); i++) {
+      std::size_t at = 0;
+      for (std::size_t k = 0; k < largest.size(); k++)
+        if (full[largest[k]].op == full[i].op && full[largest[k]].pass == full[i].pass) at = k;
+      const double small = seconds_of(made, smaller[largest[at]]), big = seconds_of(whole, checks[at]);
+      const double factor = small > 0 && big > 0 ? big / small : 1.0;
+      for (KernelPoint p : made.points)
+        if (p.spec == smaller[i]) {
+          p.spec = full[i];
+          p.seconds.min *= factor;
+          p.seconds.q25 *= factor;
+          p.seconds.median *= factor;
+          points.push_back(std::move(p));
+          break;
+        }
+    }
+    made.points = std::move(points);
+  }
+
+  // Every rank gets every rank's points, in rank order.
+  void merge(Profile& profile, const Measurement& made) {
+    Profile mine;
+    mine.devices = profile.devices;
+    mine.notes = made.notes;
+    for (const KernelPoint& p : made.points) mine.add(p);
+    for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
+      const Profile one = Profile::parse("rank", text_of(bytes));
+      for (const KernelPoint& p : one.kernels()) profile.add(p);
+      for (const std::string& n : one.notes)
+        if (std::find(profile.notes.begin(), profile.notes.end(), n) == profile.notes.end()) profile.notes.push_back(n);
+    }
+    for (const std::string& n : profile.notes) say("note: " + n);
+  }
+
+  void keep(const Profile& profile, const std::filesystem::path& file) {
+    std::string failed;
+    if (rt_.rank() == 0 && !file.empty()) {
+      try {
+        if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+        profile.save(file);
+      } catch (const std::exception& e) {
+        failed = e.what();
+      }
+    }
+    const Verdict verdict = agree(rt_.transport(), failed.empty() ? 0 : static_cast<int>(Exit::io), failed);
+    if (verdict.status != 0) throw UserError(verdict.text, Exit::io);
+  }
+
+  Runtime& rt_;
+  const Mesh& mesh_;
+  const LayoutRules& rules_;
+  const MeasureOptions& options_;
+  const Passes passes_;
+  Backend& backend_;
+  static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
+};
+
+}  // namespace
+
+Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in, const MeasureOptions& options) {
+  return Measurer(rt, mesh, step, rules, options).run(keep_in);
+}
+
+}  // namespace motley

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/runtime.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "mesh/control.h"
+#include "mesh/mpi_session.h"
+#include "run/records.h"
+#include "run/start.h"
+#include "run/watch.h"
+
+namespace motley {
+
+namespace {
+
+// How long a failed rank waits for the others to fail too (all refuse the same config) before it ends them.
+constexpr double kPatienceSeconds = 0.5;
+// Two signals closer than this are one that came twice (from the terminal and from mpiexec).
+constexpr double kOneSignalSeconds = 0.5;
+
+std::atomic<bool> g_stop{false};
+std::atomic<double> g_stop_at{0};
+
+double clock_seconds() {
+  timespec t{};
+  return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec) : 0;
+}
+
+// The first asks the body to stop, the second ends the process.
+void on_stop(int) {
+  if (g_stop && clock_seconds() - g_stop_at > kOneSignalSeconds) _exit(static_cast<int>(Exit::stopped));
+  if (!g_stop) g_stop_at = clock_seconds();
+  g_stop = true;
+}
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  if (sigaction(signal, &action, nullptr) != 0) throw InternalError(std::string("sigaction: ") + std::strerror(errno));
+}
+
+void handle_signals() {
+  handle(SIGTERM, on_stop);
+  handle(SIGINT, on_stop);
+  // Errors of write() instead of death; SIGUSR1 is hydra's notice that another rank died.
+  for (int signal : {SIGPIPE, SIGXFSZ, SIGUSR1}) handle(signal, SIG_IGN);
+}
+
+struct Ending {
+  int code = 0;
+  std::string text{};
+};
+
+Ending guarded(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const Error& e) {
+    return {static_cast<int>(e.code()), e.what()};
+  } catch (const std::bad_alloc&) {
+    return {static_cast<int>(Exit::device), "out of memory; give this device a smaller part or a smaller batch"};
+  } catch (const std::exception& e) {
+    return {static_cast<int>(Exit::internal), std::string("unexpected: ") + e.what()};
+  } catch (...) {
+    return {static_cast<int>(Exit::internal), "something that is no std::exception was thrown"};
+  }
+}
+
+void say(const std::string& text) {
+  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // nobody listens
+}
+
+std::string named(const std::string& rank, const std::string& text) {
+  return "[" + rank + "] " + text;
+}
+
+// Ranks that the user's own mpiexec started make themselves a directory for their records. As soon as everybody has opened
+// all files it loses its name: nothing is left behind. Nothing on ranks that share no such directory.
+struct Watched {
+  std::unique_ptr<RecordWriter> record;
+  std::unique_ptr<Heartbeat> heartbeat;
+};
+
+std::filesystem::path temporary_directory() {
+  const char* base = std::getenv("TMPDIR");
+  std::string path = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/motley-XXXXXX";
+  return mkdtemp(path.data()) != nullptr ? path : "";
+}
+
+Watched watch_each_other(Transport& transport) {
+  Watched out;
+  const std::string mine = transport.rank() == 0 ? temporary_directory().string() : "";
+  const auto all = transport.gather_all(std::as_bytes(std::span(mine)));
+  const std::filesystem::path directory(std::string(reinterpret_cast<const char*>(all[0].data()), all[0].size()));
+  const Ending written = guarded([&] { out.record = std::make_unique<RecordWriter>(directory, transport.rank(), ""); });
+  const bool everywhere = !directory.empty() && agree(transport, written.code).status == 0;
+  if (everywhere) {
+    out.record->ready();
+    Watch watch(directory, transport.size(), Limits::from_environment());
+    out.heartbeat = std::make_unique<Heartbeat>(*out.record, std::move(watch), transport.rank(), Heartbeat::Voice::speaks);
+  }
+  static_cast<void>(agree(transport, 0));  // everybody has opened all of them
+  std::error_code ignored;
+  if (transport.rank() == 0 && !directory.empty()) std::filesystem::remove_all(directory, ignored);
+  if (!everywhere) out.record.reset();
+  return out;
+}
+
+// Leaves, and ends the others: motley's launcher does that when it reads the record, else MPI (if it runs) or mpiexec.
+[[noreturn]] void give_up(Watched& watched, const Start& start, const Ending& end) {
+  if (watched.record) watched.record->gave_up(end.code, end.text);
+  std::fflush(nullptr);
+  if (!start.launched) MpiSession::abort(end.code);
+  _exit(end.code);
+}
+
+// A rank among others, once MPI runs: until all ranks have agreed how it ended.
+Ending live(const MpiSession& session, Watched& watched, const Start& start, const std::function<void(Runtime&)>& body) {
+  std::unique_ptr<Transport> transport = session.transport();
+  if (start.launched)
+    watched.record->ready();
+  else if (start.ranks > 1)
+    watched = watch_each_other(*transport);
+  Transport& wires = *transport;
+  Runtime runtime(std::move(transport), watched.record.get(), start.kind);
+  if (watched.heartbeat) wires.observe(watched.record.get());
+  Ending own = guarded([&] {
+    body(runtime);
+    check(wires.idle(), "the body ended with an unfinished message");
+  });
+  if (own.code != 0) own.text = named(runtime.name(), own.text);
+  runtime.phase("end");
+  const auto all = control::farewell(wires, own.code, own.text, own.code == 0 ? 0 : kPatienceSeconds);
+  wires.observe(nullptr);
+  const Ending end = all ? Ending{all->worst.status, all->worst.text} : own;
+  if (end.code != 0 && (!all || all->worst.rank == start.rank)) say(own.text);
+  if (all && all->clean) return end;
+  // Not in order: MPI_Finalize would wait for the messages that are still under way.
+  give_up(watched, start, end);
+}
+
+int run_among_others(const Start& start, int argc, char** argv, const std::function<void(Runtime&)>& body) {
+  Watched watched;
+  std::optional<MpiSession> session;
+  Ending end;
+  const Ending failure = guarded([&] {
+    const Limits limits = Limits::from_environment();
+    if (const char* cores = std::getenv("MOTLEY_CORES")) bind_to_cores(parse_cores(cores));
+    set_deadline_seconds(limits.hung_seconds);
+    if (start.launched) {
+      watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
+      watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, Watch(start.records, start.ranks, limits), start.rank,
+                                                      Heartbeat::Voice::silent);
+    }
+    session.emplace(argc, argv);
+    end = live(*session, watched, start, body);
+    session->finish();
+  });
+  if (failure.code != 0) {
+    end = {failure.code, named("rank " + std::to_string(start.rank), failure.text)};
+    say(end.text);
+  }
+  if (failure.code != 0) give_up(watched, start, end);
+  watched.heartbeat.reset();
+  if (watched.record) watched.record->ended(end.code, end.text);
+  return end.code;
+}
+
+}  // namespace
+
+Runtime::Runtime(std::unique_ptr<Transport> transport, RecordWriter* record, std::string kind)
+    : transport_(std::move(transport)), record_(record), kind_(std::move(kind)) {}
+Runtime::~Runtime() = default;
+
+void Runtime::print(const std::string& text) const {
+  if (rank() != 0) return;
+  const std::string line = text.ends_with('\n') ? text : text + "\n";
+  if (std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
+}
+
+void Runtime::phase(const std::string& text) {
+  if (record_ != nullptr) record_->phase(text);
+}
+
+bool Runtime::stop_requested() const {
+  return g_stop;
+}
+
+std::string Runtime::name() const {
+  return "rank " + std::to_string(rank()) + (kind_.empty() ? "" : " " + kind_);
+}
+
+int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
+  int code = 0;
+  const Ending ending = guarded([&] {
+    handle_signals();
+    const Start start = how_started();
+    if (start.lone_tasks > 0)
+      throw UserError("srun started " + std::to_string(start.lone_tasks) +
+                      " tasks that do not know each other; use srun --mpi=pmi2 or mpiexec");
+    if (start.mpi) {
+      code = run_among_others(start, argc, argv, body);
+      return;
+    }
+    Runtime alone(std::move(in_memory(1)[0]));
+    const Ending own = guarded([&] { body(alone); });
+    if (own.code != 0) say(named(alone.name(), own.text));
+    code = own.code;
+  });
+  if (ending.code == 0) return code;
+  say("motley: " + ending.text);
+  return ending.code;
+}
+
+void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
+  std::exception_ptr first;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<Runtime>> runtimes;
+  for (auto& transport : in_memory(ranks)) runtimes.push_back(std::make_unique<Runtime>(std::move(transport)));
+  for (auto& runtime : runtimes)
+    threads.emplace_back([&, rt = runtime.get()] {
+      const Ending end = guarded([&] {
+        try {
+          body(*rt);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+          throw;
+        }
+      });
+      if (end.code != 0) rt->transport().abort(Error(static_cast<Exit>(end.code), end.text));
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace motley

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/start.h"
+
+#include <fcntl.h>
+#include <motley/error.h>
+#include <sched.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace motley {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+int number(const std::string& text, int otherwise) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc{} && at == end ? value : otherwise;
+}
+
+// The socket to the process manager; a PMI_FD that was only inherited as text is no open file.
+bool manager_listens() {
+  const int fd = number(environment("PMI_FD"), -1);
+  return (fd >= 0 && fcntl(fd, F_GETFD) >= 0) || !environment("PMI_PORT").empty();
+}
+
+}  // namespace
+
+Start how_started() {
+  Start start;
+  const int rank = number(environment("PMI_RANK"), -1), ranks = number(environment("PMI_SIZE"), -1);
+  start.mpi = rank >= 0 && ranks > rank && manager_listens();
+  if (start.mpi) {
+    start.rank = rank;
+    start.ranks = ranks;
+    start.records = environment("MOTLEY_RUN_RECORDS");
+    start.launched = !start.records.empty();
+    if (start.launched) {
+      start.device = environment("MOTLEY_DEVICE");
+      start.kind = environment("MOTLEY_DEVICE_KIND");
+    }
+  } else if (const int tasks = number(environment("SLURM_STEP_NUM_TASKS"), 1); tasks > 1 && !environment("SLURM_PROCID").empty()) {
+    start.lone_tasks = tasks;
+  }
+  return start;
+}
+
+std::vector<int> parse_cores(const std::string& text) {
+  std::vector<int> cores;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const int core = number(text.substr(at, end - at), -1);
+    if (core < 0 || core >= CPU_SETSIZE) throw UserError("\"" + text + "\" is no list of cores such as 0,2");
+    cores.push_back(core);
+    at = end + 1;
+  }
+  return cores;
+}
+
+std::string to_text(const std::vector<int>& cores) {
+  std::string text;
+  for (int core : cores) text += (text.empty() ? "" : ",") + std::to_string(core);
+  return text;
+}
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) throw DeviceError(std::string("sched_getaffinity: ") + std::strerror(errno));
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; core++)
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  return cores;
+}
+
+void bind_to_cores(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores) CPU_SET(static_cast<std::size_t>(core), &set);
+  if (sched_setaffinity(0, sizeof set, &set) == 0) return;
+  throw DeviceError("cannot run on core " + to_text(cores) + ": " + std::strerror(errno) + "; this process may use " +
+                    to_text(allowed_cores()));
+}
+
+}  // namespace motley

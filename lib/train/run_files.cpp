@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/json.h"
+
+namespace motley {
+
+namespace {
+
+template <class T>
+Json known(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)) {
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("open");
+}
+
+MetricsFile::~MetricsFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void MetricsFile::fail(const char* call) const { throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io); }
+
+void MetricsFile::add(Index step, Index epoch, double loss, double seconds) {
+  Json line;
+  line.set("step", step).set("epoch", epoch).set("loss", loss).set("seconds", seconds);
+  const std::string text = to_text(line) + "\n";
+  const off_t start = lseek(fd_, 0, SEEK_END);
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const ssize_t n = write(fd_, text.data() + at, text.size() - at);
+    if (n > 0) {
+      at += static_cast<std::size_t>(n);
+    } else if (n == 0 || errno != EINTR) {
+      const int why = n == 0 ? ENOSPC : errno;
+      if (start >= 0 && at > 0 && ftruncate(fd_, start) != 0) fail("ftruncate");
+      errno = why;
+      fail("write");
+    }
+  }
+}
+
+void MetricsFile::close() {
+  const int fd = fd_;
+  fd_ = -1;
+  const bool synced = fsync(fd) == 0 || errno == EINVAL || errno == EROFS;  // a pipe or a device has nothing to sync
+  const int why = errno;
+  if (::close(fd) != 0) fail("close");
+  errno = why;
+  if (!synced) fail("fsync");
+}
+
+void write_run_json(const std::filesystem::path& directory, const TrainSummary& s) {
+  Json out;
+  out.set("version", 1).set("status", s.status);
+  if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
+  out.set("steps", s.steps).set("seconds", s.seconds).set("train_loss", known(s.train_loss)).set("test_accuracy", known(s.test_accuracy));
+  out.set("test_loss", known(s.test_loss)).set("predicted_step_seconds", known(s.predicted_step_seconds));
+  out.set("measured_step_seconds", known(s.measured_step_seconds));
+  out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
+  Json ranks{Json::Array{}}, differ{Json::Array{}};
+  for (const RankFigures& r : s.ranks) {
+    Json one;
+    one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
+    one.set("busy_seconds", known(r.busy_seconds)).set("waiting_seconds", known(r.waiting_seconds));
+    one.set("bytes_predicted", known(r.bytes_predicted)).set("bytes_counted", known(r.bytes_counted)).set("memory_bytes", r.memory_bytes);
+    ranks.push(std::move(one));
+  }
+  for (const std::string& name : s.copies_differ) differ.push(name);
+  out.set("ranks", std::move(ranks)).set("copies_differ", std::move(differ));
+  write_file((directory / "run.json").string(), to_text(out, 2) + "\n");
+}
+
+}  // namespace motley

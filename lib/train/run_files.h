@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run leaves in its directory: metrics.jsonl while it runs, run.json at its end (INTERFACE section 3).
+#pragma once
+#include <motley/dims.h>
+#include <motley/error.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+// A line per step, each handed to the system whole before the next step.
+class MetricsFile {
+ public:
+  explicit MetricsFile(std::filesystem::path path);  // empties it. UserError(io)
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  // UserError(io): the file then ends with its last whole line.
+  void add(Index step, Index epoch, double loss, double seconds);
+  void close();  // UserError(io): what the system had accepted did not reach the disk
+
+ private:
+  [[noreturn]] void fail(const char* call) const;
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+struct RankFigures {  // seconds and bytes per step
+  std::optional<double> predicted_step_seconds{}, measured_step_seconds{}, busy_seconds{}, waiting_seconds{};
+  std::optional<Index> bytes_predicted{}, bytes_counted{};
+  Index memory_bytes = 0;
+};
+
+struct TrainSummary {
+  std::string status = "done";  // done, stopped, failed
+  int code = 0;                 // failed: exit code, rank (-1: not one rank's) and reason
+  int rank = -1;
+  std::string reason{};
+  Index steps = 0;
+  double seconds = 0;                                     // from the first step's start
+  std::optional<double> train_loss{};                     // of the last step
+  std::optional<double> test_accuracy{}, test_loss{};
+  std::optional<double> predicted_step_seconds{};
+  std::optional<double> measured_step_seconds{};          // median after warm-up of the slowest rank
+  std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
+  std::vector<RankFigures> ranks{};
+  std::vector<std::string> copies_differ{};
+};
+
+// Whole or not at all. UserError(io). Also for whoever outlives the ranks (the launcher) and knows why they ended.
+void write_run_json(const std::filesystem::path& directory, const TrainSummary& summary);
+
+}  // namespace motley

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/train_job.h"
+
+#include <motley/error.h>
+#include <motley/trainer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "plan/plan_data.h"
+#include "train/dump.h"
+
+namespace motley {
+
+namespace {
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
+
+// Steps that are not timed: caches, clocks and connections settle in the first fifth, ten at most.
+std::size_t warm_up(std::size_t steps) { return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10); }
+
+// Does `work` on rank 0; if it fails there, all ranks throw. Collective.
+void on_rank_0(Runtime& rt, const std::function<void()>& work) {
+  int status = 0;
+  std::string text;
+  try {
+    if (rt.rank() == 0) work();
+  } catch (const Error& e) {
+    status = static_cast<int>(e.code());
+    text = e.what();
+  }
+  const Verdict worst = agree(rt.transport(), status, text);
+  if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
+}
+
+class Job {
+ public:
+  Job(Runtime& rt, const TrainPlanInput& input)
+      : rt_(rt), in_(input), plan_(*input.plan), dump_(input.dump), trainer_(rt, plan_, {.seed = input.seed}) {
+    const Passes& passes = plan_.data().passes;
+    const int image = passes.find(in_.names.image);
+    if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
+    batch_ = passes.tensors[static_cast<std::size_t>(image)].shape[0].size;
+    order_.emplace(in_.data.train->samples(), batch_, in_.seed);
+    if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to 1 at least");
+    total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();
+    out_.predicted_step_seconds = plan_.data().step_seconds;
+    const Index mine = trainer_.executor().memory_bytes();
+    const auto memory = rt.transport().gather_all(std::as_bytes(std::span(&mine, 1)));
+    for (int r = 0; r < rt.ranks(); r++) {
+      const PredictedRank& predicted = plan_.data().predicted[static_cast<std::size_t>(r)];
+      RankFigures& figures = out_.ranks.emplace_back();
+      if (out_.predicted_step_seconds) figures.predicted_step_seconds = predicted.seconds;
+      figures.bytes_predicted = predicted.bytes;
+      out_.bytes_predicted = out_.bytes_predicted.value_or(0) + predicted.bytes;
+      std::memcpy(&figures.memory_bytes, memory[static_cast<std::size_t>(r)].data(), sizeof figures.memory_bytes);
+    }
+    timed_.resize(static_cast<std::size_t>(rt.ranks()));
+  }
+
+  TrainSummary run() {
+    try {
+      prepare();
+      loop();
+      finish();
+    } catch (const Error& e) {
+      report_failure(e);
+      throw;
+    }
+    if (out_.status == "stopped") throw Stopped("stopped on request after step " + std::to_string(out_.steps));
+    return out_;
+  }
+
+ private:
+  void prepare() {
+    on_rank_0(rt_, [&] {
+      write_file((in_.run_directory / "plan.json").string(), plan_.json());
+      metrics_.emplace(in_.run_directory / "metrics.jsonl");
+    });
+    dump_weights("weights_before");
+  }
+
+  void loop() {
+    const double start = seconds_now();
+    for (Index s = 0; s < total_ && !stop_; s++) {
+      const Index epoch = s / order_->steps_per_epoch() + 1;
+      std::vector<Index> which = order_->batch_of(s);
+      if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
+      const Batch b = batch_of(in_.data.train, std::move(which), s, epoch);
+      const StepReport report = trainer_.step_named({{in_.names.image, b.images}, {in_.names.label, b.labels}});
+      note(report);
+      out_.seconds = seconds_now() - start;
+      if (rt_.rank() == 0) write_step(report, epoch);
+    }
+    const Verdict written = agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
+    if (written.status != 0) throw Error(static_cast<Exit>(written.status), written.text);
+    if (stop_) out_.status = "stopped";
+  }
+
+  void note(const StepReport& report) {
+    stop_ = report.stop;
+    out_.steps = report.step;
+    out_.train_loss = report.loss;
+    out_.bytes_counted = report.bytes_received;
+    slowest_.push_back(report.measured_seconds);
+    for (std::size_t r = 0; r < timed_.size(); r++) {
+      timed_[r].push_back(report.ranks[r]);
+      out_.ranks[r].bytes_counted = report.ranks[r].bytes_received;
+    }
+  }
+
+  void write_step(const StepReport& report, Index epoch) {
+    if (in_.progress) in_.progress(report.line());
+    if (write_error_) return;
+    try {
+      metrics_->add(report.step, epoch, report.loss, report.measured_seconds);
+    } catch (const Error& e) {
+      write_error_ = e;
+      trainer_.ask_to_stop();
+    }
+  }
+
+  void time_steps() {
+    const auto skip = static_cast<std::ptrdiff_t>(warm_up(slowest_.size()));
+    out_.measured_step_seconds = median({slowest_.begin() + skip, slowest_.end()});
+    for (std::size_t r = 0; r < timed_.size(); r++) {
+      std::vector<double> all, busy, waiting;
+      for (auto s = timed_[r].begin() + skip; s != timed_[r].end(); ++s) {
+        all.push_back(s->seconds);
+        busy.push_back(s->busy_seconds);
+        waiting.push_back(s->waiting_seconds);
+      }
+      out_.ranks[r].measured_step_seconds = median(all);
+      out_.ranks[r].busy_seconds = median(busy);
+      out_.ranks[r].waiting_seconds = median(waiting);
+    }
+  }
+
+  void finish() {
+    time_steps();
+    rt_.phase("comparing copies");
+    out_.copies_differ = copies_differ(plan_, trainer_.program(), trainer_.executor(), rt_.transport());
+    if (out_.status == "done" && in_.data.test) {
+      const Evaluation test = evaluate(rt_, plan_, trainer_.program(), trainer_.executor(), in_.data.test, in_.names);
+      out_.test_accuracy = test.accuracy;
+      out_.test_loss = test.mean_loss;
+      if (rt_.rank() == 0 && in_.progress)
+        in_.progress("test accuracy " + std::to_string(test.accuracy) + " on " + std::to_string(test.samples) + " samples");
+    }
+    dump_weights("weights_after");
+    on_rank_0(rt_, [&] {
+      metrics_->close();
+      if (!in_.dump.empty()) {
+        dump_.integers("batches.npy", "batches", {{"step", out_.steps}, {"batch", batch_}}, seen_);
+        dump_.finish();
+      }
+      write_run_json(in_.run_directory, out_);
+    });
+  }
+
+  void dump_weights(const std::string& folder) {
+    if (in_.dump.empty()) return;
+    for (int p : plan_.data().passes.parameters) {
+      const WholeTensor w = gather_parameter(plan_, trainer_.program(), trainer_.executor(), rt_.transport(), p, Part::value);
+      on_rank_0(rt_, [&] { dump_.tensor(folder + "/" + w.name + ".npy", w, plan_.data().dtype); });
+    }
+  }
+
+  // Rank 0 alone: the others may be gone. Its own error stands, whatever becomes of the file.
+  void report_failure(const Error& e) {
+    if (rt_.rank() != 0) return;
+    out_.status = e.code() == Exit::stopped ? "stopped" : "failed";
+    out_.code = static_cast<int>(e.code());
+    if (const auto* loss = dynamic_cast<const LossNotFinite*>(&e)) out_.rank = loss->rank();
+    out_.reason = e.what();
+    time_steps();
+    try {
+      write_run_json(in_.run_directory, out_);
+    } catch (const Error& file) {
+      if (in_.progress) in_.progress(std::string("no run.json: ") + file.what());
+    }
+  }
+
+  Runtime& rt_;
+  const TrainPlanInput& in_;
+  const Plan& plan_;
+  Dump dump_;
+  Trainer trainer_;
+  Index batch_ = 0, total_ = 0;
+  std::optional<Order> order_{};
+  std::optional<MetricsFile> metrics_{};  // rank 0
+  std::optional<Error> write_error_{};    // rank 0: told to all after the next step
+  TrainSummary out_{};
+  bool stop_ = false;
+  std::vector<Index> seen_{};  // samples, step after step
+  std::vector<double> slowest_{};
+  std::vector<std::vector<RankStep>> timed_{};  // per rank, per step
+};
+
+}  // namespace
+
+TrainSummary train_job(Runtime& rt, const TrainPlanInput& input) {
+  check(input.plan != nullptr && input.data.train != nullptr, "a job has a plan and samples");
+  return Job(rt, input).run();
+}
+
+}  // namespace motley

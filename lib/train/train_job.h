@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole training run: steps, evaluation, and the files it leaves.
+#pragma once
+#include <motley/data.h>
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "train/evaluate.h"
+#include "train/run_files.h"
+
+namespace motley {
+
+struct TrainPlanInput {
+  const Plan* plan = nullptr;  // a training step over `batch` samples
+  Datasets data{};             // test: may be null, then nothing is evaluated
+  FeedNames names{};
+  Index epochs = 0, max_steps = 0;  // one of them; max_steps wins
+  std::uint64_t seed = 1;           // of the initial weights and the order of samples
+  std::filesystem::path run_directory{};
+  std::filesystem::path dump{};                           // empty: none
+  std::function<void(const std::string& line)> progress{};  // called on rank 0, once per step and at the end
+};
+
+// Collective. Rank 0 writes plan.json, metrics.jsonl and run.json into the run directory (which exists) and the dump. Returns
+// the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io) when a
+// file cannot be written; LossNotFinite. A rank that fails alone throws alone: Runtime ends the others.
+TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
+
+}  // namespace motley

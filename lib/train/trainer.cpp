@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/trainer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <type_traits>
+
+#include "plan/plan_data.h"
+
+namespace motley {
+
+namespace {
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
+  for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return h;
+}
+
+// Every rank's value of a plain struct, on every rank.
+template <class T>
+std::vector<T> exchange(Transport& transport, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> out;
+  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(&mine, 1)))) {
+    check(bytes.size() == sizeof(T), "all ranks send the same control message");
+    std::memcpy(&out.emplace_back(), bytes.data(), sizeof(T));
+  }
+  return out;
+}
+
+// Where a tensor stands in the order of a step: inputs and parameters first, then as the passes write them.
+int order_of(const Passes& passes, int tensor) {
+  const auto writers = passes.writers_of(tensor);
+  return writers.empty() ? -1 : writers.front();
+}
+
+void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
+  if (plan.mesh().ranks() != rt.ranks())
+    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) + " run");
+  struct Hashes {
+    std::uint64_t asked, planned;
+  };
+  const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.json())});
+  for (std::size_t r = 1; r < all.size(); r++) {
+    const std::string who = "rank " + std::to_string(r);
+    if (all[r].asked != all[0].asked) throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
+    if (all[r].planned != all[0].planned) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
+  }
+}
+
+}  // namespace
+
+std::string StepReport::line() const {
+  char text[160];
+  int n = std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.1f ms", static_cast<long long>(step), loss, 1e3 * measured_seconds);
+  std::string out(text, static_cast<std::size_t>(std::max(n, 0)));
+  if (!predicted_seconds) return out;
+  n = std::snprintf(text, sizeof text, " (predicted %.1f ms)", 1e3 * *predicted_seconds);
+  return out.append(text, static_cast<std::size_t>(std::max(n, 0)));
+}
+
+struct Trainer::Impl {
+  Runtime& rt;
+  const Plan plan;
+  const Program program;
+  const std::unique_ptr<Backend> reference;  // f64 plans run on it
+  State state;
+  Executor executor;
+  Index step = 0;
+  bool wants_stop = false;
+
+  Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
+      : rt(runtime),
+        plan((compare_plans(runtime, runtime.transport(), p), p)),
+        program(compile(plan, runtime.rank())),
+        reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
+        state(plan, program, options.seed),
+        executor(program, reference ? *reference : runtime.backend(plan.mesh()), runtime.transport(), state) {
+    if (!plan.data().passes.trains) throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
+  }
+
+  void feed(const std::map<std::string, ReadBox>& feeds) {
+    for (const auto& [name, read] : feeds) {
+      const int tensor = plan.data().passes.find(name);
+      const TensorRole role = tensor < 0 ? TensorRole::activation : plan.data().passes.tensors[static_cast<std::size_t>(tensor)].role;
+      if (role != TensorRole::input && role != TensorRole::label) throw UserError("\"" + name + "\" is fed, but it is no input of this step");
+    }
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      const auto at = feeds.find(name);
+      if (at == feeds.end()) throw UserError("input \"" + name + "\" is not fed; name it in Trainer::step");
+      at->second(box, out);
+    });
+  }
+
+  // The loss lies at one rank; all get it in one message.
+  double agreed_loss() {
+    const Passes& passes = plan.data().passes;
+    struct Loss {
+      double value;
+      std::int32_t here;
+    } mine{0, 0};
+    for (const Held& h : plan.data().tensors[static_cast<std::size_t>(passes.loss)].tiles)
+      if (h.rank == rt.rank()) mine = {executor.read(program.main_buffer[static_cast<std::size_t>(passes.loss)], h.box).front(), 1};
+    for (const Loss& l : exchange(rt.transport(), mine))
+      if (l.here != 0) return l.value;
+    throw InternalError("no rank holds the loss");
+  }
+
+  // Collective; throws on all ranks. The weights are still those before the step.
+  [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
+    const Passes& passes = plan.data().passes;
+    feed(feeds);
+    const auto all = exchange(rt.transport(), executor.first_not_finite());
+    int first = -1, rank = 0;
+    for (std::size_t r = 0; r < all.size(); r++) {
+      if (all[r] < 0 || (first >= 0 && order_of(passes, all[r]) >= order_of(passes, first))) continue;
+      first = all[r];
+      rank = static_cast<int>(r);
+    }
+    const std::string name = first < 0 ? "unknown" : "\"" + passes.tensors[static_cast<std::size_t>(first)].name + "\" on rank " + std::to_string(rank);
+    throw LossNotFinite("loss not finite at step " + std::to_string(step) + "; first bad tensor: " + name +
+                            "; try a smaller learning rate, or look for bad values in the data",
+                        rank);
+  }
+
+  StepReport run(const std::map<std::string, ReadBox>& feeds) {
+    step++;
+    rt.phase("step " + std::to_string(step));
+    feed(feeds);
+    const double start = seconds_now();
+    const Ran forward = executor.run_forward();
+    const double asked = seconds_now();
+    StepReport report;
+    report.loss = agreed_loss();
+    if (!std::isfinite(report.loss)) refuse_loss(feeds);
+    const double told = seconds_now();
+    const Ran backward = executor.run_backward();
+    struct End {
+      RankStep did;
+      std::int32_t stop;
+    };
+    const End mine{{seconds_now() - start, forward.busy_seconds + backward.busy_seconds,
+                    forward.waiting_seconds + backward.waiting_seconds + told - asked, forward.bytes_received + backward.bytes_received},
+                   rt.stop_requested() || wants_stop};
+    for (const End& end : exchange(rt.transport(), mine)) {
+      report.measured_seconds = std::max(report.measured_seconds, end.did.seconds);
+      report.bytes_received += end.did.bytes_received;
+      report.stop = report.stop || end.stop != 0;
+      report.ranks.push_back(end.did);
+    }
+    report.step = step;
+    report.predicted_seconds = plan.data().step_seconds;
+    return report;
+  }
+};
+
+Trainer::Trainer(Runtime& rt, const Plan& plan, const TrainerOptions& options) : impl_(new Impl(rt, plan, options)) {}
+Trainer::~Trainer() = default;
+
+StepReport Trainer::step(std::initializer_list<Feed> feeds) { return step(std::vector<Feed>(feeds)); }
+
+StepReport Trainer::step(const std::vector<Feed>& feeds) {
+  std::map<std::string, ReadBox> named;
+  for (const Feed& f : feeds)
+    if (!named.emplace(f.tensor.name(), f.data).second) throw UserError("\"" + f.tensor.name() + "\" is fed twice");
+  return step_named(named);
+}
+
+StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) { return impl_->run(feeds); }
+void Trainer::ask_to_stop() { impl_->wants_stop = true; }
+Executor& Trainer::executor() { return impl_->executor; }
+const Program& Trainer::program() const { return impl_->program; }
+
+}  // namespace motley

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/verify.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "base/json.h"
+#include "plan/plan_data.h"
+#include "train/dump.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4;  // INTERFACE section 3
+
+using Clock = std::chrono::steady_clock;
+
+Batch first_batch(const VerifyInput& in, Index batch) { return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0); }
+
+// `before` is called before each kernel.
+RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in, const std::function<void(const char*)>& before) {
+  const Passes& passes = plan.data().passes;
+  const Program program = compile(plan, transport.rank(), {.keep_gradients = true});
+  State state(plan, program, in.seed);
+  Executor executor(program, backend, transport, state);
+  executor.on_step(before);
+  auto parameters = [&](Part part) {
+    std::map<std::string, WholeTensor> out;
+    for (int p : passes.parameters) {
+      WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part);
+      out.emplace(whole.name, std::move(whole));
+    }
+    return out;
+  };
+  RunRecord out;
+  out.weights_before = parameters(Part::value);
+  const Batch batch = first_batch(in, passes.tensors[static_cast<std::size_t>(passes.label)].shape[0].size);
+  for (Index s = 0; s < in.steps; s++) {
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
+      check(name == in.names.image || name == in.names.label, "a step reads images and labels");
+      (name == in.names.image ? batch.images : batch.labels)(box, to);
+    });
+    executor.run();
+    const WholeTensor loss = gather_output(plan, program, executor, transport, passes.loss);
+    out.losses.push_back(loss.values.front());
+    if (s > 0) continue;
+    out.loss = loss;
+    out.logits = gather_output(plan, program, executor, transport, passes.logits);
+    out.gradients = parameters(Part::gradient);
+  }
+  out.weights_after = parameters(Part::value);
+  return out;
+}
+
+// Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
+// that dies is noticed. Collective.
+void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work) {
+  Transport& transport = rt.transport();
+  auto meet = [&](bool over) {
+    const auto mine = static_cast<std::byte>(over);
+    return transport.gather_all({&mine, 1}).front().front() == std::byte{1};
+  };
+  if (rt.rank() != 0) {
+    while (!meet(false)) {
+    }
+    return;
+  }
+  Clock::time_point last = Clock::now();
+  work([&](const char* what) {
+    if (Clock::now() - last < std::chrono::seconds(1)) return;
+    rt.phase(std::string("unsharded: ") + what);
+    static_cast<void>(meet(false));
+    last = Clock::now();
+  });
+  static_cast<void>(meet(true));
+}
+
+double apart(const std::vector<double>& values, const std::vector<double>& truth) {
+  if (values.size() != truth.size()) return std::numeric_limits<double>::quiet_NaN();
+  double most = 0, worst = 0;
+  for (std::size_t i = 0; i < truth.size(); i++) {
+    if (!std::isfinite(values[i]) || !std::isfinite(truth[i])) return std::numeric_limits<double>::quiet_NaN();
+    most = std::max(most, std::abs(truth[i]));
+    worst = std::max(worst, std::abs(values[i] - truth[i]));
+  }
+  return most < 1e-30 ? worst : worst / most;
+}
+
+double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth) {
+  double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, whole] : truth) {
+    const auto at = values.find(name);
+    worst = worse(worst, at == values.end() ? std::numeric_limits<double>::quiet_NaN() : apart(at->second.values, whole.values));
+  }
+  return worst;
+}
+
+void dump_run(Dump& dump, const std::string& folder, const RunRecord& run, DType dtype) {
+  for (const auto& [name, w] : run.weights_before) dump.tensor(folder + "weights_before/" + name + ".npy", w, dtype);
+  dump.tensor(folder + "logits.npy", run.logits, dtype);
+  dump.tensor(folder + "loss.npy", run.loss, dtype);
+  for (const auto& [name, w] : run.gradients) dump.tensor(folder + "gradients/" + name + ".npy", w, dtype);
+  for (const auto& [name, w] : run.weights_after) dump.tensor(folder + "weights_after/" + name + ".npy", w, dtype);
+}
+
+void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype) {
+  const Shape& images = passes.tensors[static_cast<std::size_t>(passes.find(in.names.image))].shape;
+  const Shape& labels = passes.tensors[static_cast<std::size_t>(passes.label)].shape;
+  const Batch batch = first_batch(in, labels[0].size);
+  WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
+  batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
+  dump.tensor(folder + "inputs/" + image.name + ".npy", image, dtype);
+  std::vector<std::int32_t> label(static_cast<std::size_t>(labels.elements()));
+  batch.labels(whole(labels), std::as_writable_bytes(std::span(label)));
+  dump.integers(folder + "inputs/label.npy", "label", labels.dims(), {label.begin(), label.end()});
+}
+
+void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f64, const RunRecord& f32) {
+  Dump dump(in.dump);
+  dump_inputs(dump, "", passes, in, DType::f64);
+  dump_run(dump, "", f64, DType::f64);
+  dump_inputs(dump, "f32/", passes, in, DType::f32);
+  dump_run(dump, "f32/", f32, DType::f32);
+  dump.finish();
+}
+
+Json to_json(const Difference& d) {
+  Json out;
+  return out.set("loss", d.loss).set("logits", d.logits).set("gradients", d.gradients).set("weights", d.weights);
+}
+
+}  // namespace
+
+Difference difference(const RunRecord& run, const RunRecord& truth) {
+  return {apart(run.losses, truth.losses), apart(run.logits.values, truth.logits.values), apart(run.gradients, truth.gradients),
+          apart(run.weights_after, truth.weights_after)};
+}
+
+bool VerifyReport::ok() const {
+  const bool exact = f64.loss <= kF64 && f64.logits <= kF64 && f64.gradients <= kF64 && f64.weights <= kF64;
+  return exact && f32.loss <= kF32Values && f32.logits <= kF32Values && f32.gradients <= kF32Weights && f32.weights <= kF32Weights;
+}
+
+std::string VerifyReport::json() const {
+  Json out;
+  out.set("ok", ok()).set("f64", to_json(f64)).set("f32", to_json(f32));
+  return to_text(out, 2) + "\n";
+}
+
+std::string VerifyReport::text() const {
+  std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
+  auto row = [&](const std::string& name, double a, double b, double most) {
+    char line[128];
+    std::snprintf(line, sizeof line, "  %-10s f64 %9.2e (at most %.0e)   f32 %9.2e (at most %.0e)\n", name.c_str(), a, kF64, b, most);
+    out += line;
+  };
+  row("loss", f64.loss, f32.loss, kF32Values);
+  row("logits", f64.logits, f32.logits, kF32Values);
+  row("gradients", f64.gradients, f32.gradients, kF32Weights);
+  row("weights", f64.weights, f32.weights, kF32Weights);
+  return out + (ok() ? "ok: the sharded network is the unsharded one\n" : "NOT ok: the sharded network differs\n");
+}
+
+VerifyReport verify(Runtime& rt, const VerifyInput& in) {
+  check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
+  const Passes& passes = in.step->passes();
+  if (passes.logits < 0 || passes.label < 0 || !passes.trains) throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
+  if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
+  auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
+  Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
+  const auto reference = reference_backend();
+  const Plan f32_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f32});
+  const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "));
+  const Plan f64_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f64});
+  const RunRecord f64 = run_steps(f64_plan, *reference, rt.transport(), in, phases("f64: "));
+  VerifyReport report;
+  int status = 0;
+  std::string text;
+  alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
+    try {
+      const Plan plan = balance(*in.step, Mesh({{"one", 1}}, {in.mesh->device(0)}), {}, {}, {.dtype = DType::f64});
+      const RunRecord truth = run_steps(plan, *reference, *in_memory(1).front(), in, alive);
+      report = {difference(f64, truth), difference(f32, truth)};
+      if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
+    } catch (const Error& e) {
+      status = static_cast<int>(e.code());
+      text = e.what();
+    }
+  });
+  const Verdict worst = agree(rt.transport(), status, text);
+  if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
+  const auto all = rt.transport().gather_all(std::as_bytes(std::span(&report, 1)));
+  std::memcpy(&report, all.front().data(), sizeof report);
+  return report;
+}
+
+}  // namespace motley

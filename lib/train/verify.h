@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step under its layout against the same step on one device: does cutting change the network?
+#pragma once
+#include <motley/data.h>
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "run/gather.h"
+#include "train/evaluate.h"
+
+namespace motley {
+
+struct VerifyInput {
+  const Step* step = nullptr;  // training, over the few samples that verify runs
+  const Mesh* mesh = nullptr;
+  LayoutRules rules{};
+  Profile profile{};
+  std::shared_ptr<const Dataset> data{};
+  FeedNames names{};
+  std::uint64_t seed = 1;       // of weights and order
+  Index steps = 3;              // every one on the epoch's first batch
+  std::filesystem::path dump{};  // empty: none
+};
+
+// The largest difference from the unsharded f64 run, divided by the tensor's largest magnitude there (absolute below 1e-30); the
+// worst tensor's.
+struct Difference {
+  double loss = 0, logits = 0, gradients = 0, weights = 0;
+};
+
+struct VerifyReport {
+  Difference f64{}, f32{};
+  bool ok() const;  // f64 <= 1e-11; f32 <= 1e-5 (loss, logits) and 1e-4 (gradients, weights). A NaN is not ok
+  std::string json() const;
+  std::string text() const;
+};
+
+// What one run of a few steps made.
+struct RunRecord {
+  std::vector<double> losses{};  // of every step
+  WholeTensor loss{}, logits{};  // of the first step
+  std::map<std::string, WholeTensor> gradients{};  // of the first step, without weight decay
+  std::map<std::string, WholeTensor> weights_before{}, weights_after{};
+};
+// NaN where a value is missing or no number.
+Difference difference(const RunRecord& run, const RunRecord& truth);
+
+// Collective; the same on every rank. Both sharded runs over all ranks: f64 by the reference kernels, f32 by the kernels of this
+// rank's device; rank 0 then runs the unsharded one. Rank 0 writes the dump. Errors: those of planning and of devices; (io).
+VerifyReport verify(Runtime& rt, const VerifyInput& input);
+
+}  // namespace motley

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mesh/mesh_json.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace motley {
+
+namespace {
+
+constexpr std::int64_t kMostAlong = 4096, kMostThreads = 4096, kMostCores = 65536;
+
+struct MeshFile {
+  std::vector<Axis> axes{};
+  std::vector<Device> devices{};
+};
+
+template <class T>
+Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi, bool required = false) {
+  return {name, doc, "integer", required, [=](Reader& r, const Json& j, T& out) {
+            std::int64_t v = 0;
+            if (r.integer(j, v, lo, hi)) out.*member = static_cast<int>(v);
+          }};
+}
+
+const Table<Axis>& axis_table() {
+  static const Table<Axis> table{
+      {"name", "of the axis", "name", true, [](Reader& r, const Json& j, Axis& a) { r.name(j, a.name); }},
+      small<Axis>("size", "ranks along it", &Axis::size, 1, kMostAlong, true)};
+  return table;
+}
+
+void read_kind(Reader& r, const Json& j, Device& d) {
+  static const std::vector<std::string> kinds{"cpu", "cuda", "emulated"};
+  std::string kind;
+  if (const auto* word = std::get_if<std::string>(&j.value); word != nullptr && *word == "gpu")
+    return r.complain(j, "\"gpu\" is not known here; an NVIDIA GPU is of kind \"cuda\"");
+  if (!r.text(j, kind, kinds)) return;
+  d.kind = static_cast<DeviceKind>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+}
+
+void read_device_name(Reader& r, const Json& j, Device& d) {
+  if (!r.text(j, d.name)) return;
+  const bool odd = std::any_of(d.name.begin(), d.name.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
+  if (d.name.empty() || d.name.size() > 64 || odd) r.complain(j, "a device's name has 1 to 64 characters, no control characters");
+}
+
+void read_host(Reader& r, const Json& j, Device& d) {
+  if (!r.text(j, d.host)) return;
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); };
+  const bool good =
+      !d.host.empty() && d.host.size() < 256 && letter(d.host[0]) &&
+      std::all_of(d.host.begin(), d.host.end(), [&](char c) { return letter(c) || c == '.' || c == '-' || c == '_'; });
+  if (!good) r.complain(j, Reader::kind(j) + " is no host name: letters, digits, . - and _, a letter or digit first");
+}
+
+void read_cores(Reader& r, const Json& j, Device& d) {
+  std::vector<int> cores;
+  r.list(j, [&](const Json& one, std::size_t) {
+    std::int64_t core = 0;
+    if (!r.integer(one, core, 0, kMostCores)) return;
+    if (std::find(cores.begin(), cores.end(), core) != cores.end())
+      r.complain(one, "core " + std::to_string(core) + " stands twice");
+    cores.push_back(static_cast<int>(core));
+  });
+  if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
+    r.complain(j, "at least one core belongs here; without `cores` a device takes the host's cores in turn");
+  d.cores = std::move(cores);
+}
+
+const Table<Device>& device_table() {
+  static const Table<Device> table{
+      {"name", "unique in its mesh; without one: `rank N`", "text", false, read_device_name},
+      {"kind", "cpu, cuda or emulated", "text", true, read_kind},
+      small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
+      small<Device>("threads", "of its CPU kernels", &Device::threads, 1, kMostThreads),
+      {"cores", "it is bound to; without: the host's allowed cores in turn", "list of integers", false, read_cores},
+      {"isa", "cap of what its CPU kernels may use", "text", false,
+       [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }},
+      {"memory_bytes", "it may use", "integer", false,
+       [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
+      {"host", "another machine's name", "text", false, read_host},
+      {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
+      {"slowdown", "emulated: how many times slower, at least 1", "number", false,
+       [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }}};
+  return table;
+}
+
+std::string text_of(DeviceKind kind) {
+  return "\"" + to_string(kind) + "\"";
+}
+
+// Keys that mean nothing for this kind.
+void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
+  const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
+                                                            {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
+                                                            {"of", {DeviceKind::emulated}},
+                                                            {"slowdown", {DeviceKind::emulated}}};
+  for (const auto& [key, kinds] : only)
+    if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
+      r.in(key, [&, &key_ = key, &kinds_ = kinds] {
+        r.complain(*found, "a device of kind " + text_of(d.kind) + " has no \"" + key_ + "\"; it belongs to kind " +
+                               text_of(kinds_.front()));
+      });
+}
+
+// An emulated device and the one inside describe one machine: what stands in either holds for both.
+void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Device& of) {
+  for (const char* key : {"index", "threads", "cores", "isa", "memory_bytes", "host"})
+    if (outer.find(key) != nullptr && inner.find(key) != nullptr)
+      r.in(key, [&] { r.complain(*outer.find(key), std::string("\"") + key + "\" is written here and in \"of\"; keep one"); });
+  auto join = [&](const char* key, auto Device::*member) {
+    if (inner.find(key) != nullptr)
+      d.*member = of.*member;
+    else
+      of.*member = d.*member;
+  };
+  join("index", &Device::index);
+  join("threads", &Device::threads);
+  join("cores", &Device::cores);
+  join("isa", &Device::isa);
+  join("memory_bytes", &Device::memory_bytes);
+  join("host", &Device::host);
+}
+
+Device read_device(Reader& r, const Json& j) {
+  Device d;
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, device_table(), d);
+  if (r.complaints.list.size() != before) return d;
+  refuse_foreign_keys(r, j, d);
+  if (d.kind != DeviceKind::emulated) return d;
+  const Json* inner = j.find("of");
+  if (inner == nullptr || j.find("slowdown") == nullptr) {
+    r.complain(
+        j, std::string("\"") + (inner == nullptr ? "of" : "slowdown") +
+               "\" is missing; an emulated device is { \"kind\": \"emulated\", \"of\": { \"kind\": \"cpu\" }, \"slowdown\": 3.0 }");
+    return d;
+  }
+  Device of;
+  r.in("of", [&] {
+    const std::size_t good = r.complaints.list.size();
+    r.object(*inner, device_table(), of);
+    if (r.complaints.list.size() != good) return;
+    if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device is made of a cpu or a cuda one");
+    refuse_foreign_keys(r, *inner, of);
+    if (const Json* name = inner->find("name")) r.complain(*name, "the emulated device has the name; this one needs none");
+  });
+  if (r.complaints.list.size() != before) return d;
+  join_inner(r, j, *inner, d, of);
+  d.of = std::make_shared<const Device>(std::move(of));
+  return d;
+}
+
+Table<MeshFile> mesh_table(VersionKey version) {
+  return {version_field<MeshFile>(version),
+          {"axes", "a list of { \"name\", \"size\" }", "list", true,
+           [](Reader& r, const Json& j, MeshFile& m) {
+             r.list(j, [&](const Json& one, std::size_t i) {
+               Axis axis;
+               r.object(one, axis_table(), axis);
+               for (std::size_t k = 0; k < i && !axis.name.empty(); k++)
+                 if (m.axes[k].name == axis.name) r.complain(one, "axis \"" + axis.name + "\" stands twice in the mesh");
+               m.axes.push_back(std::move(axis));
+             });
+             if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
+               r.complain(j, "a mesh has at least one axis");
+           }},
+          {"devices", "one per rank, row-major in the axes", "list", true, [](Reader& r, const Json& j, MeshFile& m) {
+             r.list(j, [&](const Json& one, std::size_t) { m.devices.push_back(read_device(r, one)); });
+           }}};
+}
+
+void check_whole(Reader& r, const Json& j, MeshFile& m) {
+  std::int64_t ranks = 1;
+  std::string product;
+  for (const Axis& a : m.axes) {
+    ranks = std::min<std::int64_t>(ranks * a.size, std::numeric_limits<int>::max());
+    product += (product.empty() ? "" : " x ") + std::to_string(a.size);
+  }
+  if (m.axes.size() > 1) product += " = " + std::to_string(ranks);
+  const bool told = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
+  if (told && ranks != static_cast<std::int64_t>(m.devices.size()))
+    r.in("devices", [&] {
+      r.complain(*j.find("devices"), "the axes make " + product + " ranks, but " + std::to_string(m.devices.size()) +
+                                         (m.devices.size() == 1 ? " device is" : " devices are") +
+                                         " listed; list one device per rank");
+    });
+  for (std::size_t i = 0; i < m.devices.size(); i++) {
+    if (m.devices[i].name.empty()) m.devices[i].name = "rank " + std::to_string(i);
+    for (std::size_t k = 0; k < i; k++)
+      if (m.devices[k].name == m.devices[i].name) {
+        complain_below(r, j, "/devices/" + std::to_string(i) + "/name",
+                       "two devices are called \"" + m.devices[i].name + "\"; name them apart");
+        break;
+      }
+  }
+}
+
+Json to_json(const Device& d) {
+  Json out;
+  if (!d.name.empty()) out.set("name", d.name);
+  out.set("kind", to_string(d.kind));
+  if (d.kind == DeviceKind::emulated && d.of) {
+    Device of = *d.of;
+    of.name.clear();
+    return std::move(out.set("of", to_json(of)).set("slowdown", d.slowdown));
+  }
+  if (d.kind == DeviceKind::cuda) out.set("index", d.index);
+  out.set("threads", d.threads);
+  if (!d.cores.empty()) {
+    Json::Array cores;
+    for (int c : d.cores) cores.push_back(c);
+    out.set("cores", std::move(cores));
+  }
+  if (!d.isa.empty()) out.set("isa", d.isa);
+  if (d.memory_bytes > 0) out.set("memory_bytes", d.memory_bytes);
+  if (!d.host.empty()) out.set("host", d.host);
+  return out;
+}
+
+}  // namespace
+
+std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version) {
+  const std::size_t before = reader.complaints.list.size();
+  MeshFile file;
+  reader.object(json, mesh_table(version), file);
+  auto is_list = [&](const char* key) {
+    return json.find(key) != nullptr && std::holds_alternative<Json::Array>(json.find(key)->value);
+  };
+  if (is_list("axes") && is_list("devices")) check_whole(reader, json, file);
+  if (reader.complaints.list.size() != before) return std::nullopt;
+  return Mesh(std::move(file.axes), std::move(file.devices));
+}
+
+Json to_json(const Mesh& mesh) {
+  Json out;
+  out.set("version", 1);
+  Json::Array axes, devices;
+  for (const Axis& a : mesh.axes()) axes.push_back(std::move(Json().set("name", a.name).set("size", a.size)));
+  for (const Device& d : mesh.devices()) devices.push_back(to_json(d));
+  out.set("axes", std::move(axes)).set("devices", std::move(devices));
+  return out;
+}
+
+Mesh Mesh::load(const std::filesystem::path& file) {
+  return load_json(file, [](Reader& r, const Json& j) { return read_mesh(r, j, VersionKey::required); });
+}
+
+}  // namespace motley

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times one run on this thread, and tells whether somebody else had its core meanwhile.
+#pragma once
+#include <sys/resource.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace motley {
+
+inline double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct RunTime {
+  double wall = 0, cpu = 0;  // seconds; cpu: of this thread
+  bool lost_core = false;    // the kernel took the core away (waiting for a device does not count)
+};
+
+class RunClock {
+ public:
+  RunClock() : taken_(times_taken()), cpu_(thread_seconds()), wall_(wall_seconds()) {}
+  RunTime stop() const {
+    const double wall = wall_seconds() - wall_;
+    return {wall, thread_seconds() - cpu_, times_taken() != taken_};
+  }
+
+ private:
+  static double thread_seconds() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  }
+  static long times_taken() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+  }
+  long taken_;
+  double cpu_, wall_;
+};
+
+}  // namespace motley

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small program for launcher_test: `launch_probe MODE RANKS DIRECTORY` launches RANKS ranks that behave as MODE says.
+#include <motley/runtime.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+#include "app/launcher.h"
+#include "run/start.h"
+
+namespace {
+
+using namespace motley;
+
+void pause_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+void receive_from(Transport& t, int from, const std::string& what) {
+  std::byte byte{};
+  const auto ticket = t.receive(from, 0, std::span(&byte, 1));
+  wait(t, std::span(&ticket, 1), what);
+}
+
+// Steps that end on request, all ranks in the same one.
+void train(Runtime& rt) {
+  rt.phase("train");
+  for (int step = 0;; step++) {
+    if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0)
+      throw Stopped("stopped on request after step " + std::to_string(step));
+    pause_ms(5);
+  }
+}
+
+void with_a_fault(Runtime& rt, void (*fault)()) {
+  rt.phase("train");
+  for (int step = 0; step < 5; step++) static_cast<void>(agree(rt.transport(), 0));
+  if (rt.rank() == 1) {
+    rt.phase("conv2d_2 backward");
+    fault();
+  }
+  receive_from(rt.transport(), rt.rank() == 1 ? 0 : 1, "step 6");
+}
+
+std::string variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "-" : text;
+}
+
+void environment(Runtime& rt) {
+  std::string mine = "threads " + variable("OMP_NUM_THREADS") + ", cores " + variable("MOTLEY_CORES") + ", bound " +
+                     to_text(allowed_cores()) + ", isa " + variable("ONEDNN_MAX_CPU_ISA") + ", " + rt.name();
+  for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(mine))))
+    rt.print(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+void deadlock(Runtime& rt) {
+  receive_from(rt.transport(), (rt.rank() + 1) % rt.ranks(), "all_gather dense_5.weight");
+}
+
+void slow(Runtime& rt) {
+  rt.phase("a long kernel");
+  if (rt.rank() == 1) pause_ms(2500);
+  static_cast<void>(agree(rt.transport(), 0));
+  rt.print("done");
+}
+
+void result_and_error(Runtime& rt) {
+  rt.print("{\"ok\": false}");
+  throw Error(Exit::internal, "a difference was found");
+}
+
+const std::map<std::string, void (*)(Runtime&)>& modes() {
+  static const std::map<std::string, void (*)(Runtime&)> all{
+      {"ok", [](Runtime& rt) { rt.print("result " + std::to_string(agree(rt.transport(), rt.rank()).status)); }},
+      {"train", train},
+      {"environment", environment},
+      {"deadlock", deadlock},
+      {"slow", slow},
+      {"result_and_error", result_and_error},
+      {"segv", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSEGV)); }); }},
+      {"kill9", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGKILL)); }); }},
+      {"exit0", [](Runtime& rt) { with_a_fault(rt, [] { _exit(0); }); }},
+      {"throw", [](Runtime& rt) { with_a_fault(rt, [] { throw Error(Exit::internal, "the loss is not finite in step 6"); }); }},
+      {"throw_other", [](Runtime& rt) { with_a_fault(rt, [] { throw std::out_of_range("vector::at"); }); }},
+      {"stop_one", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSTOP)); }); }},
+      {"stop_all", [](Runtime&) { static_cast<void>(raise(SIGSTOP)); }},
+      {"refuse", [](Runtime&) { throw UserError("a bad config"); }},
+      {"unfinished", [](Runtime& rt) {
+         static std::byte byte{};
+         static_cast<void>(rt.transport().receive((rt.rank() + 1) % rt.ranks(), 0, std::span(&byte, 1)));
+       }}};
+  return all;
+}
+
+std::vector<Device> devices(int ranks, const std::string& mode) {
+  std::vector<Device> out;
+  for (int r = 0; r < ranks; r++) out.push_back({.name = r == 0 ? "fast cpu" : "old cpu " + std::to_string(r)});
+  if (mode == "environment") {
+    out[0].threads = 2;
+    out[1].isa = "avx2";
+    out[1].cores = {0};
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4 || !modes().contains(argv[1])) return 64;
+  const std::string mode = argv[1];
+  const int ranks = std::atoi(argv[2]);
+  try {
+    if (role(ranks) == Role::launcher)
+      return launch({.devices = devices(ranks, mode), .arguments = {mode, argv[2], argv[3]}, .run_directory = argv[3]});
+  } catch (const Error& e) {
+    std::fprintf(stderr, "motley: %s\n", e.what());
+    return static_cast<int>(e.code());
+  }
+  return run(argc, argv, modes().at(mode));
+}

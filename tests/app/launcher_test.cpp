@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way in which a run can end: the right code and sentence, within seconds, with nothing left behind.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "app/launch_processes.h"
+#include "app/mpiexec.h"
+#include "run/records.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace motley;
+using Catch::Matchers::Contains;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+void pause_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
+
+std::set<std::string> shared_memory() {
+  std::set<std::string> out;
+  for (const auto& file : fs::directory_iterator("/dev/shm")) out.insert(file.path().filename());
+  return out;
+}
+
+// One run of launch_probe, in a directory of its own.
+class Probe {
+ public:
+  struct Setup {
+    std::string mode{};
+    int ranks = 3;
+    std::vector<std::string> environment{};  // NAME=value; NAME alone: without it
+    std::vector<std::string> before{};       // e.g. mpiexec -n 2
+    std::string directory = "run";
+  };
+
+  explicit Probe(const Setup& setup) : shared_(shared_memory()) {
+    std::string base = (fs::temp_directory_path() / "motley-test-XXXXXX").string();
+    REQUIRE(mkdtemp(base.data()) != nullptr);
+    base_ = base;
+    directory_ = base_ / setup.directory;
+    fs::create_directory(directory_);
+    std::vector<std::string> words = setup.before;
+    words.insert(words.end(), {LAUNCH_PROBE, setup.mode, std::to_string(setup.ranks), directory_.string()});
+    start_ = now();
+    pid_ = fork();
+    if (pid_ == 0) become(setup, words);
+    REQUIRE(pid_ > 0);
+  }
+  ~Probe() {
+    if (pid_ > 0 && kill(pid_, SIGKILL) == 0) waitpid(pid_, nullptr, 0);
+    fs::remove_all(base_);
+  }
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  std::vector<pid_t> processes() const { return processes_with("MOTLEY_RUN_RECORDS=" + (directory_ / ".ranks").string()); }
+  void send(int signal) const { REQUIRE(kill(pid_, signal) == 0); }
+
+  // Waits until all ranks say this phase; their process ids.
+  std::vector<pid_t> in_phase(const std::string& phase, int ranks) const {
+    std::vector<pid_t> pids;
+    for (const double until = now() + 20; now() < until; pause_ms(5)) {
+      pids.clear();
+      for (int r = 0; r < ranks; r++)
+        if (const auto record = RecordReader(record_path(directory_ / ".ranks", r)).read(); record && record->phase == phase)
+          pids.push_back(record->pid);
+      if (static_cast<int>(pids.size()) == ranks) return pids;
+    }
+    FAIL("the ranks did not come to phase " << phase);
+    return {};
+  }
+
+  // Waits for the end. Kept: exit code (128 + signal), stdout, stderr, seconds.
+  void end() {
+    int status = 0, ended = 0;
+    for (const double until = now() + 40; ended == 0 && now() < until; pause_ms(2)) ended = waitpid(pid_, &status, WNOHANG);
+    seconds = now() - start_;
+    REQUIRE(ended == pid_);
+    pid_ = -1;
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    out = read("out");
+    err = read("err");
+    INFO("exit " << code << " after " << seconds << " s\nstdout: " << out << "\nstderr: " << err);
+    CHECK(processes().empty());
+    CHECK(fs::is_empty(directory_));
+    CHECK(shared_memory() == shared_);
+  }
+
+  const fs::path& directory() const { return directory_; }
+  int code = -1;
+  double seconds = 0;
+  std::string out, err;
+
+ private:
+  std::string read(const char* name) const {
+    std::ifstream file(base_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  [[noreturn]] void become(const Setup& setup, std::vector<std::string>& words) const {
+    for (const std::string& entry : setup.environment) {
+      const std::size_t at = entry.find('=');
+      const int bad =
+          at == std::string::npos ? unsetenv(entry.c_str()) : setenv(entry.substr(0, at).c_str(), entry.substr(at + 1).c_str(), 1);
+      if (bad != 0) _exit(99);
+    }
+    const int out_file = open((base_ / "out").c_str(), O_CREAT | O_WRONLY, 0600),
+              err_file = open((base_ / "err").c_str(), O_CREAT | O_WRONLY, 0600);
+    if (dup2(out_file, 1) < 0 || dup2(err_file, 2) < 0) _exit(99);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp(argv[0], argv.data());
+    _exit(98);
+  }
+  fs::path base_, directory_;
+  std::set<std::string> shared_;
+  double start_ = 0;
+  pid_t pid_ = -1;
+};
+
+const std::vector<std::string> kShort{"MOTLEY_HUNG_SECONDS=1.5"};
+
+#define CHECK_END(probe, wanted_code, wanted_text)                                                                 \
+  do {                                                                                                             \
+    (probe).end();                                                                                                 \
+    INFO("exit " << (probe).code << " after " << (probe).seconds << " s\n" << (probe).out << "\n" << (probe).err); \
+    CHECK((probe).code == (wanted_code));                                                                          \
+    CHECK_THAT((probe).err, Contains(wanted_text));                                                                \
+  } while (false)
+
+}  // namespace
+
+TEST_CASE("a run that goes well: the result on stdout, 0, any path") {
+  Probe probe({.mode = "ok", .ranks = 3, .directory = "mit Leerzeichen und Ümläuten 'und' \"mehr\""});
+  probe.end();
+  CHECK(probe.code == 0);
+  CHECK(probe.out == "result 2\n");
+  CHECK(probe.err.empty());
+  Probe alone({.mode = "ok", .ranks = 1});
+  CHECK_END(alone, 0, "");
+  CHECK(alone.out == "result 0\n");
+}
+
+TEST_CASE("each rank has its device's environment") {
+  Probe probe({.mode = "environment",
+               .ranks = 3,
+               .environment = {"ONEDNN_MAX_CPU_ISA", "MOTLEY_CORES=77", "PMI_RANK=1", "PMI_SIZE=7", "PMI_FD=77"}});
+  CHECK_END(probe, 0, "");
+  CHECK_THAT(probe.out, Contains("threads 2, cores ") &&
+                            Contains("isa -, rank 0 cpu\nthreads 1, cores 0, bound 0, isa AVX2, rank 1 cpu\nthreads 1, cores "));
+}
+
+TEST_CASE("a rank dies") {
+  for (const char* mode : {"kill9", "segv", "exit0"}) {
+    INFO(mode);
+    Probe probe({.mode = mode});
+    CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\", pid ");
+    CHECK_THAT(probe.err, Contains(") died in phase 'conv2d_2 backward'\n"));
+    CHECK(probe.seconds < 5);
+  }
+}
+
+TEST_CASE("a rank throws: its sentence once, its code") {
+  Probe probe({.mode = "throw"});
+  CHECK_END(probe, 70, "");
+  CHECK(probe.err == "[rank 1 cpu] the loss is not finite in step 6\n");
+  Probe other({.mode = "throw_other"});
+  CHECK_END(other, 70, "");
+  CHECK(other.err == "[rank 1 cpu] unexpected: vector::at\n");
+  Probe unfinished({.mode = "unfinished"});
+  CHECK_END(unfinished, 70, "the body ended with an unfinished message");
+}
+
+TEST_CASE("all ranks throw: one sentence, and what stdout has stays") {
+  Probe probe({.mode = "refuse"});
+  CHECK_END(probe, 78, "");
+  CHECK(probe.err == "[rank 0 cpu] a bad config\n");
+  Probe result({.mode = "result_and_error"});
+  CHECK_END(result, 70, "");
+  CHECK(result.out == "{\"ok\": false}\n");
+  CHECK(result.err == "[rank 0 cpu] a difference was found\n");
+}
+
+TEST_CASE("ranks hang") {
+  Probe one({.mode = "stop_one", .environment = kShort});
+  CHECK_END(one, 86, ") hung in phase 'conv2d_2 backward': no heartbeat for ");
+  CHECK_THAT(one.err, Contains("motley: rank 1 (\"old cpu 1\""));
+  Probe all({.mode = "stop_all", .environment = kShort});
+  CHECK_END(all, 86, ") hung in phase 'ready': no heartbeat for ");
+  Probe deadlock({.mode = "deadlock", .environment = kShort});
+  CHECK_END(deadlock, 86,
+            "motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in \"all_gather dense_5.weight\"; "
+            "rank 1 waits for rank 2 in");
+  CHECK(one.seconds < 8);
+  CHECK(all.seconds < 8);
+  CHECK(deadlock.seconds < 8);
+}
+
+TEST_CASE("a slow rank is reported, not ended") {
+  Probe probe({.mode = "slow", .ranks = 2, .environment = {"MOTLEY_HUNG_SECONDS=1"}});
+  CHECK_END(probe, 0, "motley: rank 0 waits for rank 1 in \"gather_all\" since 1 s: rank 1 (\"old cpu 1\", pid ");
+  CHECK(probe.out == "done\n");
+}
+
+TEST_CASE("a signal stops the run in order, a second one at once") {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    Probe probe({.mode = "train"});
+    probe.in_phase("train", 3);
+    probe.send(signal);
+    CHECK_END(probe, 75, "[rank 0 cpu] stopped on request after step ");
+  }
+  Probe twice({.mode = "deadlock"});
+  twice.in_phase("ready", 3);
+  twice.send(SIGTERM);
+  pause_ms(300);
+  const double second = now();
+  twice.send(SIGTERM);
+  CHECK_END(twice, 75, "motley: stopped on request\n");
+  CHECK(now() - second < 2);
+}
+
+TEST_CASE("a signal at any time of the first second") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 10; i++) {
+    const int after = static_cast<int>(random() % 700);
+    INFO("after " << after << " ms");
+    Probe probe({.mode = "train"});
+    pause_ms(after);
+    probe.send(i % 2 == 0 ? SIGTERM : SIGINT);
+    probe.end();
+    // Before the program has come to its handlers the signal ends it, as it ends any program.
+    CHECK((probe.code == 75 || (after < 30 && probe.code > 128)));
+    CHECK(probe.seconds < 8);
+  }
+}
+
+TEST_CASE("the launcher is killed: no rank is left") {
+  Probe probe({.mode = "train"});
+  probe.in_phase("train", 3);
+  probe.send(SIGKILL);
+  for (const double until = now() + 5; now() < until && !probe.processes().empty();) pause_ms(10);
+  fs::remove_all(probe.directory() / ".ranks");  // the next launch in this directory would
+  probe.end();
+  CHECK(probe.code == 128 + SIGKILL);
+}
+
+TEST_CASE("mpiexec is killed") {
+  Probe probe({.mode = "train"});
+  const auto ranks = probe.in_phase("train", 3);
+  const std::vector<pid_t> all = probe.processes();
+  const auto mpiexec = std::min_element(all.begin(), all.end());  // the oldest
+  REQUIRE(kill(*mpiexec, SIGKILL) == 0);
+  CHECK_END(probe, 86, "motley: mpiexec was ended by signal 9\n");
+  CHECK(probe.seconds < 5);
+}
+
+TEST_CASE("a rank is killed while the ranks start") {
+  std::mt19937 random(11);
+  for (int i = 0; i < 8; i++) {
+    Probe probe({.mode = "deadlock"});
+    const double until = now() + 10;
+    std::optional<Record> record;
+    while (!(record = RecordReader(record_path(probe.directory() / ".ranks", 1)).read()) && now() < until) pause_ms(1);
+    pause_ms(static_cast<int>(random() % 40));
+    REQUIRE(record);
+    REQUIRE(kill(record->pid, SIGKILL) == 0);
+    // Before MPI has started mpiexec may end all of them before anybody can look: then all are named.
+    CHECK_END(probe, 86, "rank 1 (\"old cpu 1\", pid ");
+    CHECK_THAT(probe.err, Contains(" died in phase "));
+    CHECK(probe.seconds < 5);
+  }
+}
+
+TEST_CASE("what a scheduler left in the environment is harmless") {
+  Probe probe({.mode = "ok",
+               .ranks = 2,
+               .environment = {"SLURM_JOB_ID=4711", "SLURM_JOBID=4711", "SLURM_NTASKS=2", "SLURM_NODELIST=nowhere",
+                               "SLURM_STEP_NUM_TASKS=1"}});
+  CHECK_END(probe, 0, "");
+  CHECK(probe.out == "result 1\n");
+}
+
+TEST_CASE("what is missing or does not fit is said before a rank starts") {
+  Probe nothing({.mode = "ok", .environment = {"PATH=/nowhere"}});
+  CHECK_END(nothing, 69, "motley: there is no mpiexec to start the ranks with; install it: apt-get install mpich\n");
+  Probe limit({.mode = "ok", .environment = {"MOTLEY_HUNG_SECONDS=soon"}});
+  CHECK_END(limit, 78, "motley: MOTLEY_HUNG_SECONDS=soon in the environment: a number of seconds above 0 belongs here");
+  Probe tasks({.mode = "ok", .environment = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"}});
+  CHECK_END(tasks, 78, "srun started 3 tasks that do not know each other");
+}
+
+TEST_CASE("under the user's own mpiexec") {
+  const std::vector<std::string> two{MPIEXEC, "-n", "2"};
+  Probe good({.mode = "ok", .ranks = 2, .before = two});
+  CHECK_END(good, 0, "");
+  CHECK(good.out == "result 1\n");
+  Probe wrong({.mode = "ok", .ranks = 3, .before = two});
+  CHECK_END(wrong, 78, "motley: started on 2 ranks, but the mesh has 3 devices");
+  Probe refuse({.mode = "refuse", .ranks = 2, .before = two});
+  CHECK_END(refuse, 78, "[rank 0] a bad config\n");
+  Probe fails({.mode = "throw", .ranks = 2, .before = two});
+  CHECK_END(fails, 70, "[rank 1] the loss is not finite in step 6\n");
+  Probe deadlock({.mode = "deadlock", .ranks = 2, .environment = kShort, .before = two});
+  CHECK_END(deadlock, 86, "motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in");
+  Probe stopped({.mode = "stop_one", .ranks = 2, .environment = kShort, .before = two});
+  CHECK_END(stopped, 86, ") hung in phase 'conv2d_2 backward'");
+}
+
+TEST_CASE("mpiexec's banner is no result") {
+  const std::string rule(83, '=');
+  const std::string banner =
+      "\n" + rule + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 12 RUNNING AT a\n=   EXIT CODE: 9\n" +
+      rule +
+      "\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis typically refers to a problem with your "
+      "application.\n"
+      "Please see the FAQ page for debugging suggestions\n";
+  const std::string result = "a\n\n" + rule + "\nb\n\n\nThis typically refers to a problem\n";
+  for (std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{10'000}}) {
+    const std::string all = result + banner + "c\n" + banner.substr(banner.find("YOUR APPLICATION TERM")) + "the last line";
+    BannerFilter filter;
+    std::string got;
+    for (std::size_t at = 0; at < all.size(); at += piece) got += filter.pass(std::string_view(all).substr(at, piece));
+    CHECK(got + filter.rest() == result + "c\nthe last line");
+  }
+}
+
+TEST_CASE("cores are dealt in turn") {
+  const auto deal = [](std::vector<Device> devices) { return deal_cores(devices, {0, 1, 2, 3}); };
+  using Cores = std::vector<std::vector<int>>;
+  CHECK(deal({{.threads = 2}, {.threads = 2}}) == Cores{{0, 1}, {2, 3}});
+  CHECK(deal({{}, {.cores = {0, 1}}, {}, {}}) == Cores{{2}, {0, 1}, {3}, {2}});
+  CHECK(deal({{.threads = 9}, {}}) == Cores{{0, 1, 2, 3}, {0}});
+  CHECK(deal({{.cores = {0, 1, 2, 3}}, {}}) == Cores{{0, 1, 2, 3}, {0}});
+  CHECK(deal({{.host = "far"}, {.kind = DeviceKind::emulated, .of = std::make_shared<Device>(Device{.threads = 2})}}) ==
+        Cores{{}, {0, 1}});
+}
+
+TEST_CASE("what mpiexec says about itself is left out of stderr") {
+  NoiseFilter filter;
+  CHECK(filter.pass("\rstep 1\rstep 2") == "\rstep 1\rstep 2");  // at once
+  CHECK(filter.pass("\n[rank 1 cpu] bad\n[") == "\n[rank 1 cpu] bad\n");
+  CHECK(filter.pass("mpiexec@a] main\n[pro").empty());
+  CHECK(filter.pass("xy]\n[proxy:0:0@a] write\nb") == "[proxy]\nb");
+  CHECK(filter.pass("\n[m") == "\n");
+  CHECK(filter.rest() == "[m");
+  CHECK(filter.noise() == "[mpiexec@a] main\n[proxy:0:0@a] write\n");
+}

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models, jobs, --set and `check`: what is right is read, what is wrong is said at its place, all at once.
+#include <catch2/catch.hpp>
+
+#include "config/check.h"
+#include "config/job.h"
+#include "graph/passes.h"
+#include "support/config_files.h"
+
+using namespace motley;
+
+namespace {
+
+const std::string kMesh = R"({ "version": 1, "axes": [ { "name": "all", "size": 2 } ],
+  "devices": [ { "name": "fast cpu", "kind": "cpu" }, { "name": "slow cpu", "kind": "cpu", "isa": "avx2" } ] }
+)";
+const std::string kModel = R"({ "version": 1, "name": "small",
+  "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [
+    { "op": "conv2d", "out": { "filters1": 6 }, "window": 5, "padding": "same", "activation": "relu" },
+    { "op": "max_pool2d", "window": 2 },
+    { "op": "conv2d", "name": "middle", "out": { "filters2": 8 }, "window": [3, 2], "bias": false },
+    { "op": "relu" },
+    { "op": "dense", "out": { "classes": 10 } } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } }
+)";
+const std::string kLayout = R"({ "version": 1,
+  "split": { "filters1": { "axis": "all", "parts": [4, 2] } } }
+)";
+const std::string kJob = R"({ "version": 1,
+  "mesh": "parts/mesh.json", "model": "parts/model.json", "layout": "parts/layout.json",
+  "profile": { "path": "here.json", "measure": "never" },
+  "data": { "kind": "fashion_mnist" },
+  "train": { "dtype": "f64", "batch": 32, "epochs": 2, "seed": 7,
+             "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 1e-4 } } }
+)";
+
+struct Files {
+  Folder folder{
+      "motley-config gr\xc3\xb6\xc3\x9f"
+      "e"};
+  Files() {
+    folder.write("parts/mesh.json", kMesh);
+    folder.write("parts/model.json", kModel);
+    folder.write("parts/layout.json", kLayout);
+    folder.write("job.json", kJob);
+  }
+  Lines said_with(const std::vector<std::string>& sets) const {
+    return said(folder, [&] { load_job(folder.at("job.json"), sets); });
+  }
+  Lines said_of_job(const std::string& what, const std::string& with) const {
+    folder.write("job.json", replaced(kJob, what, with));
+    return said(folder, [&] { load_job(folder.at("job.json")); });
+  }
+};
+
+Lines said_of_model(const std::string& text) {
+  const Folder folder("motley-model");
+  const std::string file = folder.write("m.json", text);
+  return said(folder, [&] { ModelSpec::load(file); });
+}
+
+}  // namespace
+
+TEST_CASE("a job is joined, read and checked against itself") {
+  const Files files;
+  const Job job = load_job(files.folder.at("job.json"));
+  CHECK(job.name == "job");
+  CHECK(job.mesh.ranks() == 2);
+  CHECK(job.model.layers.size() == 5);
+  CHECK(job.rules.split.size() == 1);
+  CHECK(job.profile.path == files.folder.at("here.json"));
+  CHECK(job.profile.measure == MeasureWhen::never);
+  CHECK(job.profile.given);
+  CHECK(job.data.kind == DataKind::fashion_mnist);
+  CHECK(job.data.path.empty());
+  CHECK(job.train.dtype == DType::f64);
+  CHECK(job.train.batch == 32);
+  CHECK(job.train.epochs == 2);
+  CHECK_FALSE(job.train.max_steps);
+  CHECK(job.train.seed == 7);
+  CHECK((std::get<Sgd>(job.train.optimizer) == Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-4}));
+  // The joined tree stands alone and says the same.
+  const Job again = parse_job("elsewhere/job.resolved.json", to_text(job.joined));
+  CHECK(again.name == "job");
+  CHECK(again.profile.path == job.profile.path);
+  CHECK(to_text(again.joined) == to_text(job.joined));
+}
+
+TEST_CASE("every configuration in the repository is right") {
+  std::vector<std::string> all;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("configs"))
+    if (entry.path().extension() == ".json") all.push_back(entry.path().string());
+  CHECK(all.size() >= 15);
+  const CheckResult result = check_files(all);
+  CHECK(result.complaints == "");
+  CHECK(result.code == Exit::ok);
+}
+
+TEST_CASE("a model becomes a graph") {
+  const Files files;
+  const ModelSpec spec = ModelSpec::load(files.folder.at("parts/model.json"));
+  const Model model = build_model(spec, 32);
+  CHECK(model.inputs.front().shape() == Shape{{"batch", 32}, {"channels", 1}, {"rows", 28}, {"cols", 28}});
+  CHECK(model.label.shape() == Shape{{"batch", 32}});
+  CHECK(model.label.dtype() == DType::i32);
+  CHECK(model.logits.name() == "dense_5");
+  CHECK(model.logits.shape() == Shape{{"batch", 32}, {"classes", 10}});
+  CHECK(model.loss.shape() == Shape{});
+  const Step step = training(model.loss, Sgd{});
+  CHECK(step.parameters() ==
+        std::vector<std::string>{"conv2d_1.weight", "conv2d_1.bias", "middle.weight", "dense_5.weight", "dense_5.bias"});
+  const Passes& passes = step.passes();
+  auto shape = [&](const std::string& name) { return passes.tensors.at(static_cast<std::size_t>(passes.find(name))).shape; };
+  CHECK(shape("conv2d_1") == Shape{{"batch", 32}, {"filters1", 6}, {"rows", 28}, {"cols", 28}});
+  CHECK(shape("conv2d_1.linear") == shape("conv2d_1"));
+  CHECK(shape("max_pool2d_2") == Shape{{"batch", 32}, {"filters1", 6}, {"rows", 14}, {"cols", 14}});
+  CHECK(shape("middle") == Shape{{"batch", 32}, {"filters2", 8}, {"rows", 12}, {"cols", 13}});
+  CHECK(shape("relu_4") == shape("middle"));
+}
+
+TEST_CASE("every op and key of a model") {
+  const Folder folder("motley-model");
+  const ModelSpec spec = ModelSpec::load(folder.write("m.json", R"({ "version": 1,
+  "inputs": { "picture": { "n": 4, "red": 3, "y": 16, "x": 12 } },
+  "layers": [
+    { "op": "conv2d", "name": "stem", "in": "red", "out": { "f": 8 }, "over": ["y", "x"], "window": 3, "stride": [2, 1], "dilation": 1,
+      "padding": [[1, 1], [0, 2]], "activation": "elu" },
+    { "op": "conv2d", "out": { "g": 5 }, "window": 3, "padding": 1, "activation": "sigmoid" },
+    { "op": "conv2d", "out": "f", "window": 1, "activation": "none" },
+    { "op": "add", "from": ["stem", "conv2d_3"], "activation": "relu" },
+    { "op": "avg_pool2d", "window": 3, "stride": 1, "padding": "same", "activation": "tanh" },
+    { "op": "tanh", "from": "add_4" },
+    { "op": "add", "from": ["avg_pool2d_5", "tanh_6"] },
+    { "op": "sigmoid" },
+    { "op": "flatten", "out": { "flat": 768 } },
+    { "op": "dense", "keep": ["n"], "out": { "a": 2, "b": 3 } },
+    { "op": "elu" },
+    { "op": "global_avg_pool2d", "from": "add_7" },
+    { "op": "dense", "in": "f", "out": { "k": 6 }, "bias": false } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "k" } })"));
+  CHECK(spec.batch_dim() == "n");
+  const Model model = build_model(spec, 0);
+  CHECK(model.logits.shape() == Shape{{"n", 4}, {"k", 6}});
+  CHECK(model.label.shape() == Shape{{"n", 4}});
+  CHECK_NOTHROW(training(model.loss, Sgd{}));
+}
+
+TEST_CASE("what is wrong in a model file") {
+  const std::vector<std::tuple<std::string, std::string, Lines>> cases{
+      {"\"window\": 5", "\"windw\": 5", {"m.json:4:49: error: /layers/0/windw: unknown key; did you mean \"window\"?"}},
+      {"\"window\": 5",
+       "\"window\": 5.5",
+       {"m.json:4:59: error: /layers/0/window: an integer from 1 to 1048576 belongs here, this is 5.5"}},
+      {"\"window\": 5",
+       "\"window\": true",
+       {"m.json:4:59: error: /layers/0/window: a number or [rows, cols] belongs here, this is true"}},
+      {"\"window\": 5",
+       "\"window\": [5]",
+       {"m.json:4:59: error: /layers/0/window: [rows, cols] belongs here, this list has 1 elements"}},
+      {"\"window\": 5",
+       "\"window\": [5, 0]",
+       {"m.json:4:63: error: /layers/0/window/1: an integer from 1 to 1048576 belongs here, this is 0"}},
+      {"\"padding\": \"same\"",
+       "\"padding\": \"sames\"",
+       {"m.json:4:73: error: /layers/0/padding: \"sames\" is not known here; did you mean \"same\"?"}},
+      {"\"padding\": \"same\"",
+       "\"padding\": [1, 1]",
+       {"m.json:4:73: error: /layers/0/padding: a list of paddings is [[top, bottom], [left, right]]"}},
+      {"\"padding\": \"same\"",
+       "\"padding\": null",
+       {"m.json:4:73: error: /layers/0/padding: \"valid\", \"same\", a number or [[top, bottom], [left, right]] belongs here, this "
+        "is null"}},
+      {"\"relu\" },\n    { \"op\": \"max",
+       "\"rely\" },\n    { \"op\": \"max",
+       {"m.json:4:95: error: /layers/0/activation: \"rely\" is not known here; did you mean \"relu\"?"}},
+      {"max_pool2d",
+       "max_pool",
+       {"m.json:5:13: error: /layers/1/op: \"max_pool\" is not known here; did you mean \"max_pool2d\"?"}},
+      {"\"window\": 2 }",
+       "\"window\": 2, \"dilation\": 2 }",
+       {"m.json:5:40: error: /layers/1/dilation: unknown key (known: op, name, window, over, stride, padding, activation, from)"}},
+      {"\"window\": 2 }",
+       "\"window\": 99 }",
+       {"m.json:5:5: error: /layers/1: a window that reaches over 99 does not fit \"rows\" of size 28; make it smaller or pad "
+        "more"}},
+      {"{ \"op\": \"max_pool2d\", \"window\": 2 }",
+       "{ \"window\": 2 }",
+       {"m.json:5:5: error: /layers/1: \"op\" is missing (what the layer computes, as \"conv2d\")"}},
+      {"{ \"op\": \"max_pool2d\", \"window\": 2 }",
+       "\"max_pool2d\"",
+       {"m.json:5:5: error: /layers/1: a layer is an object, this is \"max_pool2d\""}},
+      {"\"name\": \"middle\"",
+       "\"name\": \"conv2d_1\"",
+       {"m.json:6:31: error: /layers/2/name: two layers or inputs are called \"conv2d_1\"; give this one another name"}},
+      {"\"name\": \"middle\"",
+       "\"name\": \"image\"",
+       {"m.json:6:31: error: /layers/2/name: two layers or inputs are called \"image\"; give this one another name"}},
+      {"\"name\": \"middle\"",
+       "\"name\": \"label\"",
+       {"m.json:6:31: error: /layers/2/name: \"label\" is the labels' own name; call the layer another"}},
+      {"\"name\": \"middle\"",
+       "\"name\": \"a.b\"",
+       {"m.json:6:31: error: /layers/2/name: \"a.b\" is no name: letters, digits, _ and -, a letter or _ first"}},
+      {"\"name\": \"middle\"",
+       "\"from\": \"imag\"",
+       {"m.json:6:31: error: /layers/2/from: there is no layer or input \"imag\" above; did you mean \"image\"?"}},
+      {"\"name\": \"middle\"",
+       "\"from\": \"relu_4\"",
+       {"m.json:6:31: error: /layers/2/from: \"relu_4\" stands further down; a layer reads what stands above it"}},
+      {"\"name\": \"middle\"",
+       "\"from\": [\"image\", \"conv2d_1\"]",
+       {"m.json:6:31: error: /layers/2/from: conv2d reads one tensor, these are 2"}},
+      {"\"filters2\": 8",
+       "\"filters1\": 8",
+       {"m.json:6:5: error: /layers/2: `out` may not be a dim that the input has: \"filters1\""}},
+      {"\"filters2\": 8", "\"filters2\": 8, \"x\": 2", {"m.json:6:48: error: /layers/2/out: conv2d makes one dim, these are 2"}},
+      {"{ \"filters2\": 8 }",
+       "\"filters2\"",
+       {"m.json:6:48: error: /layers/2/out: dim \"filters2\" is not declared above; write { \"filters2\": SIZE }"}},
+      {"{ \"filters2\": 8 }",
+       "8",
+       {"m.json:6:48: error: /layers/2/out: a dim and its size belong here, as { \"filters1\": 60 }; this is 8"}},
+      {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: true or false belongs here, this is 0"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"add\", \"from\": [\"middle\"] }",
+       {"m.json:7:28: error: /layers/3/from: add needs at least two, as [\"a\", \"b\"]"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"add\" }",
+       {"m.json:7:5: error: /layers/3: \"from\" is missing (the layers or inputs it reads)"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"add\", \"from\": [\"middle\", \"conv2d_1\"] }",
+       {"m.json:7:5: error: /layers/3: \"conv2d_1\" and \"middle\" cannot be added: their dims differ (\"filters2\")"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"flatten\", \"out\": { \"flat\": 1000 } }",
+       {"m.json:7:5: error: /layers/3: \"flat\" has the size 1000 here, but all dims of \"middle\" but the first make 8 x 12 x 13 "
+        "= 1248"}},
+      {"{ \"classes\": 10 }",
+       "{ \"rows\": 10 }",
+       {"m.json:8:5: error: /layers/4: `out` may not be a dim that the input has: \"rows\""}},
+      {"\"over\": \"classes\"",
+       "\"over\": \"clases\"",
+       {"m.json:9:52: error: /loss/over: no dim \"clases\" here; did you mean \"classes\"?"}},
+      {"\"over\": \"classes\"",
+       "\"over\": \"batch\"",
+       {"m.json:9:52: error: /loss/over: \"batch\" counts the samples; the dim of the classes belongs here"}},
+      {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not known here (known: softmax_cross_entropy)"}},
+      {"\"batch\": 10",
+       "\"batch\": 0",
+       {"m.json:2:35: error: /inputs/image/batch: an integer of at least 1 belongs here, this is 0"}},
+      {"\"inputs\": { \"image\"",
+       "\"inputs\": { \"label\"",
+       {"m.json:2:15: error: /inputs/label: \"label\" is the labels' own name; call the input another"}},
+      {"{ \"image\": {",
+       "{ \"other\": { \"n\": 1 }, \"image\": {",
+       {"m.json:2:13: error: /inputs: one input belongs here, as { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
+        "\"cols\": 28 } }; several are not built "
+        "yet"}},
+      {"\"rows\": 28",
+       "\"1rows\": 28",
+       {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is no dim name: letters, digits, _ and -, a letter or _ first"}},
+      {"\"layers\"", "\"layer\"", {"m.json:3:3: error: /layer: unknown key; did you mean \"layers\"?"}}};
+  for (const auto& [what, with, expected] : cases) {
+    INFO(with);
+    CHECK(said_of_model(replaced(kModel, what, with)) == expected);
+  }
+}
+
+TEST_CASE("all errors of a model at once: layers that do not need each other are all built") {
+  CHECK(said_of_model(R"({ "version": 1,
+  "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [
+    { "op": "conv2d", "out": { "f": 6 }, "window": 50 },
+    { "op": "relu" },
+    { "op": "conv2d", "from": "image", "out": { "f": 7 }, "window": 3 },
+    { "op": "conv2d", "from": "image", "out": { "g": 7 }, "window": 3, "strid": 2 },
+    { "op": "flatten", "from": "image", "out": "flat" },
+    { "op": "dense", "out": { "batch": 10 } } ],
+  "loss": { "op": "softmax_cross_entropy", "over": 3 } })") ==
+        Lines{"m.json:4:5: error: /layers/0: a window that reaches over 50 does not fit \"rows\" of size 28; make it smaller or "
+              "pad more",
+              "m.json:7:72: error: /layers/3/strid: unknown key; did you mean \"stride\"?",
+              "m.json:9:5: error: /layers/5: `out` may not be a dim that the input has: \"batch\"",
+              "m.json:10:52: error: /loss/over: a name belongs here, this is 3"});
+  CHECK(said_of_model(R"({ "version": 1,
+  "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [
+    { "op": "conv2d", "out": { "f": 6 }, "window": 5 },
+    { "op": "conv2d", "from": "image", "out": { "f": 7 }, "window": 5 } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "f" } })") ==
+        Lines{"m.json:5:5: error: /layers/1: dim \"f\" has the size 7 here but 6 where it first appears; a dimension has one size, "
+              "give this one another name"});
+}
+
+TEST_CASE("what is wrong in a job file") {
+  const std::vector<std::tuple<std::string, std::string, Lines>> cases{
+      {"learning_rate",
+       "learnin_rate",
+       {"job.json:6:44: error: /train/optimizer/learnin_rate: unknown key; did you mean \"learning_rate\"?"}},
+      {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (of each step)"}},
+      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not known here (known: sgd)"}},
+      {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: a number from 0 to 1 belongs here, this is 1.5"}},
+      {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
+      {"\"batch\": 32",
+       "\"batch\": 32.5",
+       {"job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is 32.5"}},
+      {"\"batch\": 32",
+       "\"batch\": \"32\"",
+       {"job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is \"32\""}},
+      {"\"batch\": 32",
+       "\"batch\": 60001",
+       {"job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller"}},
+      {"\"epochs\": 2, ", "", {"job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)"}},
+      {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
+      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not known here (known: f32, f64)"}},
+      {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: an integer of at least 0 belongs here, this is -7"}},
+      {"\"never\"", "\"newer\"", {"job.json:3:48: error: /profile/measure: \"newer\" is not known here; did you mean \"never\"?"}},
+      {"\"fashion_mnist\"",
+       "\"fashion\"",
+       {"job.json:4:21: error: /data/kind: \"fashion\" is not known here (known: fashion_mnist, mnist, cifar10, synthetic)"}},
+      {"\"fashion_mnist\"", "\"mnist\"", {"job.json:4:11: error: /data: \"path\" is missing (the folder of its files)"}},
+      {"\"fashion_mnist\"",
+       "\"fashion_mnist\", \"samples\": 9",
+       {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" belongs to synthetic"}},
+      {"{ \"kind\": \"fashion_mnist\" }",
+       "\"fashion_mnist\"",
+       {"job.json:4:11: error: /data: an object belongs here, as { \"kind\": \"fashion_mnist\" }, or the path of a file that holds "
+        "one"}},
+      {"{ \"kind\": \"fashion_mnist\" }",
+       "{ \"kind\": \"cifar10\", \"path\": \"x\" }",
+       {"parts/model.json:2:24: error: /inputs/image: a sample of cifar10 is 3 x 32 x 32 (channels, rows, columns), this input's "
+        "is 1 x 28 x 28"}},
+      {"\"parts/mesh.json\"", "\"parts/mush.json\"", {"job.json:2:11: error: /mesh: no file parts/mush.json"}},
+      {"\"parts/mesh.json\"", "\"parts\"", {"job.json:2:11: error: /mesh: parts is a folder; a file belongs here"}},
+      {"\"parts/mesh.json\"", "3", {"job.json:2:11: error: /mesh: an object belongs here, this is 3"}},
+      {"\"mesh\": \"parts/mesh.json\", ", "", {"job.json:1:1: error: \"mesh\" is missing (the devices: a path or the object)"}},
+      {"\"mesh\"", "\"mash\"", {"job.json:2:3: error: /mash: unknown key; did you mean \"mesh\"?"}},
+      {"\"parts/layout.json\"",
+       "\"auto\"",
+       {"job.json:2:69: error: /layout: \"auto\" is not built yet; write the rules, or the path of a layout file"}},
+      {"\"parts/layout.json\"",
+       "{ \"split\": { \"filters1\": { \"axis\": \"al\" } } }",
+       {"job.json:2:104: error: /layout/split/filters1/axis: the mesh has no axis \"al\"; did you mean \"all\"?"}},
+      {"\"parts/layout.json\"",
+       "{ \"split\": { \"filters1\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
+       {"job.json:2:120: error: /layout/split/filters1/parts: the parts sum to 7, but \"filters1\" has the size 6; [3, 3] would be "
+        "right"}},
+      {"\"version\": 1,",
+       "\"version\": 1, \"name\": \"a/b\",",
+       {"job.json:1:25: error: /name: a job's name is part of a folder's name: no slash, no dot first"}},
+      {"\"train\": {", "\"train\": [", {"job.json:5:21: error: /train: a comma is missing in front of this :"}}};
+  const Files files;
+  for (const auto& [what, with, expected] : cases) {
+    INFO(with);
+    CHECK(files.said_of_job(what, with) == expected);
+  }
+}
+
+TEST_CASE("an error in an included file has that file's name, position and pointer") {
+  const Files files;
+  files.folder.write("parts/mesh.json", replaced(kMesh, "\"size\"", "\"sise\""));
+  files.folder.write("parts/model.json", replaced(kModel, "\"version\": 1, ", ""));
+  files.folder.write("parts/layout.json", replaced(kLayout, "[4, 2]", "[4, 2"));
+  CHECK(files.said_of_job("\"batch\": 32", "\"batch\": true") ==
+        Lines{"parts/layout.json:2:58: error: /split/filters1/parts: ] or a comma belongs here, this is }",
+              "parts/mesh.json:1:44: error: /axes/0/sise: unknown key; did you mean \"size\"?",
+              "parts/model.json:1:1: error: \"version\" is missing (of the file's form: 1)",
+              "job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is true"});
+}
+
+TEST_CASE("--set changes the joined tree") {
+  const Files files;
+  const std::string path = files.folder.at("job.json");
+  const Job job = load_job(path, {"train.batch=64", "mesh.devices.1.threads=2", "mesh.devices.0.name=a b", "train.max_steps=5",
+                                  "profile=x.json", "layout={\"split\": {\"filters2\": \"all\"}}",
+                                  "layout.split.filters2={\"axis\": \"all\", \"parts\": \"even\"}", "name=other"});
+  CHECK(job.train.batch == 64);
+  CHECK(job.mesh.device(1).threads == 2);
+  CHECK(job.mesh.device(0).name == "a b");
+  CHECK(job.train.max_steps == 5);
+  CHECK(job.profile.path == (std::filesystem::current_path() / "x.json").string());
+  CHECK((job.rules.split == std::vector<Rule>{{"filters2", "all", CutBy::even}}));
+  CHECK(job.name == "other");
+  const Job again = parse_job("job.resolved.json", to_text(job.joined));
+  CHECK(again.mesh.device(1).threads == 2);
+  files.folder.write(
+      "three.json",
+      R"({ "version": 1, "axes": [ { "name": "all", "size": 2 } ], "devices": [ { "kind": "cpu" }, { "kind": "cpu" } ] })");
+  CHECK(load_job(path, {"mesh=" + files.folder.at("three.json"), "mesh.devices.0.threads=3"}).mesh.device(0).threads == 3);
+  CHECK(load_job(path, {"layout.split.filters1=null"}).rules.split.empty());
+  const std::string overrides = "layout.tensors={\"dense_5.weight\": {\"filters2\": \"all\"}}";
+  CHECK((load_job(path, {overrides, "layout.tensors.dense_5.weight.filters2=null"}).rules.tensors.at("dense_5.weight") ==
+         std::vector<Rule>{{"filters2", Axes{}}}));
+}
+
+TEST_CASE("what is wrong in --set") {
+  const Files files;
+  const std::vector<std::pair<std::string, Lines>> cases{
+      {"train.batch", {"--set:1:1: error: KEY.KEY=VALUE belongs here, as train.batch=64"}},
+      {"=64", {"--set:1:1: error: KEY.KEY=VALUE belongs here, as train.batch=64"}},
+      {"train.batch=", {"--set:1:12: error: a value is missing behind this ="}},
+      {"train.batch=true", {"--set:1:13: error: /train/batch: an integer of at least 1 belongs here, this is true"}},
+      {"train.btch=1", {"--set:1:7: error: /train/btch: unknown key; did you mean \"batch\"?"}},
+      {"trein.batch=1", {"--set:1:1: error: /trein: unknown key; did you mean \"train\"?"}},
+      {"train.batch.x=1", {"--set:1:13: error: /train/batch/x: there is nothing below 32 that could be set"}},
+      {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: an index from 0 to 1 belongs here"}},
+      {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: an index from 0 to 1 belongs here"}},
+      {"mesh.devices.1.isa=avx3", {"--set:1:20: error: /mesh/devices/1/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
+      {"mesh.axes.0.size=3",
+       {"parts/mesh.json:2:14: error: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
+      {"mesh=none.json", {"--set:1:6: error: /mesh: no file none.json"}},
+      {"layout={\"split\": {", {"--set:1:18: error: /split: the file ends before the closing }"}},
+      {"model.layers.0.window=77", {"fine"}},
+      {"model.layers.1.window=77",
+       {"parts/model.json:5:5: error: /layers/1: a window that reaches over 77 does not fit \"rows\" of size 28; make it smaller "
+        "or pad more"}},
+      {"layout.split.filters1.parts=[9,9]",
+       {"--set:1:29: error: /layout/split/filters1/parts: the parts sum to 18, but \"filters1\" has the size 6; [3, 3] would be "
+        "right"}},
+      {"layout.split.f\xc3\xbcr=all",
+       {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is no dim name: letters, digits, _ and -, a letter or _ "
+        "first"}},
+      {"name=\xff", {"--set:1:6: error: a text without control characters, in UTF-8, belongs here"}}};
+  for (const auto& [argument, expected] : cases) {
+    INFO(argument);
+    CHECK(files.said_with({argument}) == expected);
+  }
+  CHECK(files.said_with({"train.batch=0", "train.seed=x"}) ==
+        Lines{"--set:1:13: error: /train/batch: an integer of at least 1 belongs here, this is 0",
+              "--set:1:12: error: /train/seed: an integer of at least 0 belongs here, this is \"x\""});
+}
+
+TEST_CASE("at most ten complaints are printed") {
+  const Files files;
+  std::vector<std::string> sets;
+  for (int i = 0; i < 14; i++) sets.push_back("train.wrong" + std::to_string(i) + "=1");
+  const Lines lines = files.said_with(sets);
+  REQUIRE(lines.size() == 11);
+  CHECK(lines[9].starts_with("--set:1:7: error: /train/wrong9: unknown key"));
+  CHECK(lines[10] == "and 4 more");
+}
+
+TEST_CASE("check tells kinds, complaints and codes") {
+  const Files files;
+  auto at = [&](const std::string& name) { return files.folder.at(name); };
+  const CheckResult good = check_files({at("job.json"), at("parts/mesh.json"), at("parts/model.json"), at("parts/layout.json")});
+  CHECK(complaints_in(files.folder, good.report) == Lines{"job.json: job, nothing wrong", "parts/mesh.json: mesh, nothing wrong",
+                                                          "parts/model.json: model, nothing wrong",
+                                                          "parts/layout.json: layout, nothing wrong"});
+  CHECK(good.code == Exit::ok);
+  const CheckResult missing = check_files({at("job.json"), at("none.json")});
+  CHECK(missing.code == Exit::missing);
+  CHECK(complaints_in(files.folder, missing.complaints) == Lines{"no file none.json"});
+  files.folder.write("odd.json", "{ \"version\": 1, \"zzz\": 2 }");
+  files.folder.write("mesh2.json", replaced(kMesh, "\"axes\"", "\"axs\""));
+  files.folder.write("broken.json", "{");
+  const CheckResult wrong = check_files({at("none.json"), at("odd.json"), at("mesh2.json"), at("broken.json")});
+  CHECK(wrong.code == Exit::config);
+  CHECK(complaints_in(files.folder, wrong.complaints) ==
+        Lines{"no file none.json",
+              "odd.json:1:1: error: the keys of no kind of file stand here; there is a mesh (axes, devices), a model (inputs, "
+              "layers, loss), a layout (split, tensors, place), "
+              "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links)",
+              "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
+              "broken.json:1:1: error: the file ends before the closing }"});
+}

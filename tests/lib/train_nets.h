@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small network and small data for the tests of training.
+#pragma once
+#include <motley/data.h>
+#include <motley/ops.h>
+#include <motley/plan.h>
+
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+
+namespace motley {
+
+inline constexpr Index kClasses = 3;
+
+// conv2d - max_pool2d - conv2d - dense over images [batch, 2, 6, 5].
+inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
+  Graph g;
+  const Dim n{"batch", batch}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f1{"f1", 5}, f2{"f2", 4}, classes{"classes", kClasses};
+  const Tensor image = g.input("image", {n, in, rows, cols});
+  const Tensor label = g.input("label", {n}, DType::i32);
+  Tensor h = relu(conv2d(image, {.out = f1, .window = 3, .padding = same}));
+  h = max_pool2d(h, {.window = 2, .padding = same});
+  h = relu(conv2d(h, {.out = f2, .window = 3, .padding = same}));
+  const Tensor logits = dense(h, {.out = {classes}});
+  return training(mean(softmax_cross_entropy(logits, label, classes)), sgd);
+}
+
+inline Datasets small_data(Index samples) { return synthetic({2, 6, 5}, kClasses, samples, 3); }
+
+inline Mesh line_of(int ranks) { return Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))); }
+
+// A cut that gives the first rank most, the second one, the rest what is left over.
+inline Sizes uneven(Index size, int ranks) {
+  Sizes out{std::vector<Index>(static_cast<std::size_t>(ranks), 0)};
+  for (int r = 1; r < ranks && size > 1; r++, size--) out.of[static_cast<std::size_t>(r)] = 1;
+  out.of[0] = size;
+  return out;
+}
+
+inline LayoutRules small_rules(int ranks) { return ranks == 1 ? LayoutRules{} : LayoutRules{{"f1", "all", uneven(5, ranks)}, {"f2", "all", uneven(4, ranks)}}; }
+
+// A folder of its own, gone at the end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace motley

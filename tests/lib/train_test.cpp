@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer, evaluation and the files of a training job, on ranks that are threads.
+#include <motley/error.h>
+#include <motley/trainer.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "base/json.h"
+#include "base/npy.h"
+#include "lib/train_nets.h"
+#include "plan/plan_data.h"
+#include "run/gather.h"
+#include "train/evaluate.h"
+#include "train/train_job.h"
+
+using namespace motley;
+
+namespace {
+
+std::map<std::string, ReadBox> feeds(const Batch& b) { return {{"image", b.images}, {"label", b.labels}}; }
+
+Plan small_plan(int ranks, DType dtype, Index batch = 4, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
+  return balance(small_step(batch, sgd), line_of(ranks), small_rules(ranks), {}, {.dtype = dtype});
+}
+
+std::vector<double> losses(int ranks, DType dtype, int steps) {
+  const Plan plan = small_plan(ranks, dtype);
+  const Datasets data = small_data(40);
+  std::vector<double> out;
+  run_ranks_in_memory(ranks, [&](Runtime& rt) {
+    Trainer trainer(rt, plan, {.seed = 5});
+    Order order(40, 4, 1);
+    for (int s = 0; s < steps; s++) {
+      const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+      Index planned = 0;
+      for (const PredictedRank& r : plan.data().predicted) planned += r.bytes;
+      if (report.bytes_received != planned) throw InternalError("counted other bytes than planned");
+      if (rt.rank() == 0) out.push_back(report.loss);
+    }
+  });
+  return out;
+}
+
+std::map<std::string, WholeTensor> weights(Runtime& rt, const Plan& plan, Trainer& trainer) {
+  std::map<std::string, WholeTensor> out;
+  for (int p : plan.data().passes.parameters) {
+    WholeTensor w = gather_parameter(plan, trainer.program(), trainer.executor(), rt.transport(), p, Part::value);
+    out.emplace(w.name, std::move(w));
+  }
+  return out;
+}
+
+// Labels as given; one sample may hold a value that is no number.
+class Fixed final : public Dataset {
+ public:
+  explicit Fixed(Index samples, Index bad = -1) : samples_(samples), bad_(bad) {}
+  Index samples() const override { return samples_; }
+  Index classes() const override { return kClasses; }
+  std::vector<Index> sample_extents() const override { return {2, 6, 5}; }
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    std::size_t at = 0;
+    for (Index c = box[0].begin; c < box[0].end; c++)
+      for (Index h = box[1].begin; h < box[1].end; h++)
+        for (Index w = box[2].begin; w < box[2].end; w++)
+          out[at++] = sample == bad_ ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>((sample * 7 + c * 5 + h * 3 + w) % 11) / 11;
+  }
+  std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % kClasses); }
+
+ private:
+  Index samples_, bad_;
+};
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+Json parsed(const std::string& text) {
+  Complaints complaints;
+  auto json = read_json("test", text, complaints);
+  REQUIRE(json.has_value());
+  return *json;
+}
+
+double number(const Json& json, const std::string& pointer) {
+  const Json* at = json.at(pointer);
+  REQUIRE(at != nullptr);
+  if (const auto* integer = std::get_if<std::int64_t>(&at->value)) return static_cast<double>(*integer);
+  REQUIRE(std::holds_alternative<double>(at->value));
+  return std::get<double>(at->value);
+}
+
+}  // namespace
+
+TEST_CASE("trainer: every step's loss under a layout is the unsharded one", "[train]") {
+  const auto truth = losses(1, DType::f64, 6);
+  REQUIRE(truth.size() == 6);
+  CHECK(truth.back() != truth.front());
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    const auto cut = losses(ranks, DType::f64, 6);
+    for (std::size_t s = 0; s < truth.size(); s++) CHECK(cut[s] == Approx(truth[s]).epsilon(1e-12));
+  }
+  const auto f32 = losses(2, DType::f32, 6);
+  for (std::size_t s = 0; s < truth.size(); s++) CHECK(f32[s] == Approx(truth[s]).epsilon(1e-5));
+}
+
+TEST_CASE("trainer: a loss that is not finite stops all ranks before the update", "[train]") {
+  const Plan plan = small_plan(3, DType::f64);
+  int refused = 0;
+  std::mutex lock;
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const auto data = std::make_shared<Fixed>(8, 6);
+    trainer.step_named(feeds(batch_of(data, {0, 1, 2, 3}, 0, 0)));
+    const auto before = weights(rt, plan, trainer);
+    std::string text;
+    try {
+      trainer.step_named(feeds(batch_of(data, {4, 5, 6, 7}, 1, 0)));
+    } catch (const LossNotFinite& e) {
+      text = e.what();
+      const std::lock_guard hold(lock);
+      refused += e.code() == Exit::internal ? 1 : 0;
+    }
+    const auto after = weights(rt, plan, trainer);
+    const std::lock_guard hold(lock);
+    CHECK(text.find("loss not finite at step 2; first bad tensor: \"image\"") == 0);
+    for (const auto& [name, w] : before) CHECK(after.at(name).values == w.values);
+  });
+  CHECK(refused == 3);
+}
+
+TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
+  const Plan plan = small_plan(2, DType::f64);
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const auto data = std::make_shared<Fixed>(4);
+    const Batch b = batch_of(data, {0, 1, 2, 3}, 0, 0);
+    auto huge = feeds(b);
+    huge["image"] = [&](const Box& box, std::span<std::byte> out) {  // finite, but its products are not
+      b.images(box, out);
+      auto* values = reinterpret_cast<double*>(out.data());
+      for (std::size_t i = 0; i < out.size() / sizeof(double); i++) values[i] = 1e308;
+    };
+    std::string text;
+    try {
+      trainer.step_named(huge);
+    } catch (const LossNotFinite& e) {
+      text = e.what();
+    }
+    static std::mutex lock;
+    const std::lock_guard hold(lock);
+    INFO(text);
+    CHECK((text.find("\"conv2d_1") != std::string::npos || text.find("\"relu_2\"") != std::string::npos));
+  });
+}
+
+TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise", "[train]") {
+  const Plan plan = small_plan(1, DType::f64);
+  const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}}), Catch::Contains("\"label\" is not fed"));
+    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", b.labels}, {"imagge", b.images}}), Catch::Contains("imagge"));
+  });
+  const Plan one = small_plan(2, DType::f64, 4), other = small_plan(2, DType::f64, 8);
+  CHECK_THROWS_WITH(run_ranks_in_memory(2, [&](Runtime& rt) { Trainer trainer(rt, rt.rank() == 0 ? one : other); }),
+                    Catch::Contains("rank 1 has another step, mesh or layout"));
+}
+
+TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "[train]") {
+  constexpr Index kBatch = 3, kIn = 4, kOut = 3;
+  constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01;
+  Graph g;
+  const Dim n{"batch", kBatch}, in{"in", kIn}, classes{"classes", kOut};
+  const Tensor image = g.input("image", {n, in}), label = g.input("label", {n}, DType::i32);
+  const Tensor logits = dense(image, {.out = {classes}, .name = "fc"});
+  const Step step = training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay});
+  const Plan plan = balance(step, line_of(2), {{classes, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f64});
+  auto x = [](Index i, Index k) { return 0.3 * static_cast<double>((5 * i + 3 * k) % 7) - 0.8; };
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan, {.seed = 9});
+    auto start = weights(rt, plan, trainer);
+    std::vector<double> w = start.at("fc.weight").values, b = start.at("fc.bias").values, vw(w.size(), 0), vb(b.size(), 0);
+    for (int s = 0; s < 5; s++) {
+      const ReadBox images = [&](const Box& box, std::span<std::byte> out) {
+        auto* to = reinterpret_cast<double*>(out.data());
+        for (Index i = box[0].begin; i < box[0].end; i++)
+          for (Index k = box[1].begin; k < box[1].end; k++) *to++ = x(i, k);
+      };
+      const ReadBox labels = [&](const Box& box, std::span<std::byte> out) {
+        auto* to = reinterpret_cast<std::int32_t*>(out.data());
+        for (Index i = box[0].begin; i < box[0].end; i++) *to++ = static_cast<std::int32_t>(i);
+      };
+      const StepReport report = trainer.step({{image, images}, {label, labels}});
+      std::vector<double> gw(w.size(), 0), gb(b.size(), 0);
+      double loss = 0;
+      for (Index i = 0; i < kBatch; i++) {
+        double y[kOut], sum = 0;
+        for (Index f = 0; f < kOut; f++) {
+          y[f] = b[static_cast<std::size_t>(f)];
+          for (Index k = 0; k < kIn; k++) y[f] += x(i, k) * w[static_cast<std::size_t>(f * kIn + k)];
+          sum += std::exp(y[f]);
+        }
+        loss += (std::log(sum) - y[i]) / kBatch;
+        for (Index f = 0; f < kOut; f++) {
+          const double dy = (std::exp(y[f]) / sum - (f == i ? 1 : 0)) / kBatch;
+          gb[static_cast<std::size_t>(f)] += dy;
+          for (Index k = 0; k < kIn; k++) gw[static_cast<std::size_t>(f * kIn + k)] += dy * x(i, k);
+        }
+      }
+      auto update = [&](std::vector<double>& value, std::vector<double>& v, const std::vector<double>& gradient) {
+        for (std::size_t i = 0; i < value.size(); i++) {
+          v[i] = kMomentum * v[i] + gradient[i] + kDecay * value[i];
+          value[i] -= kRate * v[i];
+        }
+      };
+      update(w, vw, gw);
+      update(b, vb, gb);
+      if (std::abs(report.loss - loss) > 1e-12) throw InternalError("another loss than the plain loops'");
+    }
+    const auto end = weights(rt, plan, trainer);
+    for (std::size_t i = 0; i < w.size(); i++)
+      if (std::abs(end.at("fc.weight").values[i] - w[i]) > 1e-12) throw InternalError("another weight than the plain loops'");
+    for (std::size_t i = 0; i < b.size(); i++)
+      if (std::abs(end.at("fc.bias").values[i] - b[i]) > 1e-12) throw InternalError("another bias than the plain loops'");
+  });
+}
+
+TEST_CASE("score: by hand, ties and padding", "[train]") {
+  Score score;
+  score.add({0, 0, 0, /**/ 1, 2, 0, /**/ 9, 9, 9}, {0, 2, kNoSample});
+  CHECK(score.samples == 2);
+  CHECK(score.right == 1);  // the first of equal logits
+  CHECK(score.loss == Approx(std::log(3.0) + std::log(std::exp(1.0) + std::exp(2.0) + 1)));
+}
+
+TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
+  const auto data = std::make_shared<Fixed>(10);  // batches of 4: 4, 4, 2
+  Evaluation one, whole;
+  {  // one batch of all ten, nothing padded
+    const Plan plan = small_plan(1, DType::f64, 10);
+    run_ranks_in_memory(1, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 2});
+      whole = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+    });
+  }
+  for (int ranks = 1; ranks <= 4; ranks++) {
+    const Plan plan = small_plan(ranks, DType::f64);
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 2});
+      const Evaluation e = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+      if (rt.rank() == ranks - 1) one = e;
+    });
+    CHECK(one.samples == 10);
+    CHECK(one.accuracy == whole.accuracy);
+    CHECK(one.mean_loss == Approx(whole.mean_loss).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("copies: one that is not its owner's is named", "[train]") {
+  const Plan plan = balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
+  std::vector<std::string> same, disturbed;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const Program program = compile(plan, rt.rank());
+    const auto backend = reference_backend();
+    State state(plan, program, 1);
+    Executor executor(program, *backend, rt.transport(), state);
+    const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) { (name == "image" ? b.images : b.labels)(box, out); });
+    const auto first = copies_differ(plan, program, executor, rt.transport());
+    // The owners change their values after they have sent them: what the others read is old then.
+    executor.on_step([&](const char* what) {
+      if (std::string(what) != "dense_6 forward") return;
+      for (const Slice& s : program.slices) *reinterpret_cast<double*>(state.buffer(s.value)) += 1;
+    });
+    const auto second = copies_differ(plan, program, executor, rt.transport());
+    if (rt.rank() != 0) return;
+    same = first;
+    disturbed = second;
+  });
+  CHECK(same.empty());
+  CHECK(disturbed == plan.step().parameters());
+}
+
+TEST_CASE("a training job leaves its files", "[train]") {
+  const Folder folder, dump;
+  const Datasets data = small_data(20);
+  const Plan plan = small_plan(3, DType::f32);
+  std::vector<std::string> lines;
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    const TrainSummary s = train_job(rt, {.plan = &plan, .data = data, .epochs = 2, .run_directory = folder.path(), .dump = dump.path(),
+                                          .progress = [&](const std::string& line) { lines.push_back(line); }});
+    if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
+  });
+  CHECK(lines.size() == 11);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(std::get<std::string>(run.at("/status")->value) == "done");
+  CHECK(number(run, "/steps") == 10);
+  CHECK(number(run, "/bytes_predicted") == number(run, "/bytes_counted"));
+  CHECK(number(run, "/measured_step_seconds") > 0);
+  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/predicted_step_seconds")->value));
+  CHECK(number(run, "/test_accuracy") >= 0);
+  CHECK(std::get<Json::Array>(run.at("/copies_differ")->value).empty());
+  REQUIRE(std::get<Json::Array>(run.at("/ranks")->value).size() == 3);
+  for (const char* key : {"measured_step_seconds", "busy_seconds", "waiting_seconds", "bytes_predicted", "bytes_counted", "memory_bytes"})
+    CHECK(number(run, std::string("/ranks/2/") + key) >= 0);
+  std::istringstream metrics(text_of(folder.path() / "metrics.jsonl"));
+  std::string line;
+  int step = 0;
+  while (std::getline(metrics, line)) {
+    const Json one = parsed(line);
+    CHECK(number(one, "/step") == ++step);
+    CHECK(number(one, "/epoch") == (step <= 5 ? 1 : 2));
+    CHECK(number(one, "/seconds") > 0);
+    if (step == 10) CHECK(number(one, "/loss") == number(run, "/train_loss"));
+  }
+  CHECK(step == 10);
+  CHECK(text_of(folder.path() / "plan.json") == plan.json());
+
+  const NpyArray before = read_npy(dump.path() / "weights_before/conv2d_1.weight.npy"), after = read_npy(dump.path() / "weights_after/conv2d_1.weight.npy");
+  CHECK(before.extents == std::vector<Index>{5, 2, 3, 3});
+  CHECK(before.extents == after.extents);
+  CHECK(std::get<std::vector<float>>(before.data) != std::get<std::vector<float>>(after.data));
+  const NpyArray batches = read_npy(dump.path() / "batches.npy");
+  CHECK(batches.extents == std::vector<Index>{10, 4});
+  const auto first = Order(20, 4, 1).batch_of(0);
+  for (std::size_t i = 0; i < 4; i++) CHECK(std::get<std::vector<std::int64_t>>(batches.data)[i] == first[i]);
+  const Json manifest = parsed(text_of(dump.path() / "manifest.json"));
+  CHECK(number(manifest, "/tensors/conv2d_1.weight/sizes/0") == 5);
+}
+
+TEST_CASE("a training job that fails says so in run.json", "[train]") {
+  const Folder folder;
+  const Plan plan = small_plan(2, DType::f64);
+  Datasets data{std::make_shared<Fixed>(4, 2), nullptr};
+  int thrown = 0;
+  std::mutex lock;
+  try {
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      try {
+        train_job(rt, {.plan = &plan, .data = data, .max_steps = 3, .run_directory = folder.path()});
+      } catch (const LossNotFinite&) {
+        const std::lock_guard hold(lock);
+        thrown++;
+      }
+    });
+  } catch (const Error&) {
+  }
+  CHECK(thrown == 2);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(std::get<std::string>(run.at("/status")->value) == "failed");
+  CHECK(number(run, "/code") == 70);
+  CHECK(std::get<std::string>(run.at("/reason")->value).find("\"image\"") != std::string::npos);
+  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/train_loss")->value));
+}
+
+TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[train]") {
+  const Folder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "metrics.jsonl");
+  const Plan plan = small_plan(2, DType::f64);
+  int thrown = 0;
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    try {
+      train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 50, .run_directory = folder.path()});
+    } catch (const Error& e) {
+      const std::lock_guard hold(lock);
+      thrown += e.code() == Exit::io ? 1 : 0;
+    }
+  });
+  CHECK(thrown == 2);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(number(run, "/code") == 74);
+  CHECK(number(run, "/steps") == 2);
+}

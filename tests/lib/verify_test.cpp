@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify finds nothing where cutting changes nothing, and finds what is disturbed.
+#include <motley/error.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "base/json.h"
+#include "base/npy.h"
+#include "lib/train_nets.h"
+#include "train/verify.h"
+
+using namespace motley;
+
+TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole", "[verify]") {
+  const Step step = small_step(4);
+  const Datasets data = small_data(20);
+  for (int ranks = 1; ranks <= 4; ranks++) {
+    const Mesh mesh = line_of(ranks);
+    const Folder dump;
+    VerifyReport report;
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      const VerifyReport mine = verify(rt, {.step = &step, .mesh = &mesh, .rules = small_rules(ranks), .data = data.train, .dump = dump.path()});
+      if (rt.rank() == ranks - 1) report = mine;
+    });
+    INFO(report.text());
+    CHECK(report.ok());
+    CHECK(report.f32.weights > 0);
+    CHECK(report.f32.weights > report.f64.weights);
+    const NpyArray logits = read_npy(dump.path() / "logits.npy"), f32 = read_npy(dump.path() / "f32/logits.npy");
+    CHECK(logits.extents == std::vector<Index>{4, kClasses});
+    const auto& a = std::get<std::vector<double>>(logits.data);
+    const auto& b = std::get<std::vector<float>>(f32.data);
+    for (std::size_t i = 0; i < a.size(); i++) CHECK(static_cast<double>(b[i]) == Approx(a[i]).epsilon(1e-4));
+    CHECK(read_npy(dump.path() / "inputs/image.npy").extents == std::vector<Index>{4, 2, 6, 5});
+    CHECK(std::get<std::vector<std::int64_t>>(read_npy(dump.path() / "inputs/label.npy").data).size() == 4);
+    CHECK(read_npy(dump.path() / "loss.npy").extents.empty());
+    CHECK(read_npy(dump.path() / "gradients/conv2d_4.weight.npy").extents == std::vector<Index>{4, 5, 3, 3});
+    CHECK(read_npy(dump.path() / "f32/weights_after/dense_6.weight.npy").extents == std::vector<Index>{kClasses, 4, 3, 3});
+    Complaints complaints;
+    const auto manifest = read_json("manifest", read_file((dump.path() / "manifest.json").string()), complaints);
+    REQUIRE(manifest.has_value());
+    CHECK(manifest->at("/tensors/conv2d_1.bias/dims/0") != nullptr);
+  }
+}
+
+TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
+  RunRecord truth;
+  truth.losses = {2, 1};
+  truth.logits.values = {1, -4};
+  truth.gradients["a"].values = {0.5, 0.25};
+  truth.weights_after["a"].values = {3, 0};
+  truth.weights_after["b"].values = {0, 0};
+  RunRecord run = truth;
+  CHECK(VerifyReport{difference(run, truth), difference(run, truth)}.ok());
+  run.weights_after["a"].values[1] = 3e-3;
+  CHECK(difference(run, truth).weights == Approx(1e-3));
+  CHECK_FALSE(VerifyReport{difference(run, truth), {}}.ok());
+  CHECK_FALSE(VerifyReport{{}, difference(run, truth)}.ok());
+  run = truth;
+  run.weights_after["b"].values[0] = 1e-7;  // absolute: the truth is all zero
+  CHECK(difference(run, truth).weights == Approx(1e-7));
+  run = truth;
+  run.gradients["a"].values[0] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_FALSE(VerifyReport{difference(run, truth), {}}.ok());
+  run = truth;
+  run.gradients.clear();
+  CHECK_FALSE(VerifyReport{difference(run, truth), {}}.ok());
+  const std::string json = VerifyReport{difference(run, truth), {}}.json();
+  CHECK(json.find("\"ok\": false") != std::string::npos);
+}
