@@ -11,8 +11,9 @@
 #include <fstream>
 #include <limits>
 
+#include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/dnnl_compat.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/kernel_names.h"
 #include "kernels/operands.h"
 
@@ -168,12 +169,36 @@ Bare bare_convolution(const dnnl::engine& engine, const KernelSpec& spec, bool a
   }
 }
 
+// The step of a convolution that packs its weights (or unpacks their gradient), alone.
+class Packing {
+ public:
+  Packing(const motley::cpu::Vendor& vendor, const KernelSpec& spec) : sequence_(vendor.engine) {
+    const Roles& e = spec.roles;
+    const motley::cpu::vendor::Window window{
+        {1, 1}, {0, 0}, {spec.padding[0], spec.padding[2]}, {spec.padding[1], spec.padding[3]}};
+    const auto choice = motley::cpu::choose_convolution(spec, vendor, {e.n, e.c, e.h, e.w}, window);
+    const motley::cpu::Sequence::Place packed = sequence_.reserve(choice.w.get_size());
+    motley::cpu::add_packing(sequence_, spec, vendor, choice.w, {0, 0}, packed);
+    weights_ = std::make_unique<Block>(static_cast<std::size_t>(elements_in(spec.w_format, {e.f, e.c, e.r, e.s})) * sizeof(float));
+    workspace_ = std::make_unique<Block>(sequence_.workspace_bytes());
+  }
+  void run() {
+    void* const operands[] = {weights_->data()};
+    sequence_.run(operands, workspace_->data());
+  }
+
+ private:
+  motley::cpu::Sequence sequence_;
+  std::unique_ptr<Block> weights_{}, workspace_{};
+};
+
 struct ConvolutionRow {
   Layer layer{};
   KernelSpec spec{};
   std::unique_ptr<Ours> ours{};
   Bare same{}, any{};
-  Minimum ours_time{}, same_time{}, any_time{};
+  std::unique_ptr<Packing> packing{};
+  Minimum ours_time{}, same_time{}, any_time{}, packing_time{};
 };
 
 std::string facts(Backend& backend) {
@@ -185,11 +210,19 @@ std::string seconds_or_null(double seconds) {
   return std::isinf(seconds) ? "null" : fmt::format("{:.7f}", seconds);
 }
 
+const motley::cpu::Loops& loops_for(const std::string& isa) {
+  using namespace motley::cpu;
+  return isa.rfind("avx512", 0) == 0 ? kLoopsAvx512 : isa.rfind("avx2", 0) == 0 ? kLoopsAvx2 : kLoopsSse41;
+}
+
 // Each round runs the whole net's kernels in the order of a step, ours, then the bare ones, so that caches are as in a step.
 void convolutions(Backend& backend, const std::string& net, Format format, Format weights, const Options& options,
                   std::vector<std::string>& json) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
+  motley::cpu::Vendor vendor;
+  vendor.loops = &loops_for(backend.isa());
+  vendor.threads = backend.threads();
   std::vector<ConvolutionRow> rows;
   const std::vector<Layer> layers = layers_of(net);
   const auto add = [&](const Layer& layer, PassKind pass) {
@@ -197,6 +230,7 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
     row.layer = layer;
     row.spec = spec_of(layer, pass, format, weights);
     row.ours = std::make_unique<Ours>(backend, row.spec);
+    row.packing = std::make_unique<Packing>(vendor, row.spec);
     row.same = bare_convolution(engine, row.spec, false);
     row.any = bare_convolution(engine, row.spec, true);
   };
@@ -207,28 +241,34 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
   }
   for (int round = 0; round < (options.quick ? 4 : 12); round++) {
     for (ConvolutionRow& row : rows) row.ours_time.time([&] { row.ours->run(); });
+    for (ConvolutionRow& row : rows) row.packing_time.time([&] { row.packing->run(); });
     for (ConvolutionRow& row : rows)
       if (row.same.primitive) row.same_time.time([&] { row.same.run(stream); });
     for (ConvolutionRow& row : rows)
       if (row.any.primitive) row.any_time.time([&] { row.any.run(stream); });
   }
-  fmt::print("\n{} batch 32, {} activations, {} weights: ms\n{:>22} {:16} {:>8} {:>8} {:>8}  {:>6}  {}\n", net, to_string(format),
-             to_string(weights), "layer", "pass", "motley", "same", "any", "ratio", "implementation");
-  double sums[3] = {0, 0, 0};
+  fmt::print("\n{} batch 32, {} activations, {} weights: ms; ratio: motley / (packing + the faster bare one)\n", net,
+             to_string(format), to_string(weights));
+  fmt::print("{:>22} {:16} {:>8} {:>8} {:>8} {:>8}  {:>6}  {}\n", "layer", "pass", "motley", "packing", "same", "any", "ratio",
+             "implementation");
+  double sums[4] = {0, 0, 0, 0};
+  const auto ratio = [](double ours, double packing, double same, double any) { return ours / (packing + std::min(same, any)); };
   for (const ConvolutionRow& row : rows) {
-    const double ours = row.ours_time.seconds, same = row.same_time.seconds, any = row.any_time.seconds;
+    const double ours = row.ours_time.seconds, packing = row.packing_time.seconds, same = row.same_time.seconds,
+                 any = row.any_time.seconds;
     const std::string layer = fmt::format("{} -> {} {}x{}", row.layer.c, row.layer.f, row.layer.size, row.layer.size);
-    fmt::print("{:>22} {:16} {:8.3f} {:8.3f} {:8.3f}  {:6.3f}  {}\n", layer, name_of(row.spec.pass), ours * 1e3, same * 1e3,
-               any * 1e3, ours / std::min(same, any), row.ours->implementation());
-    sums[0] += ours, sums[1] += same, sums[2] += any;
+    fmt::print("{:>22} {:16} {:8.3f} {:8.3f} {:8.3f} {:8.3f}  {:6.3f}  {}\n", layer, name_of(row.spec.pass), ours * 1e3,
+               packing * 1e3, same * 1e3, any * 1e3, ratio(ours, packing, same, any), row.ours->implementation());
+    sums[0] += ours, sums[1] += packing, sums[2] += same, sums[3] += any;
     json.push_back(
         fmt::format(R"({{"kernel": "conv2d", "net": "{}", "layer": "{}", "pass": "{}", "format": "{}", "w_format": "{}", )"
-                    R"("motley_seconds": {:.7f}, "bare_seconds": {}, "bare_any_seconds": {}, "implementation": "{}", {}}})",
-                    net, layer, name_of(row.spec.pass), to_string(format), to_string(weights), ours, seconds_or_null(same),
+                    R"("motley_seconds": {:.7f}, "packing_seconds": {:.7f}, "bare_seconds": {}, "bare_any_seconds": {}, )"
+                    R"("implementation": "{}", {}}})",
+                    net, layer, name_of(row.spec.pass), to_string(format), to_string(weights), ours, packing, seconds_or_null(same),
                     seconds_or_null(any), row.ours->implementation(), facts(backend)));
   }
-  fmt::print("{:>22} {:16} {:8.2f} {:8.2f} {:8.2f}  {:6.3f}\n", "all", "", sums[0] * 1e3, sums[1] * 1e3, sums[2] * 1e3,
-             sums[0] / std::min(sums[1], sums[2]));
+  fmt::print("{:>22} {:16} {:8.2f} {:8.2f} {:8.2f} {:8.2f}  {:6.3f}\n", "all", "", sums[0] * 1e3, sums[1] * 1e3, sums[2] * 1e3,
+             sums[3] * 1e3, ratio(sums[0], sums[1], sums[2], sums[3]));
 }
 
 // ---- memory-bound kernels

@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/convolution_choice.h"
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sequence.h"
 #include "kernels/cpu/weights.h"
 
 namespace motley::cpu {
@@ -76,28 +74,10 @@ class ConvolutionKernel final : public Kernel {
     return place;
   }
 
-  // w packed for oneDNN (back: dw unpacked) between an operand and the workspace.
-  void add_packing(int operand, Place packed, bool back) {
-    const Place given{operand, 0};
-    if (auto plan = plan_packing(spec_, choice_.w, back)) {
-      sequence_.add_work(given, packed,
-                         [plan = std::move(*plan), loops = vendor_.loops, threads = vendor_.threads](void* w, void* to) {
-                           PackLoop loop = plan.loop;
-                           loop.offsets = plan.offsets.data();
-                           for_parts(threads, plan.units, [&](Index begin, Index end) {
-                             loops->pack_weights(loop, static_cast<float*>(w), static_cast<float*>(to), begin, end);
-                           });
-                         });
-    } else if (back) {
-      sequence_.add_reorder(choice_.w, packed, user_w(), given);
-    } else {
-      sequence_.add_reorder(user_w(), given, choice_.w, packed);
-    }
-  }
   Place input_w(int operand) {
     if (user_w() == choice_.w) return {operand, 0};
     const Place place = sequence_.reserve(choice_.w.get_size());
-    add_packing(operand, place, false);
+    add_packing(sequence_, spec_, vendor_, choice_.w, {operand, 0}, place);
     return place;
   }
 
@@ -167,7 +147,7 @@ class ConvolutionKernel final : public Kernel {
     const Place dw = packed ? sequence_.reserve(choice_.w.get_size()) : Place{2, 0};
     sequence_.add(choice_.primitive, choice_.scratchpad,
                   {{DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_DIFF_DST, choice_.y, dy}, {DNNL_ARG_DIFF_WEIGHTS, choice_.w, dw}});
-    if (packed) add_packing(2, dw, true);
+    if (packed) add_packing(sequence_, spec_, vendor_, choice_.w, {2, 0}, dw);
   }
 
   KernelSpec spec_;
