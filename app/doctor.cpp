@@ -54,9 +54,13 @@ double meminfo_bytes(const std::string& key) {
 
 // Of the names that a mesh's "isa" may have, those this CPU can run.
 std::string usable_isas() {
-  static const std::map<std::string, std::string> flags{
-      {"sse41", "sse4_1"}, {"avx", "avx"}, {"avx2", "avx2"}, {"avx2_vnni", "avx_vnni"}, {"avx512_core", "avx512bw"},
-      {"avx512_core_vnni", "avx512_vnni"}, {"avx512_core_bf16", "avx512_bf16"}};
+  static const std::map<std::string, std::string> flags{{"sse41", "sse4_1"},
+                                                        {"avx", "avx"},
+                                                        {"avx2", "avx2"},
+                                                        {"avx2_vnni", "avx_vnni"},
+                                                        {"avx512_core", "avx512bw"},
+                                                        {"avx512_core_vnni", "avx512_vnni"},
+                                                        {"avx512_core_bf16", "avx512_bf16"}};
   const std::string here = " " + line_of("/proc/cpuinfo", "flags") + " ";
   std::string out;
   for (const std::string& isa : isa_names())
@@ -124,8 +128,8 @@ std::string cgroup_limit() {
 }
 
 void look_at_limits(Findings& found) {
-  found.line("memory", fmt::format("{}, {} available{}", bytes_text(meminfo_bytes("MemTotal")), bytes_text(meminfo_bytes("MemAvailable")),
-                                   cgroup_limit()));
+  found.line("memory", fmt::format("{}, {} available{}", bytes_text(meminfo_bytes("MemTotal")),
+                                   bytes_text(meminfo_bytes("MemAvailable")), cgroup_limit()));
   struct statvfs shm {};
   if (statvfs("/dev/shm", &shm) == 0) {
     const double block = static_cast<double>(shm.f_frsize), free = block * static_cast<double>(shm.f_bavail);
@@ -137,13 +141,15 @@ void look_at_limits(Findings& found) {
     found.missing.emplace_back("/dev/shm, which joins the ranks of one host");
   }
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) found.line("open files", fmt::format("{}, at most {}", files.rlim_cur, files.rlim_max));
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+    found.line("open files", fmt::format("{}, at most {}", files.rlim_cur, files.rlim_max));
 }
 
 void look_at_data(Findings& found) {
   const fs::path folder = "/usr/share/datasets/fashion-mnist";
   bool whole = true;
-  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
     whole = whole && (fs::exists(folder / name) || fs::exists(folder / (std::string(name) + ".gz")));
   found.line("data", whole ? "fashion_mnist (" + folder.string() + ")" : "none installed; synthetic needs none");
   if (whole) return;

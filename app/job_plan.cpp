@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 
@@ -87,8 +88,9 @@ Profile profile_at_hand(const Job& job) {
   // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
   if (!asks_for_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
   if (!fs::exists(file))
-    throw UserError(fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
-                    Exit::missing);
+    throw UserError(
+        fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
+        Exit::missing);
   return Profile::load(file);
 }
 
@@ -102,6 +104,10 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+}
+
+LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile) {
+  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype).rules;
 }
 
 }  // namespace motley::app

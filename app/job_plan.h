@@ -23,5 +23,7 @@ Profile profile_at_hand(const Job& job);
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
+// The job's rules with every part told as that plan tells it.
+LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile);
 
 }  // namespace motley::app

@@ -25,7 +25,8 @@ void stop_at_once(int) {
 
 void handle_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {}, stop {};
+    struct sigaction before {
+    }, stop{};
     stop.sa_handler = stop_at_once;
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(signal, &stop, nullptr);
   }
@@ -63,7 +64,8 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
 
 // Complaints about files begin with the file, so that editors jump there.
 int say(Exit code, const std::string& text) {
-  fmt::print(stderr, "{}{}{}", text.find(": error: ") == std::string::npos ? "motley: " : "", text, text.ends_with('\n') ? "" : "\n");
+  fmt::print(stderr, "{}{}{}", text.find(": error: ") == std::string::npos ? "motley: " : "", text,
+             text.ends_with('\n') ? "" : "\n");
   return static_cast<int>(code);
 }
 

@@ -41,6 +41,7 @@ For every command:
 
 struct Words {
   std::string progress = "auto", log_level = "info", form = "text";
+  std::string job{};
   bool quiet = false, resume = false;
 };
 
@@ -64,8 +65,8 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& te
   return verb;
 }
 
-void add_job(CLI::App* verb, Options& o, const char* text) {
-  verb->add_option("JOB", o.files, text)->required()->expected(1)->type_name("FILE");
+CLI::Option* add_job(CLI::App* verb, Words& w, const char* text) {
+  return verb->add_option("JOB", w.job, text)->type_name("FILE");
 }
 
 void add_form(CLI::App* verb, Words& w) {
@@ -80,7 +81,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   check->add_option("FILE", o.files, "what to validate")->required()->type_name("FILE");
 
   CLI::App* profile = add_verb(app, "profile", "measures devices and links: for a job's kernels, or for a grid of convolutions");
-  profile->add_option("JOB", o.files, "whose kernels; without it a grid of convolution shapes")->expected(0, 1)->type_name("FILE");
+  add_job(profile, w, "whose kernels; without it a grid of convolution shapes");
   profile->add_option("--mesh", o.mesh, "the devices; without it the job's, or this node's")->type_name("FILE");
   profile->add_option("-o,--output", o.output, "where the profile goes")->type_name("FILE");
   profile->add_option("--budget-seconds", o.budget_seconds, "at most so long (60)")
@@ -88,26 +89,26 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
       ->type_name("SECONDS");
 
   CLI::App* plan = add_verb(app, "plan", "chosen cuts, predicted seconds and bytes per rank, why, and what is next best");
-  add_job(plan, o, "the job");
+  add_job(plan, w, "the job")->required();
   add_form(plan, w);
   plan->add_option("-o,--output", o.output, "where the plan goes; without it: stdout")->type_name("FILE");
 
   CLI::App* train = add_verb(app, "train", "trains; starts its own ranks, one per device of the mesh");
-  add_job(train, o, "the job");
+  add_job(train, w, "the job")->required();
   train->add_option("--run-dir", o.run_directory, "where results go (runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace the run that is in the directory");
   train->add_flag("--resume", w.resume, "go on with it (not built yet)");
   train->add_option("--dump", o.dump, "weights before and after, and the batches, as .npy")->type_name("DIR");
 
   CLI::App* verify = add_verb(app, "verify", "the job under its layout against the same job unsharded, in f64 and in f32");
-  add_job(verify, o, "the job");
+  add_job(verify, w, "the job")->required();
   verify->add_option("--steps", o.steps, "training steps (3)")->check(CLI::Range(1, 1000000))->type_name("N");
   verify->add_option("--batch", o.batch, "samples per step (4)")->check(CLI::Range(1, 1000000000))->type_name("N");
   verify->add_option("--dump", o.dump, "what the sharded runs had, as .npy")->type_name("DIR");
   add_form(verify, w);
 
   for (const char* name : kLater) app.add_subcommand(name, "not built yet")->group("")->prefix_command()->set_help_flag();
-  app.add_subcommand(kRank, "what the launcher starts")->group("")->add_option("DIR", o.files)->required()->expected(1);
+  add_job(app.add_subcommand(kRank, "what the launcher starts")->group(""), w, "the run directory")->required();
 }
 
 std::vector<std::string> verbs_of(const CLI::App& app) {
@@ -143,8 +144,8 @@ std::string unexpected(const CLI::App& app) {
 }
 
 Verb verb_of(const std::string& name) {
-  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check},   {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"train", Verb::train},   {"verify", Verb::verify},
+  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check}, {"profile", Verb::profile},
+                                                 {"plan", Verb::plan},     {"train", Verb::train}, {"verify", Verb::verify},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }
@@ -157,10 +158,13 @@ void apply(const Words& w, Options& o) {
   o.progress = w.quiet ? ProgressMode::never : modes.at(w.progress);
   o.log_level = w.quiet ? LogLevel::error : levels.at(w.log_level);
   o.form = w.form == "json" ? Form::json : Form::text;
+  if (!w.job.empty()) o.files = {w.job};
 }
 
 Parsed usage(const std::string& text, const std::string& verb) {
-  return {{}, static_cast<int>(Exit::usage), "motley: " + text + "\nRun 'motley " + (verb.empty() ? "" : verb + " ") + "--help' for what there is.\n"};
+  return {{},
+          static_cast<int>(Exit::usage),
+          "motley: " + text + "\nRun 'motley " + (verb.empty() ? "" : verb + " ") + "--help' for what there is.\n"};
 }
 
 Parsed not_built(const std::string& what) {

@@ -22,8 +22,8 @@ struct Options {
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{};  // empty: not given
   bool overwrite = false;
-  int steps = 3, batch = 4;     // of verify
-  double budget_seconds = 60;   // of measuring
+  int steps = 3, batch = 4;    // of verify
+  double budget_seconds = 60;  // of measuring
 };
 
 // Options, or what is printed instead of working (help, version: code 0; a usage error 64; what is not built yet 78).

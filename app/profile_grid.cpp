@@ -26,8 +26,15 @@ std::vector<KernelSpec> grid(Index batch) {
         for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
           KernelSpec s;
           s.pass = pass;
-          s.roles = {.n = batch, .c = layer.channels, .h = layer.extent, .w = layer.extent, .f = filters, .r = window, .s = window,
-                     .p = layer.extent, .q = layer.extent};
+          s.roles = {.n = batch,
+                     .c = layer.channels,
+                     .h = layer.extent,
+                     .w = layer.extent,
+                     .f = filters,
+                     .r = window,
+                     .s = window,
+                     .p = layer.extent,
+                     .q = layer.extent};
           s.padding = {window / 2, window / 2, window / 2, window / 2};
           s.x_format = s.y_format = Format::channels_last;
           out.push_back(std::move(s));
@@ -69,8 +76,8 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
     if (agree(rt.transport(), made.fits ? 0 : 1).status == 0) return made;
     if (batch == 1)
       throw UserError(fmt::format("three rounds of the grid take {:.0f} s; raise --budget-seconds", made.needed_seconds));
-    console.say(LogLevel::info, fmt::format("a batch of {} does not fit the budget of {} s; half of it is tried", batch,
-                                            options.budget_seconds));
+    console.say(LogLevel::info,
+                fmt::format("a batch of {} does not fit the budget of {} s; half of it is tried", batch, options.budget_seconds));
   }
 }
 

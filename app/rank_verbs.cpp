@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <motley/error.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "app/job_plan.h"
@@ -65,6 +66,23 @@ FeedNames names_of(const Model& model) {
   return {.image = model.inputs.front().name(), .label = model.label.name()};
 }
 
+// How long the steps that are left will take, by the steps so far.
+class TimeLeft {
+ public:
+  explicit TimeLeft(Index steps) : steps_(steps) {}
+  std::string after_a_line() {
+    if (++done_ >= steps_) return "";
+    const double so_far = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (so_far < 1) return "";
+    return fmt::format("  of {}, about {} left", steps_,
+                       seconds_text(so_far / static_cast<double>(done_) * static_cast<double>(steps_ - done_)));
+  }
+
+ private:
+  Index steps_, done_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 std::string time_or_unknown(const std::optional<double>& seconds) {
   return seconds ? seconds_text(*seconds) : "unknown";
 }
@@ -73,18 +91,22 @@ std::string bytes_or_unknown(const std::optional<Index>& bytes) {
 }
 
 std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::filesystem::path& directory) {
-  std::string text = fmt::format("run directory  {}\n", std::filesystem::proximate(directory).string());
+  std::string text = fmt::format("run directory  {}\n", directory.string());
   text += fmt::format("steps          {} in {}\n", run.steps, seconds_text(run.seconds));
   if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
   if (run.test_accuracy) text += fmt::format("test accuracy  {:.2f} %\n", 100 * *run.test_accuracy);
-  text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds), time_or_unknown(run.predicted_step_seconds));
-  text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted), bytes_or_unknown(run.bytes_predicted));
-  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received", "memory");
+  text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
+                      time_or_unknown(run.predicted_step_seconds));
+  text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted),
+                      bytes_or_unknown(run.bytes_predicted));
+  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received",
+                      "memory");
   for (std::size_t r = 0; r < run.ranks.size(); r++) {
     const RankFigures& f = run.ranks[r];
-    text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name, time_or_unknown(f.busy_seconds),
-                        time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds), bytes_or_unknown(f.bytes_counted),
-                        bytes_text(static_cast<double>(f.memory_bytes)));
+    text +=
+        fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
+                    time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
+                    bytes_or_unknown(f.bytes_counted), bytes_text(static_cast<double>(f.memory_bytes)));
   }
   if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
   return text;
@@ -126,17 +148,21 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Plan made = plan_of(job, step, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
   rt.phase("training");
-  const TrainSummary run = train_job(rt, {.plan = &made,
-                                          .data = data,
-                                          .names = names_of(model),
-                                          .epochs = job.train.epochs.value_or(0),
-                                          .max_steps = job.train.max_steps.value_or(0),
-                                          .seed = job.train.seed,
-                                          .run_directory = task.directory,
-                                          .dump = task.options.dump,
-                                          .progress = [&task](const std::string& line) { task.console.progress(line); }});
+  const Index batches = data.train->samples() / job.train.batch;
+  TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches));
+  const TrainSummary run =
+      train_job(rt, {.plan = &made,
+                     .data = data,
+                     .names = names_of(model),
+                     .epochs = job.train.epochs.value_or(0),
+                     .max_steps = job.train.max_steps.value_or(0),
+                     .seed = job.train.seed,
+                     .run_directory = task.directory,
+                     .dump = task.options.dump,
+                     .progress = [&](const std::string& line) { task.console.progress(line + left.after_a_line()); }});
   task.console.progress_done();
-  rt.print(summary_of(run, job.mesh, task.directory));
+  const std::filesystem::path& given = task.options.run_directory;
+  rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));
 }
 
 void verify_ranks(Runtime& rt, const Task& task) {
@@ -146,13 +172,14 @@ void verify_ranks(Runtime& rt, const Task& task) {
   rt.phase("data");
   const Datasets data = data_of(job, model);
   rt.phase("measuring");
-  // The cuts that `train` would use are those of its own batch.
-  const Profile profile = profile_of(rt, job, step_of(job), measuring(task, when_of(job)));
+  // The cuts are those that `train` would use at its own batch.
+  const Step trained = step_of(job);
+  const Profile profile = profile_of(rt, job, trained, measuring(task, when_of(job)));
   task.console.progress_done();
   rt.phase("verifying");
   const VerifyReport report = verify(rt, {.step = &step,
                                           .mesh = &job.mesh,
-                                          .rules = job.rules,
+                                          .rules = told_rules(job, trained, profile),
                                           .profile = profile,
                                           .data = data.train,
                                           .names = names_of(model),

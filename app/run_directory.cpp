@@ -43,8 +43,10 @@ bool holds_a_run(const fs::path& directory) {
 
 // A lock file that was removed by its last user is no lock any more.
 bool is_still(int file, const fs::path& path) {
-  struct stat opened {}, named {};
-  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+  struct stat opened {
+  }, named{};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
 }
 
 std::string pid_in(int file) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "app/job_plan.h"
@@ -87,33 +88,44 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
   throw InternalError("a command that has no ranks");
 }
 
-// What rank 0 has, on every rank. Collective.
-std::string from_first(Runtime& rt, const std::string& mine) {
-  const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
-  return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
-}
-
-int as_a_rank(const Options& options, const CommandLine& line) {
-  return run(line.argc, line.argv, [&](Runtime& rt) {
-    rt.phase("configuration");
-    const bool first = rt.rank() == 0;
-    const std::string text = from_first(rt, first ? load_subject(options).text() : "");
-    const Subject subject = parse_subject(options, options.files.empty() ? kMeshFile : options.files.front(), text);
-    static_cast<void>(role(subject.mesh().ranks()));
-    std::optional<RunDirectory> directory;
-    if (first) directory.emplace(directory_for(options, subject));
-    if (first) write_file((directory->path() / subject.file()).string(), text);
-    const fs::path path = from_first(rt, first ? fs::absolute(directory->path()).string() : "");
-    work(rt, options, subject, path);
-  });
-}
-
 // Everything that the ranks read, before they are started.
 void prepare(const fs::path& directory, const Subject& subject, const CommandLine& line) {
   write_file((directory / subject.file()).string(), subject.text());
   Json::Array words;
   for (int i = 1; i < line.argc; i++) words.emplace_back(line.argv[i]);
   write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
+}
+
+// Rank 0 does it and the others hear what came out: its text, or its error, thrown by all. Collective.
+std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
+  std::string text, error;
+  int status = 0;
+  if (rt.rank() == 0) try {
+      text = what();
+    } catch (const Error& e) {
+      status = static_cast<int>(e.code());
+      error = e.what();
+    }
+  const Verdict verdict = agree(rt.transport(), status, error);
+  if (verdict.status != 0) throw Error(static_cast<Exit>(verdict.status), verdict.text);
+  const auto all = rt.transport().gather_all(std::as_bytes(std::span(text)));
+  return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
+}
+
+int as_a_rank(const Options& options, const CommandLine& line) {
+  return run(line.argc, line.argv, [&](Runtime& rt) {
+    rt.phase("configuration");
+    const std::string text = by_first(rt, [&] { return load_subject(options).text(); });
+    const Subject subject = parse_subject(options, options.files.empty() ? kMeshFile : options.files.front(), text);
+    static_cast<void>(role(subject.mesh().ranks()));
+    std::optional<RunDirectory> directory;
+    const fs::path path = by_first(rt, [&] {
+      directory.emplace(directory_for(options, subject));
+      prepare(directory->path(), subject, line);
+      return fs::absolute(directory->path()).string();
+    });
+    work(rt, options, subject, path);
+  });
 }
 
 int launch_them(const Options& options, const CommandLine& line, const Subject& subject) {

@@ -1,92 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), and its two gradients.
+// The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
+#include <algorithm>
+
 #include "kernels/reference/reference.h"
 
 namespace motley::reference {
 namespace {
 
+// The columns q of y whose window element s lies on a real column of x.
+Range real_columns(const KernelSpec& spec, Index s) {
+  const Index low = spec.padding[2] - s * spec.dilation[1], high = spec.roles.w - 1 + low, stride = spec.stride[1];  // low <= q*stride <= high
+  const Index begin = low <= 0 ? 0 : (low + stride - 1) / stride;
+  return {begin, high < 0 ? begin : std::max(begin, std::min(spec.roles.q, high / stride + 1))};
+}
+
+// to[i * to_step] += factor * from[i * from_step]
 template <class T>
-void forward(const KernelSpec& spec, Operands operands, void*) {
+void add_scaled(double* __restrict to, Index to_step, const T* __restrict from, Index from_step, double factor, Index count) {
+  if (to_step == 1 && from_step == 1)
+    for (Index i = 0; i < count; i++) to[i] += factor * static_cast<double>(from[i]);
+  else
+    for (Index i = 0; i < count; i++) to[i * to_step] += factor * static_cast<double>(from[i * from_step]);
+}
+
+// to[i] += a[i * a_step] * b[i * b_step]
+template <class T>
+void add_products(double* __restrict to, const T* a, Index a_step, const T* b, Index b_step, Index count) {
+  if (a_step == 1 && b_step == 1)
+    for (Index i = 0; i < count; i++) to[i] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  else
+    for (Index i = 0; i < count; i++) to[i] += static_cast<double>(a[i * a_step]) * static_cast<double>(b[i * b_step]);
+}
+
+template <class T>
+void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto w = w_slice<T>(operands[1], spec);
   const T* b = spec.bias ? static_cast<const T*>(operands[2]) : nullptr;
   const auto y = y_slice<T>(operands.back(), spec);
+  double* sums = static_cast<double*>(workspace);
   for (Index n = 0; n < e.n; n++)
     for (Index f = 0; f < e.f; f++)
-      for (Index p = 0; p < e.p; p++)
-        for (Index q = 0; q < e.q; q++) {
-          double sum = 0;
-          for (Index c = 0; c < e.c; c++)
-            for (Index r = 0; r < e.r; r++) {
-              const Index h = row_of(spec, p, r);
-              if (h < 0 || h >= e.h) continue;
-              for (Index s = 0; s < e.s; s++) {
-                const Index v = col_of(spec, q, s);
-                if (v < 0 || v >= e.w) continue;
-                sum += static_cast<double>(x(n, c, h, v)) * static_cast<double>(w(f, c, r, s));
-              }
-            }
-          if (b != nullptr) sum += static_cast<double>(b[f]);
-          y(n, f, p, q) = static_cast<T>(activate(spec.activation, sum));
+      for (Index p = 0; p < e.p; p++) {
+        std::fill(sums, sums + e.q, 0.0);
+        for (Index s = 0; s < e.s; s++) {
+          const Range q = real_columns(spec, s);
+          if (q.size() == 0) continue;
+          for (Index r = 0; r < e.r; r++) {
+            const Index h = row_of(spec, p, r), v = col_of(spec, q.begin, s);
+            if (h < 0 || h >= e.h) continue;
+            for (Index c = 0; c < e.c; c++)
+              add_scaled(sums + q.begin, 1, &x(n, c, h, v), x.step() * spec.stride[1], static_cast<double>(w(f, c, r, s)), q.size());
+          }
         }
+        for (Index q = 0; q < e.q; q++) y(n, f, p, q) = static_cast<T>(activate(spec.activation, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
+      }
   y.zero_block_padding();
 }
 
-// The p (or q) whose window element `tap` reads x's row (or col) `at`; -1: none.
-Index output_of(Index at, Index tap, Index stride, Index dilation, Index padding, Index outputs) {
-  const Index scaled = at + padding - tap * dilation;
-  return scaled >= 0 && scaled % stride == 0 && scaled / stride < outputs ? scaled / stride : -1;
+// The row p of y whose window element r reads x's row h; -1: none.
+Index output_row(const KernelSpec& spec, Index h, Index r) {
+  const Index scaled = h + spec.padding[0] - r * spec.dilation[0];
+  return scaled >= 0 && scaled % spec.stride[0] == 0 && scaled / spec.stride[0] < spec.roles.p ? scaled / spec.stride[0] : -1;
 }
 
 // dx[n c h w] = sum over f r s, where row(p,r) = h and col(q,s) = w, of dy[n f p q] * w[f c r s]
 template <class T>
-void backward_data(const KernelSpec& spec, Operands operands, void*) {
+void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
   const auto w = w_slice<T>(operands[1], spec);
   const auto dx = x_slice<T>(operands[2], spec);
+  double* sums = static_cast<double*>(workspace);
   for (Index n = 0; n < e.n; n++)
     for (Index c = 0; c < e.c; c++)
-      for (Index h = 0; h < e.h; h++)
-        for (Index v = 0; v < e.w; v++) {
-          double sum = 0;
+      for (Index h = 0; h < e.h; h++) {
+        std::fill(sums, sums + e.w, 0.0);
+        for (Index s = 0; s < e.s; s++) {
+          const Range q = real_columns(spec, s);
+          if (q.size() == 0) continue;
           for (Index r = 0; r < e.r; r++) {
-            const Index p = output_of(h, r, spec.stride[0], spec.dilation[0], spec.padding[0], e.p);
+            const Index p = output_row(spec, h, r), v = col_of(spec, q.begin, s);
             if (p < 0) continue;
-            for (Index s = 0; s < e.s; s++) {
-              const Index q = output_of(v, s, spec.stride[1], spec.dilation[1], spec.padding[2], e.q);
-              if (q < 0) continue;
-              for (Index f = 0; f < e.f; f++) sum += static_cast<double>(dy(n, f, p, q)) * static_cast<double>(w(f, c, r, s));
-            }
+            for (Index f = 0; f < e.f; f++)
+              add_scaled(sums + v, spec.stride[1], &dy(n, f, p, q.begin), dy.step(), static_cast<double>(w(f, c, r, s)), q.size());
           }
-          dx(n, c, h, v) = static_cast<T>(sum);
         }
+        for (Index v = 0; v < e.w; v++) dx(n, c, h, v) = static_cast<T>(sums[v]);
+      }
   dx.zero_block_padding();
 }
 
-// dw[f c r s] = sum over n p q of x[n c row(p,r) col(q,s)] * dy[n f p q]
+// dw[f c r s] = sum over n p q of x[n c row(p,r) col(q,s)] * dy[n f p q]; first over n p for every column q.
 template <class T>
-void backward_filter(const KernelSpec& spec, Operands operands, void*) {
+void backward_filter(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto x = x_slice<T>(operands[0], spec);
   const auto dy = y_slice<T>(operands[1], spec);
   const auto dw = w_slice<T>(operands[2], spec);
+  double* sums = static_cast<double*>(workspace);
   for (Index f = 0; f < e.f; f++)
     for (Index c = 0; c < e.c; c++)
       for (Index r = 0; r < e.r; r++)
         for (Index s = 0; s < e.s; s++) {
-          double sum = 0;
-          for (Index n = 0; n < e.n; n++)
+          const Range q = real_columns(spec, s);
+          std::fill(sums, sums + e.q, 0.0);
+          for (Index n = 0; n < e.n && q.size() > 0; n++)
             for (Index p = 0; p < e.p; p++) {
               const Index h = row_of(spec, p, r);
               if (h < 0 || h >= e.h) continue;
-              for (Index q = 0; q < e.q; q++) {
-                const Index v = col_of(spec, q, s);
-                if (v < 0 || v >= e.w) continue;
-                sum += static_cast<double>(x(n, c, h, v)) * static_cast<double>(dy(n, f, p, q));
-              }
+              add_products(sums + q.begin, &x(n, c, h, col_of(spec, q.begin, s)), x.step() * spec.stride[1], &dy(n, f, p, q.begin), dy.step(), q.size());
             }
+          double sum = 0;
+          for (Index at = q.begin; at < q.end; at++) sum += sums[at];
           dw(f, c, r, s) = static_cast<T>(sum);
         }
   dw.zero_block_padding();

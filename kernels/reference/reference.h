@@ -34,6 +34,7 @@ class Slice {
   T& operator()(Index a, Index b, Index c, Index d) const {
     return data_[a * strides_[0] + (b >> shift_) * strides_[1] + (b & mask_) + c * strides_[2] + d * strides_[3]];
   }
+  Index step() const { return strides_[3]; }  // elements from one d to the next
   // The channels that fill up the last block of a result are zero.
   void zero_block_padding() const {
     const Index padded = (extents_[1] + mask_) & ~mask_;

@@ -3,6 +3,8 @@
 #include <motley/backend.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "kernels/reference/reference.h"
 
 namespace motley {
@@ -23,8 +25,9 @@ reference::Run loops_of(const KernelSpec& spec) {
 class ReferenceKernel final : public Kernel {
  public:
   explicit ReferenceKernel(const KernelSpec& spec) : spec_(spec), run_(loops_of(spec)) {}
-  // Pools backward: one plane [h w] of f64 sums.
+  // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w].
   std::size_t workspace_bytes() const override {
+    if (spec_.op == KernelOp::conv2d) return static_cast<std::size_t>(std::max(spec_.roles.q, spec_.roles.w)) * sizeof(double);
     const bool pool = spec_.op == KernelOp::max_pool2d || spec_.op == KernelOp::avg_pool2d;
     if (!pool || spec_.pass == PassKind::forward) return 0;
     return static_cast<std::size_t>(spec_.roles.h * spec_.roles.w) * sizeof(double);

@@ -265,6 +265,31 @@ TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
   }
 }
 
+TEST_CASE("copies: one that is not its owner's is named", "[train]") {
+  const Plan plan = balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
+  std::vector<std::string> same, disturbed;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const Program program = compile(plan, rt.rank());
+    const auto backend = reference_backend();
+    State state(plan, program, 1);
+    Executor executor(program, *backend, rt.transport(), state);
+    const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) { (name == "image" ? b.images : b.labels)(box, out); });
+    const auto first = copies_differ(plan, program, executor, rt.transport());
+    // The owners change their values after they have sent them: what the others read is old then.
+    executor.on_step([&](const char* what) {
+      if (std::string(what) != "dense_6 forward") return;
+      for (const Slice& s : program.slices) *reinterpret_cast<double*>(state.buffer(s.value)) += 1;
+    });
+    const auto second = copies_differ(plan, program, executor, rt.transport());
+    if (rt.rank() != 0) return;
+    same = first;
+    disturbed = second;
+  });
+  CHECK(same.empty());
+  CHECK(disturbed == plan.step().parameters());
+}
+
 TEST_CASE("a training job leaves its files", "[train]") {
   const Folder folder, dump;
   const Datasets data = small_data(20);

@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program from outside: what it prints, what it leaves, how it ends. cli_test.py MOTLEY [NAME...]"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+MOTLEY = str(pathlib.Path(sys.argv[1]).resolve())
+LIMIT = 60  # seconds, of one command
+RUN_KEYS = {"status", "steps", "seconds", "train_loss", "test_accuracy", "predicted_step_seconds", "measured_step_seconds",
+            "bytes_predicted", "bytes_counted", "ranks", "copies_differ"}
+
+
+def job(ranks=2, parts=(4, 2), **train):
+    devices = [{"name": f"cpu {r}", "kind": "cpu", "threads": 1} for r in range(ranks)]
+    if ranks > 1:
+        devices[-1]["isa"] = "avx2"
+    return {
+        "version": 1,
+        "mesh": {"axes": [{"name": "all", "size": ranks}], "devices": devices},
+        "model": {"inputs": {"image": {"batch": 8, "channels": 1, "rows": 8, "cols": 8}},
+                  "layers": [{"op": "conv2d", "out": {"filters": 6}, "window": 3, "padding": "same", "activation": "relu"},
+                             {"op": "max_pool2d", "window": 2},
+                             {"op": "dense", "out": {"classes": 4}}],
+                  "loss": {"op": "softmax_cross_entropy", "over": "classes"}},
+        "layout": {"split": {"filters": {"axis": "all", "parts": list(parts)}}},
+        "data": {"kind": "synthetic"},
+        "train": {"dtype": "f32", "batch": 8, "max_steps": 20, "seed": 1,
+                  "optimizer": {"kind": "sgd", "learning_rate": 0.05, "momentum": 0.9}, **train}}
+
+
+class Room:
+    """A directory of one test; commands run in it."""
+
+    all = []
+
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="motley cli tëst "))
+        Room.all.append(self.path)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("MOTLEY_", "PMI", "HYDRA"))}
+        self.env["XDG_CACHE_HOME"] = str(self.path / "cache")
+        self.env["TMPDIR"] = str(self.path / "tmp")
+        (self.path / "tmp").mkdir()
+
+    def write(self, name, value):
+        text = value if isinstance(value, str) else json.dumps(value, indent=1)
+        (self.path / name).write_text(text)
+        return name
+
+    def start(self, *words, before=(), **more):
+        return subprocess.Popen([*before, MOTLEY, *map(str, words)], cwd=self.path, env=self.env, text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def run(self, *words, code=0, **more):
+        process = self.start(*words, **more)
+        try:
+            process.out, process.err = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert process.returncode == code, f"{words}: exit {process.returncode}, not {code}\n{process.out}\n{process.err}"
+        leftovers = list((self.path / "tmp").iterdir())
+        assert not leftovers, f"{words} left {leftovers}"
+        return process
+
+    def json(self, name):
+        return json.loads((self.path / name).read_text())
+
+
+def has(text, *parts):
+    for part in parts:
+        assert part in text, f"{part!r} is not in:\n{text}"
+
+
+def wait_for(condition, what):
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"never: {what}")
+
+
+def children(parent):
+    """All processes below one, by /proc."""
+    below = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, rest = stat.parent.name, stat.read_text().rsplit(")", 1)[1].split()
+            below.setdefault(int(rest[1]), []).append(int(pid))
+    out, open_ = [], [parent]
+    while open_:
+        for pid in below.get(open_.pop(), []):
+            out.append(pid)
+            open_.append(pid)
+    return out
+
+
+def ranks_of(parent):
+    """Process ids by rank."""
+    out = {}
+    for pid in children(parent):
+        with contextlib.suppress(OSError):
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            values = dict(e.split(b"=", 1) for e in environment if b"=" in e)
+            if b"PMI_RANK" in values:
+                out[int(values[b"PMI_RANK"])] = pid
+    return out
+
+
+def usage():
+    room = Room()
+    for words, part in [((), "no command given"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
+                        (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
+                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'one thing too many: "y"'), (("check",), "FILE"),
+                        (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
+                        (("profile", "--set", "train.batch=1"), "--set")]:
+        done = room.run(*words, code=64)
+        has(done.err, part)
+        assert done.out == "", done.out
+    for verb in ["explain", "eval", "predict", "report", "trace", "simulate", "schema", "convert"]:
+        has(room.run(verb, "x", "--y", code=78).err, "not built yet")
+    has(room.run("train", "x", "--resume", code=78).err, "not built yet")
+    has(room.run("--help").out, "doctor", "check", "profile", "plan", "train", "verify", "Examples")
+    for verb in ["doctor", "check", "profile", "plan", "train", "verify"]:
+        has(room.run(verb, "--help").out, verb, "--set")
+    has(room.run("--version").out, "motley ")
+
+
+def doctor():
+    room = Room()
+    done = room.run("doctor", "--mesh", "mesh of this nöde.json")
+    has(done.out, "CPU", "ISA", "cores", "GPUs", "oneDNN", "CUDA", "cuDNN", "MPI", "/dev/shm", "open files", "memory")
+    has(room.run("check", "mesh of this nöde.json").out, "mesh")
+    mesh = room.json("mesh of this nöde.json")
+    assert mesh["axes"][0]["size"] == len(mesh["devices"])
+    assert all(d["threads"] == len(d["cores"]) for d in mesh["devices"] if d["kind"] == "cpu")
+
+
+def checks():
+    room = Room()
+    room.write("good.json", job())
+    has(room.run("check", "good.json").out, "good.json", "job")
+    bad = job()
+    bad["train"]["optimizer"]["learnin_rate"] = bad["train"]["optimizer"].pop("learning_rate")
+    bad["layout"]["split"]["filters"]["parts"] = [4, 3]
+    done = room.run("check", room.write("bad.json", bad), code=78)
+    has(done.err, "bad.json:", ": error: /train/optimizer/learnin_rate: unknown key", 'did you mean "learning_rate"?', "/layout/split/filters")
+    assert done.out == "", done.out
+    assert room.run("plan", "bad.json", code=78).err.startswith("bad.json:")
+    has(room.run("check", room.write("broken.json", '{"version": 1,'), code=78).err, "broken.json:1:")
+    room.run("check", "not there.json", code=66)
+    room.run("check", "good.json", "bad.json", code=78)
+    has(room.run("check", "good.json", "--set", "train.batch=0", code=78).err, "--set")
+    has(room.run("plan", "good.json", "--set", "train.batc=3", code=78).err, "--set")
+    path_like = job()
+    path_like["model"]["layers"][0]["name"] = "../../up"
+    has(room.run("check", room.write("path.json", path_like), code=78).err, "../../up")
+    has(room.run("train", "path.json", code=78).err, "../../up")
+    assert not (room.path / "runs").exists()
+
+
+def plans():
+    room = Room()
+    room.write("job.json", job(3, (3, 2, 1)))
+    first, again = room.run("plan", "job.json", "--format", "json").out, room.run("plan", "job.json", "--format", "json").out
+    assert first == again
+    plan = json.loads(first)
+    assert {"cuts", "tensors", "exchanges", "predicted", "baselines"} <= plan.keys(), plan.keys()
+    assert plan["cuts"] == [{**plan["cuts"][0], "dim": "filters", "axis": "all", "parts": [3, 2, 1]}]
+    assert {"even", "proportional", "fast_alone"} <= plan["baselines"].keys()
+    assert len(plan["predicted"]["ranks"]) == 3 and {"seconds", "bytes", "memory_bytes"} <= plan["predicted"]["ranks"][0].keys()
+    assert plan["predicted"]["step_seconds"] is None, "explicit parts need no profile"
+    weight = plan["tensors"]["conv2d_1.weight"]
+    assert [boxes[0][0] for boxes in weight["owners"]] == [[0, 3], [3, 5], [5, 6]], weight
+    for exchange in plan["exchanges"]:
+        assert {"tensor", "kind", "bytes"} <= exchange.keys() and len(exchange["bytes"]) == 3
+    has(room.run("plan", "job.json").out, "filters")
+    done = room.run("plan", "job.json", "--format", "json", "-o", "plän 1.json")
+    assert done.out == "" and (room.path / "plän 1.json").read_text() == first
+    missing = job()
+    missing["layout"]["split"]["filters"]["parts"] = "profile"
+    missing["profile"] = {"path": "none.json", "measure": "never"}
+    has(room.run("plan", room.write("missing.json", missing), code=66).err, "none.json")
+
+
+def measured_plans():
+    room = Room()
+    measured = job()
+    measured["layout"]["split"]["filters"]["parts"] = "profile"
+    measured["profile"] = {"path": "my profile.json"}
+    room.write("job.json", measured)
+    first = room.run("plan", "job.json", "--format", "json").out
+    assert (room.path / "my profile.json").exists()
+    room.run("check", "my profile.json")
+    assert room.run("plan", "job.json", "--format", "json").out == first
+    assert json.loads(first)["predicted"]["step_seconds"] > 0
+    done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
+    has(done.out, "other.json", "cpu 0", "cpu 1")
+    profile = room.json("other.json")
+    assert [d["name"] for d in profile["devices"]] == ["cpu 0", "cpu 1"] and profile["kernels"] and profile["links"]
+
+
+def verifies():
+    for ranks, parts in [(1, (6,)), (2, (4, 2)), (3, (3, 3, 0))]:
+        room = Room()
+        room.write("job.json", job(ranks, parts))
+        report = json.loads(room.run("verify", "job.json", "--format", "json").out)
+        assert report["ok"] is True, report
+        for precision, limits in {"f64": [1e-11] * 4, "f32": [1e-5, 1e-5, 1e-4, 1e-4]}.items():
+            assert all(report[precision][k] <= limit for k, limit in zip(["loss", "logits", "gradients", "weights"], limits)), report
+        assert not (room.path / "runs").exists()
+    has(room.run("verify", "job.json", "--steps", "1", "--batch", "2", "--dump", "dump dïr", "--quiet").out, "loss", "logits", "gradients", "weights")
+    for file in ["inputs/image.npy", "inputs/label.npy", "weights_before/conv2d_1.weight.npy", "logits.npy", "loss.npy",
+                 "gradients/conv2d_1.weight.npy", "weights_after/dense_3.bias.npy", "f32/logits.npy", "manifest.json"]:
+        assert (room.path / "dump dïr" / file).exists(), file
+
+
+def trains():
+    room = Room()
+    room.write("my jöb.json", job())
+    done = room.run("train", "my jöb.json", "--run-dir", "räume/run 1", "--dump", "dump")
+    run, directory = room.json("räume/run 1/run.json"), room.path / "räume/run 1"
+    assert RUN_KEYS <= run.keys(), RUN_KEYS - run.keys()
+    assert run["status"] == "done" and run["steps"] == 20 and run["copies_differ"] == [] and len(run["ranks"]) == 2
+    assert run["bytes_predicted"] == run["bytes_counted"] > 0
+    assert {"busy_seconds", "waiting_seconds", "memory_bytes"} <= run["ranks"][0].keys()
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 21)) and {"epoch", "loss", "seconds"} <= lines[0].keys()
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    assert room.json("räume/run 1/plan.json") == json.loads(room.run("plan", "my jöb.json", "--format", "json").out)
+    has(done.out, "räume/run 1", "20")
+    assert (room.path / "dump/batches.npy").exists()
+    # A run is not lost by mistake.
+    has(room.run("train", "my jöb.json", "--run-dir", "räume/run 1", code=78).err, "--overwrite")
+    (directory / "mine.txt").write_text("kept")
+    room.run("train", "my jöb.json", "--run-dir", "räume/run 1", "--overwrite", "--set", "train.max_steps=3", "--quiet")
+    assert room.json("räume/run 1/run.json")["steps"] == 3 and (directory / "mine.txt").exists()
+    assert not (directory / ".lock").exists() and not (directory / ".ranks").exists()
+    # Without --run-dir: a new one each time, named on stderr and in the result.
+    done = room.run("train", "my jöb.json")
+    made = sorted((room.path / "runs").iterdir())
+    assert len(made) == 1 and made[0].name.startswith("my jöb-") and made[0].name in done.out and made[0].name in done.err
+    assert room.run("train", "my jöb.json", "--quiet").err == ""
+
+
+def refusals():
+    room = Room()
+    room.write("job.json", job())
+    no_data = job()
+    no_data["data"] = {"kind": "mnist", "path": "nowhere"}
+    no_data["model"]["inputs"]["image"].update(rows=28, cols=28)
+    no_data["model"]["layers"][-1]["out"] = {"classes": 10}
+    has(room.run("train", room.write("no data.json", no_data), code=66).err, "nowhere")
+    (room.path / "file").write_text("")
+    room.run("train", "job.json", "--run-dir", "file", code=78)
+    assert room.run("plan", "job.json", "-o", "no/such/folder/plan.json", code=74)
+    with open("/dev/full", "w") as full:
+        process = subprocess.run([MOTLEY, "plan", "job.json"], cwd=room.path, env=room.env, stdout=full, stderr=subprocess.PIPE)
+    assert process.returncode == 74, process
+    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
+    has(room.run("train", "job.json", before=[mpiexec, "-n", "3"], code=78).err, "3 ranks", "2 devices")
+    # The user's own mpiexec.
+    room.run("train", "job.json", "--run-dir", "own", before=[mpiexec, "-n", "2"])
+    assert room.json("own/run.json")["status"] == "done"
+    has(room.run("train", "job.json", "--run-dir", "own", before=[mpiexec, "-n", "2"], code=78).err, "--overwrite")
+    assert json.loads(room.run("verify", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["ok"]
+    assert json.loads(room.run("plan", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["cuts"]
+    not_finite = job(optimizer={"kind": "sgd", "learning_rate": 1e30})
+    room.run("train", room.write("not finite.json", not_finite), "--run-dir", "nan", code=70)
+    run = room.json("nan/run.json")
+    assert run["status"] == "failed" and run["code"] == 70 and "step" in run["reason"], run
+
+
+def endless(room, directory):
+    room.write("job.json", job(max_steps=100000000))
+    process = room.start("train", "job.json", "--run-dir", directory)
+    metrics = room.path / directory / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
+    return process
+
+
+def stops():
+    room = Room()
+    for sent in [signal.SIGINT, signal.SIGTERM]:
+        process = endless(room, "run")
+        # While it runs nobody else may use its directory.
+        has(room.run("train", "job.json", "--run-dir", "run", "--overwrite", code=78).err, "used by another")
+        process.send_signal(sent)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 75, process.returncode
+        run = room.json("run/run.json")
+        assert run["status"] == "stopped" and run["steps"] > 0, run
+        lines = (room.path / "run/metrics.jsonl").read_text().splitlines()
+        assert json.loads(lines[-1])["step"] == run["steps"]
+        shutil.rmtree(room.path / "run")
+    # Before the ranks are ready: nothing is kept.
+    for after in [0.0, 0.005, 0.01, 0.02, 0.04]:
+        process = room.start("train", "job.json", "--run-dir", "new/run")
+        wait_for(lambda: (room.path / "new").exists() or process.poll() is not None, "it starts")
+        time.sleep(after)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=LIMIT)
+        assert process.returncode == 75, (process.returncode, out, err)
+        if (room.path / "new").exists():
+            assert room.json("new/run/run.json")["status"] == "stopped"
+            shutil.rmtree(room.path / "new")
+    assert not list((room.path / "tmp").iterdir())
+
+
+def deaths():
+    room = Room()
+    process = endless(room, "run")
+    ranks = ranks_of(process.pid)
+    assert sorted(ranks) == [0, 1], ranks
+    os.kill(ranks[1], signal.SIGKILL)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 86, (process.returncode, err)
+    assert time.monotonic() - begun < 5
+    has(err, "rank 1", "cpu 1")
+    run = room.json("run/run.json")
+    assert run["status"] == "failed" and run["code"] == 86 and run["rank"] == 1 and "rank 1" in run["reason"], run
+    assert run["test_accuracy"] is None and run["steps"] > 0 and len(run["ranks"]) == 2
+    # It still counts as a run.
+    room.run("train", "job.json", "--run-dir", "run", code=78)
+
+
+def progress():
+    import pty
+    room = Room()
+    room.write("job.json", job(max_steps=2000))
+    for mode, terminal, term, rewritten in [("auto", True, "xterm", True), ("auto", True, "dumb", False), ("plain", True, "xterm", False),
+                                            ("auto", False, "xterm", False)]:
+        leader, follower = pty.openpty()
+        read, write = os.pipe()
+        env = {**room.env, "TERM": term}
+        env.pop("NO_COLOR", None)
+        process = subprocess.Popen([MOTLEY, "train", "job.json", "--run-dir", "run", "--overwrite", "--progress", mode], cwd=room.path, env=env,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=follower if terminal else write)
+        os.close(follower)
+        os.close(write)
+        said = b""
+        with contextlib.suppress(OSError):  # a terminal whose other end is closed
+            while block := os.read(leader if terminal else read, 65536):
+                said += block
+        os.close(leader)
+        os.close(read)
+        assert process.wait(timeout=LIMIT) == 0
+        assert (b"\r" in said.replace(b"\r\n", b"\n")) == rewritten, (mode, terminal, term, said)
+        assert b"step" in said
+
+
+TESTS = [usage, doctor, checks, plans, measured_plans, verifies, trains, refusals, stops, deaths, progress]
+
+
+def main():
+    wanted, failed = sys.argv[2:], []
+    for test in TESTS:
+        if wanted and test.__name__ not in wanted:
+            continue
+        begun = time.monotonic()
+        try:
+            test()
+            verdict = "ok"
+        except Exception:
+            traceback.print_exc()
+            failed.append(test.__name__)
+            verdict = "FAILED"
+        print(f"{verdict:7}{test.__name__:16}{time.monotonic() - begun:6.1f} s", flush=True)
+    for path in Room.all:
+        shutil.rmtree(path)
+    print("failed: " + ", ".join(failed) if failed else "all passed")
+    return 1 if failed else 0
+
+
+sys.exit(main())
