@@ -29,7 +29,8 @@ class Measurer {
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
     if (options_.when == Measure::never) return profile;
-    bool changed = profile.devices.empty();
+    fresh_ = profile.devices.empty();
+    bool changed = fresh_;
     if (changed) {
       profile.devices = facts();
       if (rt_.ranks() > 1) {
@@ -87,13 +88,16 @@ class Measurer {
     return out;
   }
 
+  // A new profile measures every candidate; one that was read is added to only where it would have to guess.
   std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs) const {
-    std::erase_if(specs, [&](const KernelSpec& s) { return flops(s) == 0 || profile.seconds(rt_.rank(), s).known == Known::measured; });
+    std::erase_if(specs, [&](const KernelSpec& s) {
+      const Known known = flops(s) == 0 ? Known::measured : profile.seconds(rt_.rank(), s).known;
+      return known == Known::measured || (!fresh_ && known == Known::interpolated);
+    });
     return specs;
   }
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
-    // Only a profile that lacks a kernel of the job's own Programs is added to: candidates come with it.
-    if (!profile.empty()) return {};
+    if (!fresh_) return {};
     return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), most_));
   }
   std::vector<KernelSpec> missing_of_plan(const Profile& profile) const {
@@ -207,6 +211,7 @@ class Measurer {
   const MeasureOptions& options_;
   const Passes passes_;
   Backend& backend_;
+  bool fresh_ = false;  // nothing was read
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 
