@@ -11,8 +11,9 @@
 #include <fstream>
 #include <limits>
 
+#include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/dnnl_compat.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/kernel_names.h"
 #include "kernels/operands.h"
 
@@ -97,8 +98,10 @@ struct Layer {
 
 std::vector<Layer> layers_of(const std::string& net) {
   if (net == "cifar")  // the paper's CIFAR net
-    return {{3, 60, 32, 3}, {60, 60, 32, 3}, {60, 120, 16, 3}, {120, 120, 16, 3}, {120, 240, 8, 3}, {240, 240, 8, 3}, {240, 480, 4, 3}, {480, 480, 4, 3}};
-  return {{3, 64, 32, 3}, {64, 128, 16, 3}, {128, 256, 8, 3}, {256, 256, 8, 3}, {256, 512, 4, 3}, {512, 512, 4, 3}, {512, 512, 2, 3}, {512, 512, 2, 3}};
+    return {{3, 60, 32, 3},   {60, 60, 32, 3},  {60, 120, 16, 3}, {120, 120, 16, 3},
+            {120, 240, 8, 3}, {240, 240, 8, 3}, {240, 480, 4, 3}, {480, 480, 4, 3}};
+  return {{3, 64, 32, 3},   {64, 128, 16, 3}, {128, 256, 8, 3}, {256, 256, 8, 3},
+          {256, 512, 4, 3}, {512, 512, 4, 3}, {512, 512, 2, 3}, {512, 512, 2, 3}};
 }
 
 KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weights) {
@@ -153,36 +156,73 @@ Bare bare_convolution(const dnnl::engine& engine, const KernelSpec& spec, bool a
     if (spec.pass == PassKind::backward_data) {
       const auto pd = vendor::backward<dnnl::convolution_backward_data>(engine, d, attr, forward).pd;
       return bare_of(engine, pd, dnnl::convolution_backward_data(pd),
-                     {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
+                     {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+                      {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                      {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()}});
     }
     const auto pd = vendor::backward<dnnl::convolution_backward_weights>(engine, d, attr, forward).pd;
-    return bare_of(engine, pd, dnnl::convolution_backward_weights(pd),
-                   {{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}});
+    return bare_of(
+        engine, pd, dnnl::convolution_backward_weights(pd),
+        {{DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}});
   } catch (const dnnl::error&) {
     return {};
   }
 }
+
+// The step of a convolution that packs its weights (or unpacks their gradient), alone.
+class Packing {
+ public:
+  Packing(const motley::cpu::Vendor& vendor, const KernelSpec& spec) : sequence_(vendor.engine) {
+    const Roles& e = spec.roles;
+    const motley::cpu::vendor::Window window{
+        {1, 1}, {0, 0}, {spec.padding[0], spec.padding[2]}, {spec.padding[1], spec.padding[3]}};
+    const auto choice = motley::cpu::choose_convolution(spec, vendor, {e.n, e.c, e.h, e.w}, window);
+    const motley::cpu::Sequence::Place packed = sequence_.reserve(choice.w.get_size());
+    motley::cpu::add_packing(sequence_, spec, vendor, choice.w, {0, 0}, packed);
+    weights_ = std::make_unique<Block>(static_cast<std::size_t>(elements_in(spec.w_format, {e.f, e.c, e.r, e.s})) * sizeof(float));
+    workspace_ = std::make_unique<Block>(sequence_.workspace_bytes());
+  }
+  void run() {
+    void* const operands[] = {weights_->data()};
+    sequence_.run(operands, workspace_->data());
+  }
+
+ private:
+  motley::cpu::Sequence sequence_;
+  std::unique_ptr<Block> weights_{}, workspace_{};
+};
 
 struct ConvolutionRow {
   Layer layer{};
   KernelSpec spec{};
   std::unique_ptr<Ours> ours{};
   Bare same{}, any{};
-  Minimum ours_time{}, same_time{}, any_time{};
+  std::unique_ptr<Packing> packing{};
+  Minimum ours_time{}, same_time{}, any_time{}, packing_time{};
 };
 
 std::string facts(Backend& backend) {
-  return fmt::format(R"("machine": "{}", "isa": "{}", "library": "{}", "threads": {})", backend.model(), backend.isa(), backend.library(),
-                     backend.threads());
+  return fmt::format(R"("machine": "{}", "isa": "{}", "library": "{}", "threads": {})", backend.model(), backend.isa(),
+                     backend.library(), backend.threads());
 }
 
-std::string seconds_or_null(double seconds) { return std::isinf(seconds) ? "null" : fmt::format("{:.7f}", seconds); }
+std::string seconds_or_null(double seconds) {
+  return std::isinf(seconds) ? "null" : fmt::format("{:.7f}", seconds);
+}
+
+const motley::cpu::Loops& loops_for(const std::string& isa) {
+  using namespace motley::cpu;
+  return isa.rfind("avx512", 0) == 0 ? kLoopsAvx512 : isa.rfind("avx2", 0) == 0 ? kLoopsAvx2 : kLoopsSse41;
+}
 
 // Each round runs the whole net's kernels in the order of a step, ours, then the bare ones, so that caches are as in a step.
 void convolutions(Backend& backend, const std::string& net, Format format, Format weights, const Options& options,
                   std::vector<std::string>& json) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
+  motley::cpu::Vendor vendor;
+  vendor.loops = &loops_for(backend.isa());
+  vendor.threads = backend.threads();
   std::vector<ConvolutionRow> rows;
   const std::vector<Layer> layers = layers_of(net);
   const auto add = [&](const Layer& layer, PassKind pass) {
@@ -190,6 +230,7 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
     row.layer = layer;
     row.spec = spec_of(layer, pass, format, weights);
     row.ours = std::make_unique<Ours>(backend, row.spec);
+    row.packing = std::make_unique<Packing>(vendor, row.spec);
     row.same = bare_convolution(engine, row.spec, false);
     row.any = bare_convolution(engine, row.spec, true);
   };
@@ -200,27 +241,34 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
   }
   for (int round = 0; round < (options.quick ? 4 : 12); round++) {
     for (ConvolutionRow& row : rows) row.ours_time.time([&] { row.ours->run(); });
+    for (ConvolutionRow& row : rows) row.packing_time.time([&] { row.packing->run(); });
     for (ConvolutionRow& row : rows)
       if (row.same.primitive) row.same_time.time([&] { row.same.run(stream); });
     for (ConvolutionRow& row : rows)
       if (row.any.primitive) row.any_time.time([&] { row.any.run(stream); });
   }
-  fmt::print("\n{} batch 32, {} activations, {} weights: ms\n{:>22} {:16} {:>8} {:>8} {:>8}  {:>6}  {}\n", net, to_string(format),
-             to_string(weights), "layer", "pass", "motley", "same", "any", "ratio", "implementation");
-  double sums[3] = {0, 0, 0};
+  fmt::print("\n{} batch 32, {} activations, {} weights: ms; ratio: motley / (packing + the faster bare one)\n", net,
+             to_string(format), to_string(weights));
+  fmt::print("{:>22} {:16} {:>8} {:>8} {:>8} {:>8}  {:>6}  {}\n", "layer", "pass", "motley", "packing", "same", "any", "ratio",
+             "implementation");
+  double sums[4] = {0, 0, 0, 0};
+  const auto ratio = [](double ours, double packing, double same, double any) { return ours / (packing + std::min(same, any)); };
   for (const ConvolutionRow& row : rows) {
-    const double ours = row.ours_time.seconds, same = row.same_time.seconds, any = row.any_time.seconds;
+    const double ours = row.ours_time.seconds, packing = row.packing_time.seconds, same = row.same_time.seconds,
+                 any = row.any_time.seconds;
     const std::string layer = fmt::format("{} -> {} {}x{}", row.layer.c, row.layer.f, row.layer.size, row.layer.size);
-    fmt::print("{:>22} {:16} {:8.3f} {:8.3f} {:8.3f}  {:6.3f}  {}\n", layer, name_of(row.spec.pass), ours * 1e3, same * 1e3, any * 1e3,
-               ours / std::min(same, any), row.ours->implementation());
-    sums[0] += ours, sums[1] += same, sums[2] += any;
-    json.push_back(fmt::format(R"({{"kernel": "conv2d", "net": "{}", "layer": "{}", "pass": "{}", "format": "{}", "w_format": "{}", )"
-                               R"("motley_seconds": {:.7f}, "bare_seconds": {}, "bare_any_seconds": {}, "implementation": "{}", {}}})",
-                               net, layer, name_of(row.spec.pass), to_string(format), to_string(weights), ours, seconds_or_null(same), seconds_or_null(any),
-                               row.ours->implementation(), facts(backend)));
+    fmt::print("{:>22} {:16} {:8.3f} {:8.3f} {:8.3f} {:8.3f}  {:6.3f}  {}\n", layer, name_of(row.spec.pass), ours * 1e3,
+               packing * 1e3, same * 1e3, any * 1e3, ratio(ours, packing, same, any), row.ours->implementation());
+    sums[0] += ours, sums[1] += packing, sums[2] += same, sums[3] += any;
+    json.push_back(
+        fmt::format(R"({{"kernel": "conv2d", "net": "{}", "layer": "{}", "pass": "{}", "format": "{}", "w_format": "{}", )"
+                    R"("motley_seconds": {:.7f}, "packing_seconds": {:.7f}, "bare_seconds": {}, "bare_any_seconds": {}, )"
+                    R"("implementation": "{}", {}}})",
+                    net, layer, name_of(row.spec.pass), to_string(format), to_string(weights), ours, packing, seconds_or_null(same),
+                    seconds_or_null(any), row.ours->implementation(), facts(backend)));
   }
-  fmt::print("{:>22} {:16} {:8.2f} {:8.2f} {:8.2f}  {:6.3f}\n", "all", "", sums[0] * 1e3, sums[1] * 1e3, sums[2] * 1e3,
-             sums[0] / std::min(sums[1], sums[2]));
+  fmt::print("{:>22} {:16} {:8.2f} {:8.2f} {:8.2f} {:8.2f}  {:6.3f}\n", "all", "", sums[0] * 1e3, sums[1] * 1e3, sums[2] * 1e3,
+             sums[3] * 1e3, ratio(sums[0], sums[1], sums[2], sums[3]));
 }
 
 // ---- memory-bound kernels
@@ -229,9 +277,12 @@ struct Named {
   KernelSpec spec{};
 };
 
-FoldOperand whole(const std::vector<Index>& strides, DType dtype = DType::f32) { return {dtype, strides}; }
+FoldOperand whole(const std::vector<Index>& strides, DType dtype = DType::f32) {
+  return {dtype, strides};
+}
 
-KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands, Activation activation = Activation::none) {
+KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands,
+                   Activation activation = Activation::none) {
   KernelSpec spec;
   spec.op = KernelOp::fold;
   spec.fold = kind;
@@ -258,12 +309,15 @@ std::vector<Named> memory_bound() {
   list.push_back({"copy", fold_of(FoldKind::copy, {all}, {whole({1}), whole({1})})});
   list.push_back({"copy, strided rows of 48 of 64", fold_of(FoldKind::copy, {n, 48}, {whole(rows), whole({48, 1})})});
   list.push_back({"copy, rows of 3", fold_of(FoldKind::copy, {n, 3}, {whole({4, 1}), whole({3, 1})})});
-  list.push_back({"copy, plain to channels_last", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
-  list.push_back({"copy, channels_last to plain", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
+  list.push_back(
+      {"copy, plain to channels_last", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
+  list.push_back(
+      {"copy, channels_last to plain", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
   list.push_back({"add 2 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1})})});
   list.push_back({"add 4 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1}), whole({1}), whole({1})})});
   list.push_back({"add bias, relu", fold_of(FoldKind::add, {n, c}, {whole(rows), whole({0, 1}), whole(rows)}, Activation::relu)});
-  list.push_back({"relu gradient", fold_of(FoldKind::activation_gradient, {all}, {whole({1}), whole({1}), whole({1})}, Activation::relu)});
+  list.push_back(
+      {"relu gradient", fold_of(FoldKind::activation_gradient, {all}, {whole({1}), whole({1}), whole({1})}, Activation::relu)});
   list.push_back({"tanh", fold_of(FoldKind::activation, {all}, {whole({1}), whole({1})}, Activation::tanh)});
   KernelSpec db = fold_of(FoldKind::copy, {n, c}, {whole(rows), whole({0, 1})});
   db.combine = Combine::add;
@@ -284,8 +338,10 @@ std::vector<Named> memory_bound() {
 }
 
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
-  fmt::print("\nmemory-bound kernels, 8 MiB per operand: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} {:>6}\n", "kernel",
-             "motley", "memcpy", "ratio");
+  fmt::print(
+      "\nmemory-bound kernels, 8 MiB per operand: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} "
+      "{:>6}\n",
+      "kernel", "motley", "memcpy", "ratio");
   for (const Named& one : memory_bound()) {
     Ours ours(backend, one.spec);
     const auto bytes = static_cast<std::size_t>(bytes_touched(one.spec));
@@ -297,8 +353,9 @@ void memory_kernels(Backend& backend, const Options& options, std::vector<std::s
     }
     const double rate = static_cast<double>(bytes) / kernel.seconds, memcpy_rate = static_cast<double>(bytes) / copy.seconds;
     fmt::print("{:>40} {:8.1f} {:8.1f} {:6.2f}\n", one.name, rate * 1e-9, memcpy_rate * 1e-9, rate / memcpy_rate);
-    json.push_back(fmt::format(R"({{"kernel": "{}", "bytes": {}, "motley_bytes_per_second": {:.4g}, "memcpy_bytes_per_second": {:.4g}, {}}})", one.name,
-                               bytes, rate, memcpy_rate, facts(backend)));
+    json.push_back(
+        fmt::format(R"({{"kernel": "{}", "bytes": {}, "motley_bytes_per_second": {:.4g}, "memcpy_bytes_per_second": {:.4g}, {}}})",
+                    one.name, bytes, rate, memcpy_rate, facts(backend)));
   }
 }
 
@@ -310,11 +367,16 @@ Options parse(int argc, char** argv) {
       if (i + 1 == argc) throw UserError(flag + " needs a value", Exit::usage);
       return argv[++i];
     };
-    if (flag == "--quick") options.quick = true;
-    else if (flag == "--json") options.json = value();
-    else if (flag == "--isa") options.isa = value();
-    else if (flag == "--threads") options.threads = std::stoi(value());
-    else throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N)", Exit::usage);
+    if (flag == "--quick")
+      options.quick = true;
+    else if (flag == "--json")
+      options.json = value();
+    else if (flag == "--isa")
+      options.isa = value();
+    else if (flag == "--threads")
+      options.threads = std::stoi(value());
+    else
+      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N)", Exit::usage);
   }
   return options;
 }
@@ -326,8 +388,9 @@ void run(const Options& options) {
   device.threads = options.threads;
   one_thread = options.threads == 1;
   const auto backend = open_cpu_backend(device);
-  fmt::print("How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
-             backend->model(), backend->isa(), backend->library(), backend->threads());
+  fmt::print(
+      "How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
+      backend->model(), backend->isa(), backend->library(), backend->threads());
   std::vector<std::string> json;
   const Format blocked = backend->isa().rfind("avx512", 0) == 0 ? Format::blocked16 : Format::blocked8;
   for (const std::string net : {"cifar", "vgg11"})

@@ -41,6 +41,7 @@ class Executor {
   void on_step(std::function<void(const char* what)> callback);
   // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.
   std::vector<double> read(int buffer, const Box& box) const;
+  void write(int buffer, const Box& box, const std::vector<double>& values);
   Index memory_bytes() const;
   // Seconds spent per kernel so far, for reports.
   struct Spent {

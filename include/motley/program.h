@@ -78,6 +78,7 @@ struct Program {
 
 struct CompileOptions {
   bool keep_gradients = false;  // until the step's end, to be looked at
+  std::vector<int> keep{};      // tensors whose finished values stay until the step's end too
 };
 
 // Pure; no device. InternalError only.

@@ -18,7 +18,9 @@ namespace {
 
 using namespace motley::cpu;
 
-unsigned mask_of(dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); }
+unsigned mask_of(dnnl::cpu_isa isa) {
+  return static_cast<unsigned>(isa);
+}
 
 std::string name_of(dnnl::cpu_isa isa) {
   std::string name;  // the greatest known ISA within isa
@@ -39,10 +41,10 @@ dnnl::cpu_isa cap_isa(const std::string& cap) {
   if (!opened && !cap.empty()) {
     const auto& known = vendor::isas();
     const auto asked = std::find_if(known.begin(), known.end(), [&](const auto& isa) { return cap == isa.name; });
-    if (asked == known.end())
-      throw DeviceError("isa \"" + cap + "\" is unknown" + did_you_mean(cap, isa_names()));
+    if (asked == known.end()) throw DeviceError("isa \"" + cap + "\" is unknown" + did_you_mean(cap, isa_names()));
     if (dnnl::set_max_cpu_isa(asked->isa) != dnnl::status::success)
-      throw DeviceError("isa \"" + cap + "\" could not be set: this process has used " + vendor::version() + " before it opened its device");
+      throw DeviceError("isa \"" + cap + "\" could not be set: this process has used " + vendor::version() +
+                        " before it opened its device");
     if ((mask_of(dnnl::get_effective_cpu_isa()) & ~mask_of(asked->isa)) != 0)
       throw DeviceError("isa \"" + cap + "\" was asked for, " + vendor::version() + " reports " +
                         name_of(dnnl::get_effective_cpu_isa()));
@@ -70,16 +72,19 @@ std::string cpu_model() {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const Device& device) : threads_(device.threads), memory_bytes_(device.memory_bytes) {
-    if (threads_ < 1) throw DeviceError("device \"" + device.name + "\" has " + std::to_string(threads_) + " threads; it needs at least 1");
-    vendor_.isa = cap_isa(device.isa);
-    vendor_.loops = &loops_for(vendor_.isa);
+    if (threads_ < 1)
+      throw DeviceError("device \"" + device.name + "\" has " + std::to_string(threads_) + " threads; it needs at least 1");
+    const dnnl::cpu_isa isa = cap_isa(device.isa);
+    isa_ = name_of(isa);
+    vendor_.loops = &loops_for(isa);
     vendor_.threads = threads_;
     omp_set_num_threads(threads_);
     if (memory_bytes_ == 0) memory_bytes_ = Index{sysconf(_SC_PHYS_PAGES)} * Index{sysconf(_SC_PAGE_SIZE)};
   }
 
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (spec.dtype != DType::f32) throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
+    if (spec.dtype != DType::f32)
+      throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     try {
       return kernel(spec);
     } catch (const dnnl::error& error) {
@@ -87,7 +92,7 @@ class CpuBackend final : public Backend {
     }
   }
   std::string model() const override { return cpu_model(); }
-  std::string isa() const override { return name_of(vendor_.isa); }
+  std::string isa() const override { return isa_; }
   std::string library() const override { return vendor::version(); }
   int threads() const override { return threads_; }
   Index memory_bytes() const override { return memory_bytes_; }
@@ -111,6 +116,7 @@ class CpuBackend final : public Backend {
   }
 
   Vendor vendor_{};
+  std::string isa_{};
   int threads_;
   Index memory_bytes_;
 };

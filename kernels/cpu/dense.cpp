@@ -36,8 +36,8 @@ class DenseKernel final : public Kernel {
 
  private:
   // c = activation(a b + bias); operand numbers as KernelSpec orders them
-  void add(const KernelSpec& spec, const Vendor& vendor, const Desc& a, int a_operand, const Desc& b, int b_operand, const Desc& bias,
-           const Desc& c) {
+  void add(const KernelSpec& spec, const Vendor& vendor, const Desc& a, int a_operand, const Desc& b, int b_operand,
+           const Desc& bias, const Desc& c) {
     const auto pd = vendor::matmul(vendor.engine, a, b, bias, c, vendor::attributes(spec.activation));
     implementation_ = pd.impl_info_str();
     std::vector<Sequence::Argument> arguments{{DNNL_ARG_SRC, a, {a_operand, 0}}, {DNNL_ARG_WEIGHTS, b, {b_operand, 0}}};

@@ -55,15 +55,19 @@ using Forward = Described<dnnl::convolution_forward>;
 #if DNNL_VERSION_MAJOR >= 3
 inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
   const Window& w = d.window;
-  return std::make_shared<Forward>(Forward{
-      {}, {}, {engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations,
-               w.padding_l, w.padding_r, attr}});
+  return std::make_shared<Forward>(Forward{{},
+                                           {},
+                                           {engine, dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x,
+                                            d.w, d.b, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, attr}});
 }
 template <class Primitive>
 Described<Primitive> backward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr,
                               const std::shared_ptr<Forward>& hint) {
   const Window& w = d.window;
-  return {{}, hint, {engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, hint->pd, attr}};
+  return {{},
+          hint,
+          {engine, dnnl::algorithm::convolution_direct, d.x, d.w, d.y, w.strides, w.dilations, w.padding_l, w.padding_r, hint->pd,
+           attr}};
 }
 inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                            const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
@@ -73,9 +77,9 @@ inline dnnl::matmul::primitive_desc matmul(const dnnl::engine& engine, const dnn
 #else
 inline std::shared_ptr<Forward> forward(const dnnl::engine& engine, const ConvolutionDescs& d, const dnnl::primitive_attr& attr) {
   const Window& w = d.window;
-  const auto operation = std::make_shared<dnnl::convolution_forward::desc>(
-      dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x, d.w, d.b, d.y, w.strides, w.dilations, w.padding_l,
-      w.padding_r);
+  const auto operation =
+      std::make_shared<dnnl::convolution_forward::desc>(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, d.x,
+                                                        d.w, d.b, d.y, w.strides, w.dilations, w.padding_l, w.padding_r);
   return std::make_shared<Forward>(Forward{operation, {}, {*operation, attr, engine}});
 }
 template <class Primitive>
@@ -104,7 +108,9 @@ inline Blocking blocking_of(const dnnl::memory::desc& desc) {
 #else
   if (desc.data.format_kind != dnnl_blocked) return {};
   const dnnl_blocking_desc_t& b = desc.data.format_desc.blocking;
-  return {{b.strides, b.strides + desc.data.ndims}, {b.inner_blks, b.inner_blks + b.inner_nblks}, {b.inner_idxs, b.inner_idxs + b.inner_nblks}};
+  return {{b.strides, b.strides + desc.data.ndims},
+          {b.inner_blks, b.inner_blks + b.inner_nblks},
+          {b.inner_idxs, b.inner_idxs + b.inner_nblks}};
 #endif
 }
 
@@ -114,18 +120,14 @@ struct IsaName {
   dnnl::cpu_isa isa;
 };
 inline const std::vector<IsaName>& isas() {  // slowest first
-  static const std::vector<IsaName> list{
-      {"sse41", dnnl::cpu_isa::sse41},
-      {"avx", dnnl::cpu_isa::avx},
-      {"avx2", dnnl::cpu_isa::avx2},
-      {"avx2_vnni", dnnl::cpu_isa::avx2_vnni},
-      {"avx512_core", dnnl::cpu_isa::avx512_core},
-      {"avx512_core_vnni", dnnl::cpu_isa::avx512_core_vnni},
-      {"avx512_core_bf16", dnnl::cpu_isa::avx512_core_bf16},
+  static const std::vector<IsaName> list {
+    {"sse41", dnnl::cpu_isa::sse41}, {"avx", dnnl::cpu_isa::avx}, {"avx2", dnnl::cpu_isa::avx2},
+        {"avx2_vnni", dnnl::cpu_isa::avx2_vnni}, {"avx512_core", dnnl::cpu_isa::avx512_core},
+        {"avx512_core_vnni", dnnl::cpu_isa::avx512_core_vnni}, {"avx512_core_bf16", dnnl::cpu_isa::avx512_core_bf16},
 #if DNNL_VERSION_MAJOR >= 3
-      {"avx512_core_fp16", dnnl::cpu_isa::avx512_core_fp16},
+        {"avx512_core_fp16", dnnl::cpu_isa::avx512_core_fp16},
 #endif
-      {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx},
+        {"avx512_core_amx", dnnl::cpu_isa::avx512_core_amx},
   };
   return list;
 }

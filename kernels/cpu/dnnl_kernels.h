@@ -10,7 +10,6 @@ namespace motley::cpu {
 
 struct Vendor {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::cpu_isa isa{};
   const Loops* loops = nullptr;
   int threads = 1;
 };

@@ -22,7 +22,9 @@ struct Extent {
   Index result() const { return strides.back(); }
 };
 
-bool has_classes(const KernelSpec& spec) { return spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient; }
+bool has_classes(const KernelSpec& spec) {
+  return spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
+}
 
 std::size_t inputs_of(FoldKind fold, std::size_t given) {
   switch (fold) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once per ISA with MOTLEY_LOOPS set to the table's name. Nothing here may call an inline function of the standard
-// library that is not inlined: the linker would keep one copy of it, perhaps one with the wrong instructions.
+// Compiled once per ISA: MOTLEY_SIMD is sse41, avx2 or avx512, MOTLEY_LOOPS the table's name. Nothing here may call an inline
+// function of the standard library that is not inlined: the linker would keep one copy of it, perhaps one with the wrong
+// instructions.
 #include "kernels/cpu/loops.h"
 
 #include <immintrin.h>
@@ -9,7 +10,7 @@
 #include <cstring>
 
 #define MOTLEY_TEXT_OF(name) #name
-#define MOTLEY_NAME_OF(name) MOTLEY_TEXT_OF(name)
+#define MOTLEY_TEXT(name) MOTLEY_TEXT_OF(name)
 // An operand may be the result itself, element by element: never a dependence between elements.
 #define MOTLEY_VECTOR _Pragma("GCC ivdep")
 
@@ -46,6 +47,7 @@ void sgd(const KernelSpec& spec, const float* g, float* v, float* w, Index n) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{MOTLEY_ISA_NAME, fold, pool_forward, pool_backward, pack_weights, sgd, activate};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), fold, pool_forward, pool_backward, pack_weights, sgd,
+                         activate};
 
 }  // namespace motley::cpu

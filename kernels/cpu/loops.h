@@ -32,30 +32,33 @@ struct PoolLoop {
   Index c = 0, h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};  // padding: top, left
   Index x_stride[2] = {0, 0}, y_stride[2] = {0, 0};                     // of h w; of p q
-  Range full[2];          // which p (q) have all of their window inside
-  bool overlaps = false;  // some element of x lies in two windows
-  bool tiles = false;     // every element of x lies in exactly one, and no window is clipped
+  Range full[2];                                                        // which p (q) have all of their window inside
+  bool overlaps = false;                                                // some element of x lies in two windows
+  bool tiles = false;  // every element of x lies in exactly one, and no window is clipped
 };
 
 // Weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] lies at offsets[k] + (f % block) * run of block f / block.
 struct PackLoop {
-  bool pack = true;    // false: back
-  bool padded = false; // blocks have elements that no weight fills: zeros
-  Index f = 0, k = 0, c = 0;            // c: k's innermost extent, where run > 1
-  Index block = 0, block_stride = 0;    // filters, elements
-  Index run = 1;                        // elements of one row that lie next to each other: 1, or blocks of input channels
+  bool pack = true;                       // false: back
+  bool padded = false;                    // blocks have elements that no weight fills: zeros
+  Index f = 0, k = 0, c = 0;              // c: k's innermost extent, where run > 1
+  Index block = 0, block_stride = 0;      // filters, elements
+  Index run = 1;                          // elements of one row that lie next to each other: 1, or blocks of input channels
   const std::int32_t* offsets = nullptr;  // [k]
 };
 
+enum class Simd : std::uint8_t { sse41, avx2, avx512 };
+
 struct Loops {
+  Simd simd;
   const char* name;
   // Units begin..end-1 of FoldPlan::units; operands: element 0 of each, the result last.
   void (*fold)(const FoldLoop& fold, void* const* operands, Index begin, Index end);
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
-  void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);  // mean: x is not read
+  void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
-  void (*sgd)(const KernelSpec& spec, const float* g, float* v, float* w, Index n);         // in f64, each result rounded once
-  void (*activate)(Activation activation, float* y, Index n);                               // in place
+  void (*sgd)(const KernelSpec& spec, const float* g, float* v, float* w, Index n);             // in f64, each result rounded once
+  void (*activate)(Activation activation, float* y, Index n);                                   // in place
 };
 
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;

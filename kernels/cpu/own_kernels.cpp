@@ -14,7 +14,9 @@ namespace {
 
 constexpr Index kWorthAThread = 32768;  // elements: about 10 us of memory traffic, against 1-2 us to wake a team
 
-std::string name_of(const Loops& loops) { return std::string("motley:") + loops.name; }
+std::string name_of(const Loops& loops) {
+  return std::string("motley:") + loops.name;
+}
 
 class FoldKernel final : public Kernel {
  public:

@@ -12,7 +12,9 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr int kScratchpad = -2;  // Place::operand
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 void check_status(dnnl_status_t status, const char* call) {
   if (status == dnnl_success) return;
@@ -73,9 +75,9 @@ void Sequence::run(std::span<void* const> operands, void* workspace) {
     }
     for (const Memory& memory : step.memories)
       check_status(dnnl_memory_set_data_handle(memory.memory.get(), at(memory.place)), "dnnl_memory_set_data_handle");
-    check_status(dnnl_primitive_execute(step.primitive.get(), stream_.get(), static_cast<int>(step.arguments.size()),
-                                        step.arguments.data()),
-                 "dnnl_primitive_execute");
+    check_status(
+        dnnl_primitive_execute(step.primitive.get(), stream_.get(), static_cast<int>(step.arguments.size()), step.arguments.data()),
+        "dnnl_primitive_execute");
   }
   check_status(dnnl_stream_wait(stream_.get()), "dnnl_stream_wait");
 }

@@ -2,8 +2,10 @@
 #include "kernels/cpu/weights.h"
 
 #include <limits>
+#include <optional>
 
-#include "kernels/operands.h"
+#include "kernels/cpu/convolution_choice.h"
+#include "kernels/cpu/parallel.h"
 
 namespace motley::cpu {
 namespace {
@@ -29,9 +31,14 @@ std::optional<Layout> layout_of(const vendor::Blocking& blocking) {
   return layout;
 }
 
-}  // namespace
+struct PackPlan {
+  PackLoop loop{};  // whoever runs it sets its offsets to the list's
+  std::vector<std::int32_t> offsets{};
+  Index units = 0;
+};
 
-std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory::desc& packed, bool back) {
+// Empty: not one of the layouts that the loops know (o innermost, in blocks; or i innermost and w channels-last).
+std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory::desc& packed) {
   const Roles& e = spec.roles;
   const vendor::Blocking blocking = vendor::blocking_of(packed);
   const std::optional<Layout> layout = layout_of(blocking);
@@ -40,7 +47,7 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   if (!layout->o_innermost && !channels_last) return std::nullopt;
   PackPlan plan;
   PackLoop& loop = plan.loop;
-  loop.pack = !back;
+  loop.pack = spec.pass != PassKind::backward_filter;
   loop.f = e.f, loop.k = e.c * e.r * e.s, loop.c = e.c;
   loop.block = layout->block_o;
   loop.block_stride = blocking.strides[kO];
@@ -52,8 +59,8 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   loop.padded = loop.block_stride != loop.block * loop.k || e.f % loop.block != 0;
   const Index inner_i = layout->o_innermost ? layout->block_o : 1;
   const auto offset = [&](Index c, Index r, Index s) {
-    return static_cast<std::int32_t>(c / layout->block_i * blocking.strides[kI] + c % layout->block_i * inner_i + r * blocking.strides[2] +
-                                     s * blocking.strides[3]);
+    return static_cast<std::int32_t>(c / layout->block_i * blocking.strides[kI] + c % layout->block_i * inner_i +
+                                     r * blocking.strides[2] + s * blocking.strides[3]);
   };
   plan.offsets.reserve(static_cast<std::size_t>(loop.k));
   if (channels_last) {
@@ -67,6 +74,28 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   }
   plan.units = blocks;
   return plan;
+}
+
+}  // namespace
+
+void add_packing(Sequence& sequence, const KernelSpec& spec, const Vendor& vendor, const dnnl::memory::desc& packed,
+                 Sequence::Place given, Sequence::Place packed_place) {
+  const Roles& e = spec.roles;
+  const dnnl::memory::desc plain = desc_of({e.f, e.c, e.r, e.s}, tag_of(spec.w_format));
+  if (auto plan = plan_packing(spec, packed)) {
+    sequence.add_work(given, packed_place,
+                      [plan = std::move(*plan), loops = vendor.loops, threads = vendor.threads](void* w, void* to) {
+                        PackLoop loop = plan.loop;
+                        loop.offsets = plan.offsets.data();
+                        for_parts(threads, plan.units, [&](Index begin, Index end) {
+                          loops->pack_weights(loop, static_cast<float*>(w), static_cast<float*>(to), begin, end);
+                        });
+                      });
+  } else if (spec.pass == PassKind::backward_filter) {
+    sequence.add_reorder(packed, packed_place, plain, given);
+  } else {
+    sequence.add_reorder(plain, given, packed, packed_place);
+  }
 }
 
 }  // namespace motley::cpu

@@ -7,6 +7,8 @@
 #include "config/job_tree.h"
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
+#include "plan/layouts.h"
+#include "plan/planner.h"
 #include "plan/rules_json.h"
 
 namespace motley {
@@ -219,11 +221,22 @@ class JobReader {
       }
     });
     if (!step) return;
-    inside("layout", [&](Reader& r) {
-      const Json& layout = *tree_.root().find("layout");
-      for (const RuleComplaint& c : check_rules(step->passes(), *parts.mesh, *parts.rules))
-        complain_below(r, layout, c.pointer, c.text);
-    });
+    inside("layout", [&](Reader& r) { check_layout(r, *step, *parts.mesh, *parts.rules); });
+  }
+
+  void check_layout(Reader& r, const Step& step, const Mesh& mesh, const LayoutRules& rules) {
+    const Json& layout = *tree_.root().find("layout");
+    const std::vector<RuleComplaint> complaints = check_rules(step.passes(), mesh, rules);
+    for (const RuleComplaint& c : complaints) complain_below(r, layout, c.pointer, c.text);
+    if (!complaints.empty()) return;
+    try {
+      static_cast<void>(Layouts(passes_for(step, rules), mesh, rules));
+    } catch (const UserError& e) {  // what planning cannot do: said here, at the rule whose dim it names
+      const std::string text = e.what();
+      const auto names = [&](const Rule& rule) { return text.find("\"" + rule.dim + "\"") != std::string::npos; };
+      const auto rule = std::find_if(rules.split.begin(), rules.split.end(), names);
+      complain_below(r, layout, rule == rules.split.end() ? "" : "/split/" + pointer_token(rule->dim), text);
+    }
   }
 
   void check_samples(Parts& parts) {

@@ -145,6 +145,7 @@ void Compiler::finish() {
     b.last = end;
   };
   for (int t : all_.outputs) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
+  for (int t : options_.keep) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
   if (options_.keep_gradients)
     for (int t : all_.parameter_gradients) keep(out_.main_buffer[static_cast<std::size_t>(t)]);
   for (const FedBuffer& f : out_.feeds) out_.buffers[static_cast<std::size_t>(f.buffer)].first = -1;

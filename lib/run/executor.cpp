@@ -272,27 +272,54 @@ int Executor::first_not_finite() {
 
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 
+namespace {
+
+// Calls visit(element, position) for every element of the view, row-major in its extents.
+template <class F>
+void for_each(const View& view, F visit) {
+  std::vector<Index> at(view.extents.size(), 0);
+  Index count = 1;
+  for (Index e : view.extents) count *= e;
+  for (Index k = 0; k < count; k++) {
+    Index element = 0;
+    for (std::size_t d = 0; d < at.size(); d++) element += at[d] * view.strides[d];
+    visit(element, static_cast<std::size_t>(k));
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < view.extents[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<double> Executor::read(int buffer, const Box& box) const {
   const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
   const View view = view_of(b, buffer, box);
   const std::byte* base = bound_->address({buffer, view.element});
-  std::vector<double> out;
-  std::vector<Index> at(box.size(), 0);
-  for (Index left = volume(box); left > 0; left--) {
-    Index element = 0;
-    for (std::size_t d = 0; d < at.size(); d++) element += at[d] * view.strides[d];
+  std::vector<double> out(static_cast<std::size_t>(volume(box)));
+  for_each(view, [&](Index element, std::size_t k) {
     if (b.dtype == DType::f64)
-      out.push_back(reinterpret_cast<const double*>(base)[element]);
+      out[k] = reinterpret_cast<const double*>(base)[element];
     else if (b.dtype == DType::f32)
-      out.push_back(static_cast<double>(reinterpret_cast<const float*>(base)[element]));
+      out[k] = static_cast<double>(reinterpret_cast<const float*>(base)[element]);
     else
-      out.push_back(static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]));
-    for (std::size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < box[d].size()) break;
-      at[d] = 0;
-    }
-  }
+      out[k] = static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]);
+  });
   return out;
+}
+
+void Executor::write(int buffer, const Box& box, const std::vector<double>& values) {
+  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
+  const View view = view_of(b, buffer, box);
+  std::byte* base = bound_->address({buffer, view.element});
+  for_each(view, [&](Index element, std::size_t k) {
+    if (b.dtype == DType::f64)
+      reinterpret_cast<double*>(base)[element] = values[k];
+    else
+      reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
+  });
 }
 
 Index Executor::memory_bytes() const { return static_cast<Index>(bound_->memory.size()) + bound_->program.state_bytes; }

@@ -46,6 +46,10 @@ struct RunRecord {
   WholeTensor loss{}, logits{};  // of the first step
   std::map<std::string, WholeTensor> gradients{};  // of the first step, without weight decay
   std::map<std::string, WholeTensor> weights_before{}, weights_after{};
+  // Per step: the values at which relu and max_pool2d decide (f32 run). A value that f32 rounds to the other side of a kink changes a
+  // gradient by whole elements, in any layout; so the f64 truth of the f32 gradients decides as the f32 run did, where both values agree
+  // within the bound of values.
+  std::vector<std::map<std::string, WholeTensor>> decided{};
 };
 // NaN where a value is missing or no number.
 Difference difference(const RunRecord& run, const RunRecord& truth);

@@ -2,10 +2,12 @@
 // The CPU backend against the reference, capped to the ISA in MOTLEY_TEST_ISA (one per process: meson runs this once per ISA).
 #include <motley/error.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/operands.h"
 #include "support/backend_law.h"
 
 using namespace motley;
@@ -23,12 +25,61 @@ Device device(int threads) {
 
 }  // namespace
 
+TEST_CASE("CPU backend: an unknown ISA is refused") {
+  Device wrong = device(1);
+  wrong.isa = "avx3";
+  CHECK_THROWS_WITH(open_cpu_backend(wrong), Catch::Contains("\"avx3\" is unknown"));
+}
+
+TEST_CASE("CPU backend: no more than what is asked for is used, by oneDNN and by our loops") {
+  const auto backend = open_cpu_backend(device(1));
+  const auto place = [](const std::string& isa) {
+    return std::find(isa_names().begin(), isa_names().end(), isa) - isa_names().begin();
+  };
+  if (!device(1).isa.empty()) CHECK(place(backend->isa()) <= place(device(1).isa));
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  const std::string loops = backend->isa().substr(0, backend->isa().find("_core"));
+  if (!device(1).isa.empty()) CHECK(backend->compile(spec)->implementation() == "motley:" + loops);
+}
+
 TEST_CASE("CPU backend law: exact") {
   const auto backend = open_cpu_backend(device(1));
   CHECK(backend_law(*backend, 11, 3000, LawMode::exact) == "");
 }
 
+TEST_CASE("CPU backend law: two threads") {
+  const auto backend = open_cpu_backend(device(2));
+  CHECK(backend_law(*backend, 13, 600, LawMode::exact) == "");
+  CHECK(backend_law(*backend, 14, 600, LawMode::tolerance) == "");
+}
+
 TEST_CASE("CPU backend law: tolerance") {
   const auto backend = open_cpu_backend(device(1));
   CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
+}
+
+// Large enough that x and y are staged in other formats where that is faster.
+TEST_CASE("CPU backend: convolutions of many channels are exact in every format") {
+  const auto backend = open_cpu_backend(device(1));
+  const auto reference = reference_backend();
+  for (const Index size : {2, 4, 6})
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+      for (const Format format : {Format::plain, Format::channels_last, Format::blocked8, Format::blocked16}) {
+        KernelSpec spec;
+        spec.pass = pass;
+        spec.roles = {3, 72, size, size, 80, 3, 3, size, size};
+        spec.padding = {1, 1, 1, 1};
+        spec.x_format = spec.y_format = format;
+        spec.w_format = size == 4 ? Format::plain : Format::channels_last;
+        std::vector<Image> images;
+        for (const OperandUse& use : operands_of(spec)) {
+          Image& image = images.emplace_back();
+          for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5));
+        }
+        KernelSpec truth = spec;
+        truth.dtype = DType::f64;
+        INFO(summary(spec) << " by " << backend->compile(spec)->implementation());
+        CHECK(result_of(*backend, spec, images) == result_of(*reference, truth, images));
+      }
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/convolution_choice.h"
+
+#include <optional>
+#include <string_view>
+
+namespace motley::cpu {
+namespace {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+
+// Flops per staged byte that make two reorders worth while: a reorder moves about 10 bytes per ns, in and out together, and the
+// faster implementation gains some 3 ps per flop (bench/kernels).
+constexpr double kWorthStaging = 75;
+
+enum class Speed { reference, gemm, jit };
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+Speed speed_of(std::string_view implementation) {
+  if (starts_with(implementation, "ref") || starts_with(implementation, "simple")) return Speed::reference;
+  return implementation.find("gemm:") != std::string_view::npos ? Speed::gemm : Speed::jit;
+}
+
+enum class Verdict { good, slow, wrong };
+
+// Of implementations that oneDNN offers before others. All cases are in channels_last, times by bench/kernels, batch 32.
+Verdict verdict_on(std::string_view implementation, const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  const bool strided = spec.stride[0] > 1 || spec.stride[1] > 1, small = e.p * e.q <= 16;
+  // oneDNN 2.6.3 writes past its scratchpad (found by guards around it, AVX2 and AVX-512).
+  if (spec.pass == PassKind::backward_filter && starts_with(implementation, "jit_1x1:") && strided && e.c % 16 != 0)
+    return Verdict::wrong;
+  // 4x4, 512 channels: 15.3 ms, and 8.5 ms by jit:avx512_core. At 6x6 it is the faster one.
+  if (starts_with(implementation, "brgconv:") && small) return Verdict::slow;
+  // 8x8, 256 channels: 68.0 ms, and 54.9 ms by gemm. At 2x2, 512 channels: 16.7 ms, and 27.3 ms by gemm.
+  if (starts_with(implementation, "jit:sse41") && !small) return Verdict::slow;
+  return Verdict::good;
+}
+
+// The first good implementation; only slow ones: the first of them, unless all that follows is oneDNN's reference.
+// describe(choice, pd) sets x, w, y.
+template <class Primitive, class Describe>
+std::optional<Choice> first_of(const KernelSpec& spec, vendor::Described<Primitive> described, const Desc& channels_last,
+                               Describe&& describe) {
+  std::optional<Choice> slow;
+  auto& pd = described.pd;
+  do {
+    Choice choice{{}, {}, {}, {}, pd.scratchpad_desc(), pd.impl_info_str()};
+    describe(choice, pd);
+    const Verdict verdict = choice.x == channels_last ? verdict_on(choice.implementation, spec) : Verdict::good;
+    if (verdict == Verdict::wrong || (verdict == Verdict::slow && slow)) continue;
+    if (slow && speed_of(choice.implementation) == Speed::reference) break;
+    choice.primitive = Primitive(pd);
+    if (verdict == Verdict::good) return choice;
+    slow = std::move(choice);
+  } while (pd.next_impl());
+  return slow;
+}
+
+std::optional<Choice> choose(const KernelSpec& spec, const Vendor& vendor, const vendor::ConvolutionDescs& descs,
+                             const Desc& channels_last) {
+  try {
+    const auto forward = vendor::forward(vendor.engine, descs, vendor::attributes(spec.activation));
+    switch (spec.pass) {
+      case PassKind::forward:
+        return first_of<dnnl::convolution_forward>(spec, *forward, channels_last, [](Choice& c, const auto& pd) {
+          c.x = pd.src_desc(), c.w = pd.weights_desc(), c.y = pd.dst_desc();
+        });
+      case PassKind::backward_data: {
+        using Primitive = dnnl::convolution_backward_data;
+        const auto pass = vendor::backward<Primitive>(vendor.engine, descs, vendor::attributes(), forward);
+        return first_of<Primitive>(spec, pass, channels_last, [](Choice& c, const auto& pd) {
+          c.x = pd.diff_src_desc(), c.w = pd.weights_desc(), c.y = pd.diff_dst_desc();
+        });
+      }
+      case PassKind::backward_filter: {
+        using Primitive = dnnl::convolution_backward_weights;
+        const auto pass = vendor::backward<Primitive>(vendor.engine, descs, vendor::attributes(), forward);
+        return first_of<Primitive>(spec, pass, channels_last, [](Choice& c, const auto& pd) {
+          c.x = pd.src_desc(), c.w = pd.diff_weights_desc(), c.y = pd.diff_dst_desc();
+        });
+      }
+    }
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_unimplemented) throw;
+  }
+  return std::nullopt;
+}
+
+// Whether jit code in formats of oneDNN's own choice would be faster than `given`.
+bool may_gain_by_staging(const KernelSpec& spec, Simd simd, const Choice& given) {
+  const bool forward = spec.pass == PassKind::forward;
+  if (speed_of(given.implementation) == Speed::gemm && (forward || simd != Simd::sse41)) return true;
+  if (spec.x_format != Format::channels_last) return false;
+  // channels_last, 512 channels: SSE4.1 2x2 forward 16.7 ms, and 8.6 in blocks; AVX-512 4x4 backward_data 9.9 ms, and 7.6.
+  if (simd == Simd::sse41) return forward;
+  const Index outputs = spec.roles.p * spec.roles.q;
+  return simd == Simd::avx512 && spec.pass == PassKind::backward_data && outputs > 4 && outputs <= 16;
+}
+
+}  // namespace
+
+Dims dims_of_y(const KernelSpec& spec) {
+  return {spec.roles.n, spec.roles.f, spec.roles.p, spec.roles.q};
+}
+
+Tag tag_of(Format format) {
+  switch (format) {
+    case Format::plain: return Tag::abcd;
+    case Format::channels_last: return Tag::acdb;
+    case Format::blocked8: return Tag::aBcd8b;
+    case Format::blocked16: return Tag::aBcd16b;
+  }
+  return Tag::undef;
+}
+
+Desc desc_of(const Dims& dims, Tag tag) {
+  return Desc(dims, dnnl::memory::data_type::f32, tag);
+}
+
+Choice choose_convolution(const KernelSpec& spec, const Vendor& vendor, const Dims& x, const vendor::Window& window) {
+  const Roles& e = spec.roles;
+  const Simd simd = vendor.loops->simd;
+  const Desc channels_last = desc_of(x, Tag::acdb);
+  vendor::ConvolutionDescs descs{desc_of(x, tag_of(spec.x_format)),
+                                 desc_of({e.f, e.c, e.r, e.s}, Tag::any),
+                                 {},
+                                 desc_of(dims_of_y(spec), tag_of(spec.y_format)),
+                                 window};
+  if (spec.pass == PassKind::forward && spec.bias) descs.b = desc_of({e.f}, Tag::a);
+  auto given = choose(spec, vendor, descs, channels_last);
+  const bool slow = !given || speed_of(given->implementation) == Speed::reference;
+  if (!slow && !may_gain_by_staging(spec, simd, *given)) return *given;
+  // oneDNN's own formats; without jit code its gemm is faster in channels_last than in the plain format that it would pick.
+  const bool any = spec.pass == PassKind::forward || simd != Simd::sse41;
+  vendor::ConvolutionDescs own = descs;
+  own.x = any ? desc_of(x, Tag::any) : channels_last;
+  own.y = desc_of(dims_of_y(spec), any ? Tag::any : Tag::acdb);
+  auto staged = choose(spec, vendor, own, channels_last);
+  if (!given && !staged) throw dnnl::error(dnnl_unimplemented, "no implementation");
+  if (slow) return staged ? *staged : *given;
+  if (!staged || speed_of(staged->implementation) != Speed::jit) return *given;
+  const std::size_t bytes = (staged->x == descs.x ? 0 : staged->x.get_size()) + (staged->y == descs.y ? 0 : staged->y.get_size());
+  return flops(spec) >= kWorthStaging * static_cast<double>(bytes) ? *staged : *given;
+}
+
+}  // namespace motley::cpu

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of oneDNN's implementations does a pass of a convolution, and in which layouts.
+#pragma once
+#include <string>
+
+#include "kernels/cpu/dnnl_kernels.h"
+
+namespace motley::cpu {
+
+struct Choice {
+  dnnl::primitive primitive{};
+  dnnl::memory::desc x{}, w{}, y{}, scratchpad{};  // x, w, y or their gradients as the primitive takes them
+  std::string implementation{};
+};
+
+dnnl::memory::dims dims_of_y(const KernelSpec& spec);
+dnnl::memory::format_tag tag_of(Format format);
+dnnl::memory::desc desc_of(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);  // f32
+
+// x: what oneDNN is given of it, in whatever format; the formats are the spec's where oneDNN is fast in them.
+// Told from the spec and the ISA alone: the same spec is the same bits in every run. dnnl::error: there is none.
+Choice choose_convolution(const KernelSpec& spec, const Vendor& vendor, const dnnl::memory::dims& x, const vendor::Window& window);
+
+}  // namespace motley::cpu

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU backend promises beside the law: no allocation in run(), the same bits every time, one ISA per process.
+#include <motley/error.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/operands.h"
+#include "support/backend_law.h"
+
+namespace {
+thread_local std::size_t allocations = 0, largest = 0;
+}
+
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // GCC 12 sees the one through the other
+void* operator new(std::size_t bytes) {
+  allocations++;
+  largest = std::max(largest, bytes);
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
+
+using namespace motley;
+using namespace motley::testing;
+
+namespace {
+
+Device device(int threads) {
+  Device device;
+  device.name = "cpu";
+  device.threads = threads;
+  return device;
+}
+
+// A kernel with its operands, filled from the law's case.
+struct Ready {
+  Ready(Backend& backend, const LawCase& one)
+      : spec(one.spec), kernel(backend.compile(one.spec)), workspace(kernel->workspace_bytes() / 4 + 16) {
+    const auto uses = operands_of(spec);
+    for (std::size_t i = 0; i < uses.size(); i++) {
+      std::vector<float>& data = operands.emplace_back(static_cast<std::size_t>(uses[i].elements) + 32, 0.0f);
+      float* first = reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(data.data()) + 63) / 64 * 64);
+      for (std::size_t j = 0; j < one.images[i].size(); j++) {
+        if (uses[i].dtype == DType::i32) {
+          const auto label = static_cast<std::int32_t>(one.images[i][j]);
+          std::memcpy(first + j, &label, sizeof label);
+        } else {
+          first[j] = static_cast<float>(one.images[i][j]);
+        }
+      }
+      pointers.push_back(first);
+    }
+    result_elements = static_cast<std::size_t>(uses.back().elements);
+  }
+  void run() { kernel->run(pointers, workspace.data()); }
+  std::vector<float> result() const {
+    const float* first = static_cast<const float*>(pointers.back());
+    return {first, first + result_elements};
+  }
+  KernelSpec spec;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<float> workspace;
+  std::vector<std::vector<float>> operands{};
+  std::vector<void*> pointers{};
+  std::size_t result_elements = 0;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+bool is_vendors(const KernelSpec& spec) {
+  return spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
+}
+
+}  // namespace
+
+TEST_CASE("CPU backend: run() allocates nothing of its own") {
+  const auto backend = open_cpu_backend(device(1));
+  for (int number = 0; number < 400; number++) {
+    Ready ready(*backend, law_case(21, number, LawMode::tolerance));
+    ready.run();
+    std::size_t counted[2];
+    for (std::size_t& count : counted) {
+      allocations = largest = 0;
+      ready.run();
+      count = allocations;
+    }
+    const std::size_t most = largest;
+    INFO(summary(ready.spec) << " by " << ready.kernel->implementation());
+    if (!is_vendors(ready.spec)) CHECK(counted[0] == 0);
+    CHECK(counted[0] == counted[1]);
+    CHECK(most <= 512);  // oneDNN's own list of a primitive's arguments
+  }
+}
+
+TEST_CASE("CPU backend: the same bits every time; our own loops with any number of threads") {
+  const auto one = open_cpu_backend(device(1));
+  std::vector<std::vector<float>> expected;
+  std::vector<LawCase> cases;
+  for (int number = 0; number < 300; number++) {
+    const LawCase& law = cases.emplace_back(law_case(22, number, LawMode::tolerance));
+    if (law.spec.op == KernelOp::sgd) {
+      expected.emplace_back();
+      continue;
+    }
+    Ready ready(*one, law);
+    ready.run();
+    expected.push_back(ready.result());
+    for (int i = 0; i < 3; i++) ready.run();
+    CHECK(same_bits(ready.result(), expected.back()));
+  }
+  const auto three = open_cpu_backend(device(3));
+  for (std::size_t i = 0; i < cases.size(); i++) {
+    if (is_vendors(cases[i].spec) || expected[i].empty()) continue;
+    Ready ready(*three, cases[i]);
+    ready.run();
+    CHECK(same_bits(ready.result(), expected[i]));
+  }
+}
+
+TEST_CASE("CPU backend: large folds are the same bits with three threads") {
+  LawCase sum;
+  KernelSpec& spec = sum.spec;
+  spec.op = KernelOp::fold;
+  spec.combine = Combine::add;
+  spec.fold_extents = {517, 301};
+  sum.images.resize(2);
+  for (int i = 0; i < 517 * 301; i++) sum.images[0].push_back(1.0 / (1 + i % 97));
+  for (const bool across : {true, false}) {
+    spec.operands = {{DType::f32, {301, 1}}, {DType::f32, across ? std::vector<Index>{0, 1} : std::vector<Index>{1, 0}}};
+    const auto one = open_cpu_backend(device(1)), three = open_cpu_backend(device(3));
+    Ready a(*one, sum), b(*three, sum);
+    a.run();
+    b.run();
+    CHECK(same_bits(a.result(), b.result()));
+  }
+}
+
+TEST_CASE("CPU backend: ranks as threads of one process") {
+  std::vector<std::vector<float>> results(4);
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < results.size(); rank++)
+    ranks.emplace_back([&, rank] {
+      const auto backend = open_cpu_backend(device(1));
+      for (int number = 0; number < 60; number++) {
+        Ready ready(*backend, law_case(23, number, LawMode::tolerance));
+        for (int i = 0; i < 3; i++) ready.run();
+        const std::vector<float> result = ready.result();
+        results[rank].insert(results[rank].end(), result.begin(), result.end());
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const auto& result : results) CHECK(same_bits(result, results[0]));
+}
+
+TEST_CASE("CPU backend: says what it is and refuses what it cannot do") {
+  const auto backend = open_cpu_backend(device(2));
+  CHECK(!backend->model().empty());
+  CHECK(!backend->isa().empty());
+  CHECK(backend->library().rfind("oneDNN ", 0) == 0);
+  CHECK(backend->threads() == 2);
+  CHECK(backend->memory_bytes() > 0);
+  KernelSpec f64;
+  f64.dtype = DType::f64;
+  CHECK_THROWS_AS(backend->compile(f64), DeviceError);
+  Device other = device(1);
+  other.isa = "sse41";
+  CHECK_THROWS_WITH(open_cpu_backend(other), Catch::Contains("the ISA is per process"));
+  CHECK_THROWS_AS(open_cpu_backend(device(0)), DeviceError);
+}
