@@ -273,7 +273,11 @@ void Launch::rank_is_gone(std::size_t rank, Order order) {
 void Launch::heed_signals() {
   const int signals = signals_so_far();
   if (signals == 0 || ended_) return;
-  asked_ = asked_.value_or(Clock::now());
+  if (!asked_) {
+    asked_ = Clock::now();
+    static_cast<void>(watch_.beat());
+    early_ = !watch_.all_ready();
+  }
   const auto since = Clock::now() - *asked_;
   if (signals >= 2 || since > kStopPatience) {
     end_at_once();
@@ -341,7 +345,7 @@ Outcome Launch::outcome() const {
   }
   const Outcome worst = worst_record();
   if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
-    return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said};
+    return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said, early_};
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)

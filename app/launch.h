@@ -69,7 +69,7 @@ class Launch {
   std::vector<Rank> ranks_;
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
-  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false;
+  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false, early_ = false;
   Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which tells their ends in order
   Handle output_, errors_;         // of mpiexec and the ranks
   BannerFilter output_filter_;

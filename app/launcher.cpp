@@ -71,7 +71,7 @@ Outcome launch_ranks(const LaunchOptions& options) {
   const SignalGuard signals;
   try {
     const RecordsDirectory records(options.run_directory);
-    if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false};
+    if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false, true};
     Launch running(options, records.path());
     return running.wait();
   } catch (const fs::filesystem_error& e) {

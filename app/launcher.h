@@ -22,6 +22,7 @@ struct Outcome {
   int rank = -1;         // whose it is, where one is to blame
   std::string reason{};  // one sentence; empty when all went well
   bool said = false;     // a rank has printed it on stderr already
+  bool early = false;    // stopped by a signal that came before the ranks were ready
 };
 
 // stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (kept until all of them are ready,

@@ -147,6 +147,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("planning");
   const Plan made = plan_of(job, step, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
+  if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;
   TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches));

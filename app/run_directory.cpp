@@ -94,10 +94,10 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
       throw UserError(path_.string() + " holds a run; give another --run-dir, or --overwrite to replace it");
     for (const char* name : kFilesOfARun) fs::remove(path_ / name);
   } catch (const fs::filesystem_error& e) {
-    unlock();
+    leave();
     throw Error(Exit::io, e.what());
   } catch (...) {
-    unlock();
+    leave();
     throw;
   }
 }
@@ -130,7 +130,7 @@ RunDirectory::~RunDirectory() {
   std::error_code ignored;
   if (temporary_) {
     fs::remove_all(path_, ignored);
-    for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);  // only where empty
+    leave();
   }
   unlock();
 }
@@ -182,8 +182,14 @@ void RunDirectory::unlock() {
 void RunDirectory::forget() {
   std::error_code ignored;
   for (const char* name : kFilesOfARun) fs::remove(path_ / name, ignored);
+  leave();
+}
+
+// The directories that were made go too, where they are empty.
+void RunDirectory::leave() {
+  std::error_code ignored;
   unlock();
-  for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);  // only where empty
+  for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);
 }
 
 }  // namespace motley

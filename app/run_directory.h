@@ -47,6 +47,7 @@ class RunDirectory {
   void make();
   void lock();
   void unlock();
+  void leave();
   std::filesystem::path path_{};
   std::vector<std::filesystem::path> made_{};  // directories, outermost first
   int lock_ = -1;

@@ -145,7 +145,7 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
   }
   if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
   if (!keep) return end.code;
-  if (end.code == static_cast<int>(Exit::stopped) && !has_begun(directory.path())) {
+  if (end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
     directory.forget();
     console.say(LogLevel::info, "stopped before the first step: nothing is kept");
   } else if (end.code != 0) {
