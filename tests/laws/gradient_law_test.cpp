@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient law: finite differences of the loss in f64, per parameter, through whole random networks.
+#include <motley/error.h>
+#include <motley/executor.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/random.h"
+#include "laws/random_network.h"
+#include "plan/plan_data.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+struct Runner {
+  Plan plan;
+  Program program;
+  State state;
+  std::unique_ptr<Backend> backend = reference_backend();
+  std::vector<std::unique_ptr<Transport>> transport = in_memory(1);
+  Executor executor;
+
+  explicit Runner(const Step& step)
+      : plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64})),
+        program(compile(plan, 0, {.keep_gradients = true})),
+        state(plan, program, 3),
+        executor(program, *backend, *transport.front(), state) {}
+  void feed() {  // before each run: an input's memory is used again behind its last reader
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      const RandomStream stream(5, name);
+      for (Index i = 0; i < volume(box); i++) {
+        if (name == "label")
+          reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>(i % 2);
+        else
+          reinterpret_cast<double*>(out.data())[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
+      }
+    });
+  }
+  double loss() {
+    feed();
+    executor.run_forward();
+    return executor.read(program.main_buffer[static_cast<std::size_t>(plan.data().passes.loss)], {}).front();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gradient law: finite differences of every parameter of random networks", "[law]") {
+  for (int number = 0; number < 60; number++) {
+    Random random(static_cast<unsigned>(40000 + number));
+    const Network net = network(random);
+    Runner run(training(net.loss, Sgd{.learning_rate = 0}));
+    run.feed();
+    run.executor.run();
+    for (const Slice& s : run.program.slices) {
+      const std::vector<double> gradient = run.executor.read(s.gradient, s.box), values = run.executor.read(s.value, s.box);
+      double most = 0;
+      for (double g : gradient) most = std::max(most, std::abs(g));
+      for (int k = 0; k < 3; k++) {
+        const auto at = static_cast<std::size_t>(pick(random, 0, static_cast<Index>(values.size()) - 1));
+        // A kink between the two points shows as a difference that does not shrink with the step: the best of two steps counts.
+        double off = INFINITY;
+        for (const double e : {1e-5, 1e-6}) {
+          std::vector<double> moved = values;
+          moved[at] = values[at] + e;
+          run.executor.write(s.value, s.box, moved);
+          const double up = run.loss();
+          moved[at] = values[at] - e;
+          run.executor.write(s.value, s.box, moved);
+          const double down = run.loss();
+          off = std::min(off, std::abs((up - down) / (2 * e) - gradient[at]));
+        }
+        run.executor.write(s.value, s.box, values);
+        INFO("case " << number << " " << s.name << " element " << at << " gradient " << gradient[at]);
+        CHECK(off <= 1e-7 + 1e-5 * most);
+      }
+    }
+  }
+}
