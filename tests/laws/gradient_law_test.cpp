@@ -55,8 +55,11 @@ TEST_CASE("gradient law: finite differences of every parameter of random network
     Runner run(training(net.loss, Sgd{.learning_rate = 0}));
     run.feed();
     run.executor.run();
-    for (const Slice& s : run.program.slices) {
-      const std::vector<double> gradient = run.executor.read(s.gradient, s.box), values = run.executor.read(s.value, s.box);
+    std::vector<std::vector<double>> gradients;  // read before the next run uses their memory
+    for (const Slice& s : run.program.slices) gradients.push_back(run.executor.read(s.gradient, s.box));
+    for (std::size_t i = 0; i < gradients.size(); i++) {
+      const Slice& s = run.program.slices[i];
+      const std::vector<double>&gradient = gradients[i], values = run.executor.read(s.value, s.box);
       double most = 0;
       for (double g : gradient) most = std::max(most, std::abs(g));
       for (int k = 0; k < 3; k++) {
