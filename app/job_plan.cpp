@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Index kEverySize = 0;
 
 fs::path cache_directory() {
   const auto variable = [](const char* name) {
@@ -39,15 +38,13 @@ std::uint64_t fnv(const std::string& text) {
   return hash;
 }
 
-// Every kernel of the job's own Programs has been measured.
+// The plan made from it guesses no kernel: what measure() asks of a profile that it has read.
 bool is_complete(const Profile& profile, const Job& job, const Step& step) {
   if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
-  const Passes passes = passes_for(step, job.rules);
-  for (int rank = 0; rank < job.mesh.ranks(); rank++) {
-    const auto known = [&](const KernelSpec& s) { return flops(s) == 0 || profile.seconds(rank, s).known == Known::measured; };
-    const std::vector<KernelSpec> needed = needed_kernels(passes, job.mesh, job.rules, profile, job.train.dtype, rank, kEverySize);
-    if (!std::all_of(needed.begin(), needed.end(), known)) return false;
-  }
+  const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+  for (int rank = 0; rank < job.mesh.ranks(); rank++)
+    for (const KernelSpec& s : kernels_of(plan.data(), rank))
+      if (flops(s) > 0 && profile.seconds(rank, s).known == Known::modelled) return false;
   return true;
 }
 

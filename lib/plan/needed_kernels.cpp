@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "plan/candidate_sizes.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
-#include "plan/variables.h"
 #include "run/compiler.h"
 
 namespace motley {
@@ -38,7 +36,7 @@ std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
 }
 
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                                       int rank, Index most) {
+                                       int rank, const SizesOf& sizes) {
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
   Specs out;
@@ -53,7 +51,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
       const std::vector<Range>& box = own.any ? own.box : any->box;
       auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };
-      for (Index k : candidate_sizes(v.size, most)) out.add(spec_of(k));
+      for (Index k : sizes(v)) out.add(spec_of(k));
     }
   return out.list;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "plan/candidate_sizes.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 #include "profiler/measure_kernels.h"
@@ -24,7 +25,7 @@ std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_c
 class Measurer {
  public:
   Measurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
-      : rt_(rt), mesh_(mesh), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {}
+      : rt_(rt), mesh_(mesh), step_(step), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {}
 
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
@@ -38,11 +39,16 @@ class Measurer {
         profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6)});
       }
     }
-    // Candidate sizes first; then what the plan made from them runs besides (another pick than was thought of).
+    // Candidate sizes first; then what the plan made from them runs besides, until it guesses no kernel: who reads the profile
+    // later makes the same plan and measures nothing.
     double budget = options_.budget_seconds;
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 6; round++) {
       const std::vector<KernelSpec> missing = round == 0 ? missing_candidates(profile) : missing_of_plan(profile);
-      if (!anywhere(missing)) continue;
+      if (round > 0) fresh_ = false;
+      if (!anywhere(missing)) {
+        if (round == 0) continue;
+        break;
+      }
       changed = true;
       budget = std::max(budget - measure(profile, missing, budget), options_.budget_seconds / 6);
     }
@@ -98,11 +104,25 @@ class Measurer {
   }
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
     if (!fresh_) return {};
-    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), most_));
+    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }));
   }
+  // What the plan made from the candidates runs, and the sizes around its cuts: some kernels have no granule.
   std::vector<KernelSpec> missing_of_plan(const Profile& profile) const {
-    std::vector<KernelSpec> all = needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), most_);
-    return unknown(profile, std::move(all));
+    const Plan plan = balance(step_, mesh_, rules_, profile);
+    std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
+    if (fresh_) {
+      auto near = [&](const Variable& v) {
+        for (const CutChoice& c : plan.data().cuts)
+          if (c.dim == v.dim && static_cast<int>(c.parts.size()) == v.parts)
+            return sizes_near(c.parts[static_cast<std::size_t>(part_of(mesh_, v.axes, rt_.rank()))], v.size, 4);
+        return std::vector<Index>{};
+      };
+      for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near)) specs.push_back(std::move(s));
+    }
+    std::vector<KernelSpec> different;
+    for (KernelSpec& s : unknown(profile, std::move(specs)))
+      if (std::find(different.begin(), different.end(), s) == different.end()) different.push_back(std::move(s));
+    return different;
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
@@ -207,6 +227,7 @@ class Measurer {
 
   Runtime& rt_;
   const Mesh& mesh_;
+  const Step& step_;
   const LayoutRules& rules_;
   const MeasureOptions& options_;
   const Passes passes_;
