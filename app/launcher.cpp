@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launcher.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <sys/statvfs.h>
@@ -64,9 +65,26 @@ class RecordsDirectory {
 
 }  // namespace
 
+namespace {
+
+// Every core that a device of this machine asks for may be used: refused before any rank starts.
+void check_cores(const std::vector<Device>& devices) {
+  const std::vector<int> allowed = allowed_cores();
+  for (std::size_t rank = 0; rank < devices.size(); rank++) {
+    if (!devices[rank].host.empty()) continue;
+    for (const int core : devices[rank].cores)
+      if (std::find(allowed.begin(), allowed.end(), core) == allowed.end())
+        throw DeviceError("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + std::to_string(core) +
+                          "; this process may use " + to_text(allowed) + "; change \"cores\" in the mesh or leave it out");
+  }
+}
+
+}  // namespace
+
 Outcome launch_ranks(const LaunchOptions& options) {
   check(!options.devices.empty(), "there is a device to launch a rank for");
   if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
+  check_cores(options.devices);
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;
   try {

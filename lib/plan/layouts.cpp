@@ -8,6 +8,21 @@
 
 namespace motley {
 
+bool in_a_circle(std::vector<const Cut*> cuts) {
+  auto depends = [](const Cut* one, const Cut* other) {
+    return one != other && std::find(other->axes.begin(), other->axes.end(), one->per) != other->axes.end();
+  };
+  for (bool removed = true; removed;) {  // take out what depends on nothing left
+    removed = false;
+    for (std::size_t k = 0; k < cuts.size() && !removed; k++)
+      if (std::none_of(cuts.begin(), cuts.end(), [&](const Cut* other) { return depends(cuts[k], other); })) {
+        cuts.erase(cuts.begin() + static_cast<std::ptrdiff_t>(k));
+        removed = true;
+      }
+  }
+  return !cuts.empty();
+}
+
 std::map<std::string, Index> reference_sizes(const Passes& passes) {
   std::map<std::string, Index> sizes;
   for (const TensorRole role : {TensorRole::input, TensorRole::activation, TensorRole::parameter})
@@ -96,24 +111,6 @@ bool share_an_axis(const Cut& a, const Cut& b) {
   return std::any_of(a.axes.begin(), a.axes.end(), [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
 }
 
-// Jagged cuts whose lists depend on each other's axes in a circle do not tile.
-bool in_a_circle(const std::vector<Named>& found, const std::vector<std::size_t>& set) {
-  auto depends = [&](std::size_t i, std::size_t j) {
-    const auto& axes = found[j].second.axes;
-    return i != j && std::find(axes.begin(), axes.end(), found[i].second.per) != axes.end();
-  };
-  std::vector<std::size_t> left = set;
-  for (bool removed = true; removed;) {  // take out what depends on nothing left
-    removed = false;
-    for (std::size_t k = 0; k < left.size() && !removed; k++)
-      if (std::none_of(left.begin(), left.end(), [&](std::size_t j) { return depends(left[k], j); })) {
-        left.erase(left.begin() + static_cast<std::ptrdiff_t>(k));
-        removed = true;
-      }
-  }
-  return !left.empty();
-}
-
 // Maximal sets of cuts that tile together: no two share an axis. In dim order.
 std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   std::vector<std::vector<Named>> sets;
@@ -122,7 +119,9 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
     std::vector<std::size_t> set;
     for (std::size_t i = 0; i < found.size(); i++)
       if (bits >> (found.size() - 1 - i) & 1U) set.push_back(i);
-    bool good = !in_a_circle(found, set);
+    std::vector<const Cut*> cuts_of_set;
+    for (std::size_t i : set) cuts_of_set.push_back(&found[i].second);
+    bool good = !in_a_circle(cuts_of_set);
     for (std::size_t i = 0; i < set.size(); i++)
       for (std::size_t j = i + 1; j < set.size(); j++) good = good && !share_an_axis(found[set[i]].second, found[set[j]].second);
     const bool inside = std::any_of(taken.begin(), taken.end(), [&](const auto& t) { return std::includes(t.begin(), t.end(), set.begin(), set.end()); });

@@ -13,6 +13,9 @@
 
 namespace motley {
 
+// Jagged cuts whose lists depend on each other's axes in a circle do not tile: neither in one tensor nor in one pass.
+bool in_a_circle(std::vector<const Cut*> cuts);
+
 // The size a rule's parts speak of: the dim's size in the inputs, else where it first appears.
 std::map<std::string, Index> reference_sizes(const Passes& passes);
 // The dim whose explicit parts are rescaled when its size changes.

@@ -282,6 +282,9 @@ std::vector<Pick> Sweeper::candidates(int pass) const {
       indices.push_back(cuts[i].index);
       pick.push_back(cuts[i]);
     }
+    std::vector<const Cut*> together;
+    for (const PickPart& part : pick) together.push_back(&part.cut);
+    good = good && !in_a_circle(together);
     if (good && layouts_.placed(p.layer)) {
       const std::vector<int>& place = layouts_.place(p.layer);
       for (const PickPart& part : pick)

@@ -92,6 +92,25 @@ TEST_CASE("layout law: several axes, dims over two axes, jagged cuts", "[law]") 
   CHECK(refused < cases / 2);
 }
 
+TEST_CASE("layout law: jagged cuts of neighbouring layers along each other's axes", "[law]") {
+  for (int number = 0; number < 60; number++) {
+    Random random(static_cast<unsigned>(70000 + number));
+    const Network net = network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const Mesh mesh = mesh_of({{"x", 2}, {"y", 2}});
+    LayoutRules rules;
+    for (const Dim& d : net.dims) {
+      if (d.name == "batch" || chance(random, 0.2)) continue;
+      const bool on_x = chance(random, 0.5);
+      rules.split.push_back({d, on_x ? "x" : "y", Jagged{{parts(random, d.size, 2), parts(random, d.size, 2)}, on_x ? "y" : "x"}});
+    }
+    INFO("case " << number);
+    const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    const Plan many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+    CHECK(difference(run_plan(many), run_plan(one)) < 1e-11);
+  }
+}
+
 TEST_CASE("layout law: layers placed on some ranks", "[law]") {
   for (int number = 0; number < 60; number++) {
     Random random(static_cast<unsigned>(5000 + number));
