@@ -9,11 +9,6 @@ namespace motley {
 
 namespace {
 
-const std::vector<Range>& empty_guard(const std::vector<Range>& work, const Pass& pass) {
-  check(work.size() == pass.indices.size(), "a work box has one range per index");
-  return work;
-}
-
 Index extent(const std::vector<Range>& work, int index) { return index < 0 ? 1 : work[static_cast<std::size_t>(index)].size(); }
 
 // Padding of the local window at the low and the high end: work's rows are read from h0, made from p0, tapped from r0.
@@ -72,9 +67,9 @@ Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
   return box;
 }
 
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& box, DType dtype, const std::vector<Format>& formats,
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats,
                      const std::vector<std::vector<Index>>* strides) {
-  const std::vector<Range>& work = empty_guard(box, pass);
+  check(work.size() == pass.indices.size(), "a work box has one range per index");
   KernelSpec spec;
   spec.op = pass.op;
   spec.pass = pass.kind;

@@ -160,13 +160,12 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Held>& aske
   return out;
 }
 
-Sweeper::Moves Sweeper::route(int tensor, const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const {
+Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const {
   struct Made {
     int rank;
     Box box;
     int alternative, term;
   };
-  (void)tensor;
   std::vector<std::vector<Made>> made(writers.size());
   std::vector<bool> writes(static_cast<std::size_t>(mesh_.ranks()), false);
   for (std::size_t k = 0; k < writers.size(); k++) {
@@ -307,7 +306,7 @@ Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vect
   bool first = true;
   for (const Pick& pick : all) {
     std::vector<PassPlan> plan{work(pass, pick, asked)};
-    const Moves moves = route(p.writes.tensor, {pass}, plan, asked);
+    const Moves moves = route({pass}, plan, asked);
     std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
     double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.first, &bytes) + exchange(p.writes.tensor, moves.second, &bytes);
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
@@ -358,8 +357,8 @@ Sweep Sweeper::run(const std::map<int, Pick>& picks) {
   out.received.assign(tensors, std::vector<Index>(ranks, 0));
   std::vector<Boxes> needs(tensors, Boxes(ranks));
   for (int o : passes_.outputs) {
-    const int reader = o == passes_.loss || o == passes_.logits ? -1 : layouts_.busy().front();
-    if (o == passes_.loss || reader >= 0) needs[static_cast<std::size_t>(o)][static_cast<std::size_t>(layouts_.busy().front())] = {whole(passes_.tensors[static_cast<std::size_t>(o)].shape)};
+    const int reader = layouts_.busy().front();
+    if (o != passes_.logits || o == passes_.loss) needs[static_cast<std::size_t>(o)][static_cast<std::size_t>(reader)] = {whole(passes_.tensors[static_cast<std::size_t>(o)].shape)};
   }
   // A tensor is decided when all its readers are: in reverse order of its last writer.
   std::vector<int> order;
@@ -386,7 +385,7 @@ Sweep Sweeper::run(const std::map<int, Pick>& picks) {
           for (const PassOperand& o : p.reads) want(needs[static_cast<std::size_t>(o.tensor)][r], operand_box(o, plans.back().work[r].box));
       out.cost += compute(w, plans.back());
     }
-    Moves moves = route(t, writers_[at], plans, plan.rest);
+    Moves moves = route(writers_[at], plans, plan.rest);
     plan.first = std::move(moves.first);
     plan.second = std::move(moves.second);
     plan.tiles = std::move(moves.tiles);

@@ -272,39 +272,21 @@ int Executor::first_not_finite() {
 
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 
-namespace {
-
-// Calls visit(element, position) for every element of the view, row-major in its extents.
-template <class F>
-void for_each(const View& view, F visit) {
-  std::vector<Index> at(view.extents.size(), 0);
-  Index count = 1;
-  for (Index e : view.extents) count *= e;
-  for (Index k = 0; k < count; k++) {
-    Index element = 0;
-    for (std::size_t d = 0; d < at.size(); d++) element += at[d] * view.strides[d];
-    visit(element, static_cast<std::size_t>(k));
-    for (std::size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < view.extents[d]) break;
-      at[d] = 0;
-    }
-  }
-}
-
-}  // namespace
-
 std::vector<double> Executor::read(int buffer, const Box& box) const {
   const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
   const View view = view_of(b, buffer, box);
   const std::byte* base = bound_->address({buffer, view.element});
   std::vector<double> out(static_cast<std::size_t>(volume(box)));
-  for_each(view, [&](Index element, std::size_t k) {
+  std::size_t k = 0;
+  for_each_index(box, [&](const std::vector<Index>& at) {
+    const Index element = element_of(view, box, at);
     if (b.dtype == DType::f64)
       out[k] = reinterpret_cast<const double*>(base)[element];
     else if (b.dtype == DType::f32)
       out[k] = static_cast<double>(reinterpret_cast<const float*>(base)[element]);
     else
       out[k] = static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]);
+    k++;
   });
   return out;
 }
@@ -314,11 +296,14 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
   const View view = view_of(b, buffer, box);
   std::byte* base = bound_->address({buffer, view.element});
-  for_each(view, [&](Index element, std::size_t k) {
+  std::size_t k = 0;
+  for_each_index(box, [&](const std::vector<Index>& at) {
+    const Index element = element_of(view, box, at);
     if (b.dtype == DType::f64)
       reinterpret_cast<double*>(base)[element] = values[k];
     else
       reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
+    k++;
   });
 }
 

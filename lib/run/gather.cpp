@@ -11,6 +11,7 @@
 #include <map>
 
 #include "plan/plan_data.h"
+#include "run/views.h"
 
 namespace motley {
 
@@ -42,18 +43,12 @@ void unpack(const std::vector<std::byte>& bytes, WholeTensor& into, std::vector<
       std::memcpy(&r.end, bytes.data() + at + sizeof r.begin, sizeof r.end);
       at += 2 * sizeof r.begin;
     }
-    std::vector<Index> i(dims, 0);
-    for (Index left = volume(box); left > 0; left--) {
-      Index global = 0;
-      for (std::size_t d = 0; d < dims; d++) global = global * into.shape[d].size + box[d].begin + i[d];
-      std::memcpy(&into.values[static_cast<std::size_t>(global)], bytes.data() + at, sizeof(double));
-      seen[static_cast<std::size_t>(global)]++;
+    for_each_index(box, [&](const std::vector<Index>& i) {
+      const auto global = static_cast<std::size_t>(position_of(into.shape, i));
+      std::memcpy(&into.values[global], bytes.data() + at, sizeof(double));
+      seen[global]++;
       at += sizeof(double);
-      for (std::size_t d = dims; d-- > 0;) {
-        if (++i[d] < box[d].size()) break;
-        i[d] = 0;
-      }
-    }
+    });
   }
 }
 

@@ -31,19 +31,10 @@ Index fan_in(const Passes& passes, int parameter) {
 template <class T>
 void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& name, Index fan, bool bias, std::uint64_t seed) {
   const View view = view_of(buffer, 0, buffer.box);
-  std::vector<Index> at(buffer.box.size(), 0);
-  for (Index left = volume(buffer.box); left > 0; left--) {
-    Index global = 0, element = 0;
-    for (std::size_t d = 0; d < at.size(); d++) {
-      global = global * shape[d].size + buffer.box[d].begin + at[d];
-      element += at[d] * view.strides[d];
-    }
-    out[element] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
-    for (std::size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < buffer.box[d].size()) break;
-      at[d] = 0;
-    }
-  }
+  for_each_index(buffer.box, [&](const std::vector<Index>& at) {
+    const Index global = position_of(shape, at);
+    out[element_of(view, buffer.box, at)] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
+  });
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ bool has_strides(const View& view, const std::vector<Index>& dense) {
   return true;
 }
 
+Index position_of(const Shape& shape, const std::vector<Index>& at) {
+  Index position = 0;
+  for (std::size_t d = 0; d < at.size(); d++) position = position * shape[d].size + at[d];
+  return position;
+}
+
+Index element_of(const View& view, const Box& box, const std::vector<Index>& at) {
+  Index element = 0;
+  for (std::size_t d = 0; d < at.size(); d++) element += (at[d] - box[d].begin) * view.strides[d];
+  return element;
+}
+
 bool is_dense(const View& view, Format format) { return has_strides(view, strides_of(format, view.extents)); }
 
 }  // namespace motley

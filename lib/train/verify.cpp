@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "plan/plan_data.h"
+#include "run/views.h"
 #include "train/dump.h"
 
 namespace motley {
@@ -42,17 +43,12 @@ void decide_alike(Executor& executor, const Program& program, int buffer, const 
   std::vector<double> values = executor.read(buffer, box);
   double most = 0;
   for (double v : values) most = std::max(most, std::abs(v));
-  std::vector<Index> at(box.size(), 0);
-  for (double& v : values) {
-    Index global = 0;
-    for (std::size_t d = 0; d < box.size(); d++) global = global * other.shape[d].size + box[d].begin + at[d];
-    const double theirs = other.values[static_cast<std::size_t>(global)];
+  std::size_t k = 0;
+  for_each_index(box, [&](const std::vector<Index>& at) {
+    double& v = values[k++];
+    const double theirs = other.values[static_cast<std::size_t>(position_of(other.shape, at))];
     if (std::abs(v - theirs) <= kF32Values * most) v = theirs;
-    for (std::size_t d = box.size(); d-- > 0;) {
-      if (++at[d] < box[d].size()) break;
-      at[d] = 0;
-    }
-  }
+  });
   executor.write(buffer, box, values);
 }
 

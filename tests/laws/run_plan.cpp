@@ -21,17 +21,8 @@ namespace {
 
 template <class T, class F>
 void fill(std::span<std::byte> out, const Box& box, const Shape& shape, F value) {
-  std::vector<Index> i(box.size(), 0);
   auto* p = reinterpret_cast<T*>(out.data());
-  for (Index left = volume(box), k = 0; left > 0; left--, k++) {
-    Index global = 0;
-    for (std::size_t d = 0; d < box.size(); d++) global = global * shape[d].size + box[d].begin + i[d];
-    p[k] = static_cast<T>(value(global));
-    for (std::size_t d = box.size(); d-- > 0;) {
-      if (++i[d] < box[d].size()) break;
-      i[d] = 0;
-    }
-  }
+  for_each_index(box, [&](const std::vector<Index>& i) { *p++ = static_cast<T>(value(position_of(shape, i))); });
 }
 
 // Weights in -2..2 by global index.
@@ -40,23 +31,14 @@ void integer_weights(const Plan& plan, const Program& program, State& state) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(s.value)];
     const Shape& shape = plan.data().passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
     const View view = view_of(b, s.value, b.box);
-    std::vector<Index> i(b.box.size(), 0);
-    for (Index left = volume(b.box); left > 0; left--) {
-      Index global = 0, element = 0;
-      for (std::size_t d = 0; d < i.size(); d++) {
-        global = global * shape[d].size + b.box[d].begin + i[d];
-        element += i[d] * view.strides[d];
-      }
-      const double w = static_cast<double>(global * 7 % 5 - 2);
+    for_each_index(b.box, [&](const std::vector<Index>& i) {
+      const Index element = element_of(view, b.box, i);
+      const double w = static_cast<double>(position_of(shape, i) * 7 % 5 - 2);
       if (b.dtype == DType::f64)
         reinterpret_cast<double*>(state.buffer(s.value))[element] = w;
       else
         reinterpret_cast<float*>(state.buffer(s.value))[element] = static_cast<float>(w);
-      for (std::size_t d = i.size(); d-- > 0;) {
-        if (++i[d] < b.box[d].size()) break;
-        i[d] = 0;
-      }
-    }
+    });
   }
 }
 
