@@ -46,6 +46,27 @@ bool travels(const Messages& messages) {
 
 }  // namespace
 
+bool adds_terms(const TensorPlan& plan) { return adds(plan.first); }
+
+Collective kind_of(const TensorPlan& plan, Hop hop) {
+  if (hop == Hop::fill) return kind_of_copies(plan.third);
+  if (!travels(plan.first) && !travels(plan.second)) return Collective::none;
+  if (!adds(plan.first)) return kind_of_copies(travels(plan.first) ? plan.first : plan.second);
+  return travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter;
+}
+
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
+  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
+  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.rest;
+  std::set<int> ranks;
+  for (const Held& h : plan.rest) ranks.insert(h.rank);
+  for (const Held& h : plan.needs) ranks.insert(h.rank);
+  std::vector<Held> out;
+  for (int r : ranks)
+    if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
+  return out;
+}
+
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<const Messages*> hops) {
@@ -59,13 +80,8 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   };
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const TensorPlan& plan = data.tensors[t];
-    if (travels(plan.first) || travels(plan.second)) {
-      if (!adds(plan.first))
-        entry(t, kind_of_copies(travels(plan.first) ? plan.first : plan.second), {&plan.first, &plan.second});
-      else
-        entry(t, travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter, {&plan.first, &plan.second});
-    }
-    if (travels(plan.third)) entry(t, kind_of_copies(plan.third), {&plan.third});
+    if (const Collective kind = kind_of(plan, Hop::writing); kind != Collective::none) entry(t, kind, {&plan.first, &plan.second});
+    if (travels(plan.third)) entry(t, kind_of(plan, Hop::fill), {&plan.third});
   }
   return out;
 }
