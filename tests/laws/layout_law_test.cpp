@@ -106,8 +106,12 @@ TEST_CASE("layout law: jagged cuts of neighbouring layers along each other's axe
     }
     INFO("case " << number);
     const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
-    const Plan many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
-    CHECK(difference(run_plan(many), run_plan(one)) < 1e-11);
+    try {
+      const Plan many = balance(step, mesh, rules, {}, {.dtype = DType::f64});
+      CHECK(difference(run_plan(many), run_plan(one)) < 1e-11);
+    } catch (const UserError& e) {
+      REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+    }
   }
 }
 
@@ -143,14 +147,6 @@ TEST_CASE("layout law: layers placed on some ranks", "[law]") {
     CHECK(difference(cut, truth) < 1e-11);
     for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
   }
-}
-
-TEST_CASE("cuts of dims over which windows slide are refused", "[law]") {
-  Random random(1);
-  const Network net = network(random);
-  const Step step = training(net.loss, Sgd{});
-  const LayoutRules rules{{"rows", "all", CutBy::even}};
-  CHECK_THROWS_AS(balance(step, mesh_of({{"all", 2}}), rules, {}), UserError);
 }
 
 TEST_CASE("pick law: every legal pick of every pass gives the same result", "[law]") {
@@ -196,7 +192,7 @@ TEST_CASE("exact law: small integers through the kernels, formats and exchanges 
     Graph graph;
     const Dim batch{"batch", pick(random, 2, 4)}, in{"in", pick(random, 1, 3)}, rows{"rows", pick(random, 5, 8)}, cols{"cols", pick(random, 5, 8)};
     Tensor h = graph.input("image", {batch, in, rows, cols});
-    std::vector<Dim> dims{batch};
+    std::vector<Dim> dims{batch, rows, cols};
     for (int i = 0; i < 2; i++) {
       const Dim f{"f" + std::to_string(i), pick(random, 3, 19)};
       dims.push_back(f);

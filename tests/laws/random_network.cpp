@@ -33,7 +33,7 @@ Padding padding(Random& random, Index window) {
 Network network(Random& random) {
   Network net;
   const Dim batch{"batch", pick(random, 2, 5)}, in{"in", pick(random, 1, 3)}, rows{"rows", pick(random, 7, 11)}, cols{"cols", pick(random, 7, 10)};
-  net.dims = {batch};
+  net.dims = {batch, rows, cols};
   const Tensor image = net.graph->input("image", {batch, in, rows, cols});
   const Tensor label = net.graph->input("label", {batch}, DType::i32);
   Tensor h = image;
