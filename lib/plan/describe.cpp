@@ -38,6 +38,8 @@ bool is_halo(const Messages& messages, const Layout& layout, const std::set<std:
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
     if (!own.contains(m.to) || contains(m.box, own[m.to])) return false;
+    for (std::size_t d = 0; d < m.box.size(); d++)
+      if (std::find(dims.begin(), dims.end(), d) == dims.end() && !contains({own[m.to][d]}, {m.box[d]})) return false;
     travels = true;
     all_whole = all_whole && whole(all[m.to]);
   }
