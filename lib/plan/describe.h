@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/mesh.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct Described {
 
 // How a tensor moves: to where it rests (terms added, or copied), or from there to its readers.
 enum class Hop : std::uint8_t { writing, fill };
-Collective kind_of(const TensorPlan& plan, Hop hop);
+// slid: the dims over which windows slide.
+Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop hop);
 bool adds_terms(const TensorPlan& plan);
 
 // Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.

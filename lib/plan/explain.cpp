@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "plan/describe.h"
+#include "plan/layouts.h"
 
 namespace motley {
 
@@ -220,6 +221,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const TensorPlan& own = d.tensors[static_cast<std::size_t>(tensor)];
   const StepTensor& t = d.passes.tensors[static_cast<std::size_t>(tensor)];
   const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
+  const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
   auto hop = [&](const std::vector<BoxMessage>& messages, const char* step) {
     std::map<std::pair<int, int>, Movement> pairs;
@@ -234,7 +236,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
       one.step = step;
       one.from = who.first;
       one.to = who.second;
-      one.kind = kind_of(own, step == std::string("fill") ? Hop::fill : Hop::writing);
+      one.kind = kind_of(own, slid, step == std::string("fill") ? Hop::fill : Hop::writing);
       if (!profile.empty()) one.seconds = profile.seconds(one.from, one.to, one.bytes).seconds;
       out.push_back(std::move(one));
     }

@@ -22,7 +22,7 @@ std::map<std::string, Index> reference_sizes(const Passes& passes);
 // The dim whose explicit parts are rescaled when its size changes.
 std::string batch_dim(const Passes& passes);
 
-// Dims over which windows slide: cutting them (halo) is not built yet.
+// Dims over which windows slide.
 std::set<std::string> slid_dims(const Passes& passes);
 
 // A rule's cut of its dim, parts told; the dim's size is that of reference_sizes.
