@@ -25,6 +25,8 @@ struct Device {
 };
 
 std::string to_string(DeviceKind kind);
+// Its kernels' operands lie where the host cannot reach: a CUDA device, or one made slower.
+bool has_own_memory(const Device& device);
 // The names `isa` may have, slowest first: sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
 const std::vector<std::string>& isa_names();
 

@@ -73,7 +73,8 @@ class Compiler {
   Contribution term(int t, int writer, const Box& box);
   Place packed(int t, const std::vector<Contribution>& terms, const Box& box);
   int next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
-  void post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives);
+  void post_and_wait(int exchange, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
+  std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
 
   const PlanData& data_;
   const Passes& all_;
