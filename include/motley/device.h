@@ -22,6 +22,7 @@ struct Device {
   Index memory_bytes = 0;                     // 0: what the device says
   std::shared_ptr<const Device> of{};         // emulated: this one made slower
   double slowdown = 1.0;                      // emulated: at least 1
+  bool tf32 = false;                          // cuda: f32 products on tensor cores, with about 10 bits of mantissa
 };
 
 std::string to_string(DeviceKind kind);

@@ -53,6 +53,7 @@ class Compiler {
   void emit_updates();
   // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
+  bool is_aligned(const View& view) const;  // as this rank's kernels need it
   std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);
   View output_view(int p);          // where a pass's result goes on this rank
   bool is_view(int p) const;        // a copy or broadcast that needs no kernel: its source is read in place
