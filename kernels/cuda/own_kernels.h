@@ -33,6 +33,10 @@ inline Window window_of(const KernelSpec& spec) {
   g.x = slice_of(dense ? Format::plain : spec.x_format, {e.n, e.c, dense ? one : e.h, dense ? one : e.w});
   g.w = slice_of(dense ? Format::plain : spec.w_format, {e.f, e.c, dense ? one : e.r, dense ? one : e.s});
   g.y = slice_of(dense ? Format::plain : spec.y_format, {e.n, pool ? e.c : e.f, dense ? one : e.p, dense ? one : e.q});
+  const std::array<Index, 4>& m = spec.margin;
+  g.whole = slice_of(spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]});
+  g.above = m[0];
+  g.left = m[2];
   g.r = dense ? one : e.r;
   g.s = dense ? one : e.s;
   for (std::size_t axis = 0; axis < 2 && !dense; axis++) {

@@ -43,6 +43,8 @@ struct Slice {
 // x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
 struct Window {
   Slice x{}, w{}, y{};
+  Slice whole{};                    // pools: x with its margin (KernelSpec::margin)
+  Index above = 0, left = 0;        // where x begins in it
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
   Activation activation = Activation::none;
@@ -50,12 +52,16 @@ struct Window {
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
   MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
   MOTLEY_HD bool real(Index h, Index v) const { return h >= 0 && h < x.extents[2] && v >= 0 && v < x.extents[3]; }
+  // The same, or in the margin.
+  MOTLEY_HD bool known(Index h, Index v) const {
+    return h >= -above && h < whole.extents[2] - above && v >= -left && v < whole.extents[3] - left;
+  }
   // The output whose window element (r, s) reads x's (h, v); false: there is none.
   MOTLEY_HD bool output(Index h, Index v, Index r_, Index s_, Index& p, Index& q) const {
-    const Index up = h + padding[0] - r_ * dilation[0], left = v + padding[1] - s_ * dilation[1];
-    if (up < 0 || left < 0 || up % stride[0] != 0 || left % stride[1] != 0) return false;
-    p = up / stride[0];
-    q = left / stride[1];
+    const Index from_top = h + padding[0] - r_ * dilation[0], from_left = v + padding[1] - s_ * dilation[1];
+    if (from_top < 0 || from_left < 0 || from_top % stride[0] != 0 || from_left % stride[1] != 0) return false;
+    p = from_top / stride[0];
+    q = from_left / stride[1];
     return p < y.extents[2] && q < y.extents[3];
   }
 };
@@ -148,20 +154,6 @@ struct Move {
   }
 };
 
-// The place in x of the first of the greatest real elements of a window in row-major order; -1: it has none.
-template <class T>
-MOTLEY_HD Index winner(const Window& g, const T* x, Index n, Index c, Index p, Index q) {
-  Index best = -1;
-  for (Index r = 0; r < g.r; r++)
-    for (Index s = 0; s < g.s; s++) {
-      const Index h = g.row(p, r), v = g.col(q, s);
-      if (!g.real(h, v)) continue;
-      const Index here = g.x.offset(n, c, h, v);
-      if (best < 0 || x[here] > x[best]) best = here;
-    }
-  return best;
-}
-
 template <class T>
 struct MaxForward {
   Window g;
@@ -169,32 +161,57 @@ struct MaxForward {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.y.locate(i);
-    const Index best = at.b < g.y.extents[1] ? winner(g, x, at.a, at.b, at.c, at.d) : -1;
-    y[i] = best < 0 ? T{0} : x[best];
+    bool any = false, beyond = false;  // an element of the slice; one of the margin
+    T best{0};
+    for (Index r = 0; r < g.r && at.b < g.y.extents[1]; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(at.c, r), v = g.col(at.d, s);
+        beyond = beyond || g.known(h, v);
+        if (!g.real(h, v)) continue;
+        const T here = x[g.x.offset(at.a, at.b, h, v)];
+        if (!any || here > best) best = here;
+        any = true;
+      }
+    y[i] = any ? best : beyond ? static_cast<T>(-HUGE_VAL) : T{0};
   }
 };
 
 template <class T>
 struct MaxBackward {
   Window g;
-  const T *dy, *x;
+  const T *dy, *x;  // x with its margin
   T* dx;
+  MOTLEY_HD bool wins(const At& at, Index p, Index q) const {
+    Index best = -1, row = 0, col = 0;
+    for (Index r = 0; r < g.r; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(p, r), v = g.col(q, s);
+        if (!g.known(h, v)) continue;
+        const Index here = g.whole.offset(at.a, at.b, h + g.above, v + g.left);
+        if (best >= 0 && !(x[here] > x[best])) continue;
+        best = here;
+        row = h;
+        col = v;
+      }
+    return best >= 0 && row == at.c && col == at.d;
+  }
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.x.locate(i);
     double sum = 0;
     for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
       for (Index s = 0; s < g.s; s++) {
         Index p = 0, q = 0;
-        if (g.output(at.c, at.d, r, s, p, q) && winner(g, x, at.a, at.b, p, q) == i) sum += static_cast<double>(dy[g.y.offset(at.a, at.b, p, q)]);
+        if (g.output(at.c, at.d, r, s, p, q) && wins(at, p, q)) sum += static_cast<double>(dy[g.y.offset(at.a, at.b, p, q)]);
       }
     dx[i] = static_cast<T>(sum);
   }
 };
 
+// How many elements of a window are real, those in the margin too.
 MOTLEY_HD inline Index real_elements(const Window& g, Index p, Index q) {
   Index rows = 0, cols = 0;
-  for (Index r = 0; r < g.r; r++) rows += g.row(p, r) >= 0 && g.row(p, r) < g.x.extents[2] ? 1 : 0;
-  for (Index s = 0; s < g.s; s++) cols += g.col(q, s) >= 0 && g.col(q, s) < g.x.extents[3] ? 1 : 0;
+  for (Index r = 0; r < g.r; r++) rows += g.known(g.row(p, r), 0) ? 1 : 0;
+  for (Index s = 0; s < g.s; s++) cols += g.known(0, g.col(q, s)) ? 1 : 0;
   return rows * cols;
 }
 

@@ -50,7 +50,7 @@ void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Ra
 TEST_CASE("device law: any ranks on devices, random layouts, the reference's kernels", "[law]") {
   for (int number = 0; number < 50; number++) {
     Random random(static_cast<unsigned>(90000 + number));
-    const Network net = network(random);
+    const Network net = build(random_recipe(random));
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
     const int ranks = static_cast<int>(pick(random, 1, 4));
     const Mesh mesh = ranks == 4 ? mesh_of({{"all", 2}, {"b", 2}}) : mesh_of({{"all", ranks}});
@@ -65,7 +65,7 @@ TEST_CASE("device law: any ranks on devices, random layouts, the reference's ker
 TEST_CASE("device law: kernels and formats that users run", "[law]") {
   for (int number = 0; number < 25; number++) {
     Random random(static_cast<unsigned>(95000 + number));
-    const Network net = network(random);
+    const Network net = build(random_recipe(random));
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
     const int ranks = static_cast<int>(pick(random, 1, 3));
     LayoutRules rules;
