@@ -205,7 +205,7 @@ std::string pick_words(const Plan& plan, int pass) {
   std::string parts;
   for (std::size_t i = 0; i < p.indices.size(); i++)
     if (std::any_of(own.work.begin(), own.work.end(), [&](const Work& w) { return w.any && w.box[i].size() != p.indices[i].size; }) &&
-        std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
+        p.indices[i].name.find(':') == std::string::npos && std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
       parts += (parts.empty() ? "its part of " : ", ") + p.indices[i].name;
   if (!asked.empty()) out += (out.empty() ? "" : ", ") + std::string("asked on ") + asked + ": each " + (parts.empty() ? "all of it" : parts);
   int some = 0;
