@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/nodes.h"
+#include "plan/check_rules.h"
 #include "plan/choose_parts.h"
 #include "plan/planner.h"
 #include "plan/sweep.h"
@@ -58,6 +59,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.tensors = std::move(sweep.tensors);
   data.busy = layouts.busy();
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
+  for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
   for (const auto& received : sweep.received)
     for (std::size_t r = 0; r < received.size(); r++) data.predicted[r].bytes += received[r];
   return data;
@@ -85,6 +87,7 @@ void predict(PlanData& data, const Profile& profile) {
 }
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
   Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(told.plan);

@@ -225,7 +225,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
       std::string dims;
       for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw UserError("in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
+      throw LayoutError(t.name, found.back().first, "in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
                       (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }
