@@ -4,7 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "plan/kernel_of.h"
 #include "plan/narrow.h"
@@ -12,6 +11,8 @@
 namespace motley {
 
 namespace {
+
+constexpr std::size_t kKnown = 12;  // decisions kept per tensor
 
 // Adds to a set of disjoint boxes what it lacks; a set that fills its hull becomes the hull.
 void want(std::vector<Box>& have, const Box& more) {
@@ -42,6 +43,13 @@ std::vector<Held> held_of(const std::vector<std::vector<Box>>& boxes) {
 Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost)
     : passes_(passes), mesh_(mesh), layouts_(std::move(layouts)), cost_(cost) {
   for (std::size_t t = 0; t < passes.tensors.size(); t++) writers_.push_back(passes.writers_of(static_cast<int>(t)));
+  known_.resize(passes.tensors.size());
+  // A tensor is decided when all its readers are: in reverse order of its last writer; what no pass writes comes last.
+  auto add = [&](int t) {
+    if (std::find(order_.begin(), order_.end(), t) == order_.end()) order_.push_back(t);
+  };
+  for (std::size_t i = passes.passes.size(); i-- > 0;) add(passes.passes[i].writes.tensor);
+  for (std::size_t t = 0; t < passes.tensors.size(); t++) add(static_cast<int>(t));
 }
 
 int Sweeper::key(int rank, const std::vector<bool>& axes) const {
@@ -202,238 +210,104 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, st
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-bool Sweeper::fold_of_whole(const Pass& p) const {
-  return p.op == KernelOp::fold && p.flat < 0 && p.writes.indices.size() == p.indices.size() && !p.indices.empty();
-}
-
-std::vector<Pick> Sweeper::candidates(int pass) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
-  std::vector<PickPart> cuts;
-  const bool pool = p.op == KernelOp::max_pool2d || p.op == KernelOp::avg_pool2d;
-  auto offer = [&](const PassOperand& o) {
-    const Layout& layout = layouts_.of(o.tensor);
-    for (std::size_t d = 0; d < layout.shape.rank(); d++) {
-      auto cut = layout.cuts.find(layout.shape[d].name);
-      if (cut == layout.cuts.end()) continue;
-      const int index = o.indices[d];
-      const bool made = std::find(p.writes.indices.begin(), p.writes.indices.end(), index) != p.writes.indices.end();
-      if ((!made && p.flat >= 0) || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
-      const PickPart part{index, cut->second};
-      if (std::find(cuts.begin(), cuts.end(), part) == cuts.end()) cuts.push_back(part);
+// What is decided for one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
+Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
+  const auto at = static_cast<std::size_t>(t);
+  const StepTensor& tensor = passes_.tensors[at];
+  Decided out;
+  out.needs = needs[at];
+  out.received.assign(needs[at].size(), 0);
+  TensorPlan& plan = out.plan;
+  plan.layout = layouts_.of(t);
+  const bool owned = tensor.role == TensorRole::parameter_gradient;
+  plan.needs = owned ? home(tensor.of) : held_of(needs[at]);
+  if (writers_[at].empty()) {
+    plan.rest = plan.needs;  // inputs, constants: read from where the data is, nothing travels
+    if (tensor.role == TensorRole::parameter) {
+      plan.rest = home(t);
+      plan.third = copies(plan.rest, plan.needs);
+      out.cost += exchange(t, plan.third, &out.received);
     }
-  };
-  for (const PassOperand& o : p.reads) offer(o);
-  offer(p.writes);
-  if (fold_of_whole(p) || pool) {  // on an axis without a rule: an even slab of the first uncut dim, contiguous in memory
-    const std::vector<bool> has = ruled(p.writes.tensor);
-    for (std::size_t a = 0; a < has.size(); a++) {
-      if (has[a] || mesh_.axes()[a].size == 1 || layouts_.placed(p.layer)) continue;
-      const int index = p.writes.indices.front();
-      if (std::any_of(cuts.begin(), cuts.end(), [&](const PickPart& c) { return c.index == index; })) continue;
-      std::vector<double> shares(static_cast<std::size_t>(mesh_.axes()[a].size), 0.0);
-      for (int r : layouts_.busy()) shares[static_cast<std::size_t>(mesh_.coord(r)[a])] = 1.0;
-      cuts.push_back({index, {{static_cast<int>(a)}, -1, {Partition::proportional(p.indices[static_cast<std::size_t>(index)].size, shares)}}});
-    }
+    plan.tiles = plan.rest;
+    return out;
   }
-  std::vector<Pick> out;
-  for (std::size_t bits = 0; bits < (std::size_t{1} << cuts.size()); bits++) {
-    Pick pick;
-    std::vector<int> axes, indices;
-    bool good = true;
-    for (std::size_t i = 0; i < cuts.size(); i++) {
-      if ((bits >> i & 1U) == 0) continue;
-      for (int a : cuts[i].cut.axes) {
-        good = good && std::find(axes.begin(), axes.end(), a) == axes.end();
-        axes.push_back(a);
-      }
-      good = good && std::find(indices.begin(), indices.end(), cuts[i].index) == indices.end();
-      indices.push_back(cuts[i].index);
-      pick.push_back(cuts[i]);
-    }
-    std::vector<const Cut*> together;
-    for (const PickPart& part : pick) together.push_back(&part.cut);
-    good = good && !in_a_circle(together);
-    if (good && layouts_.placed(p.layer)) {
-      const std::vector<int>& place = layouts_.place(p.layer);
-      for (const PickPart& part : pick)
-        for (int r = 0; r < mesh_.ranks(); r++)
-          good = good && (std::find(place.begin(), place.end(), r) != place.end() || part.cut.at(mesh_, r).size() == 0);
-    }
-    if (good) out.push_back(std::move(pick));
+  if (plan.needs.empty()) return out;
+  plan.rest = owned ? plan.needs : resting(t, plan.needs);
+  for (int w : writers_[at]) {
+    auto told = picks.find(w);
+    out.picks.push_back(told != picks.end() ? told->second : cheapest(w, plan.rest, needs));
+    out.passes.push_back(work(w, out.picks.back(), plan.rest));
+    out.cost += compute(w, out.passes.back());
   }
-  std::stable_sort(out.begin(), out.end(), [](const Pick& a, const Pick& b) { return a.size() < b.size(); });
+  Moves moves = route(writers_[at], out.passes, plan.rest);
+  plan.first = std::move(moves.first);
+  plan.second = std::move(moves.second);
+  plan.tiles = std::move(moves.tiles);
+  if (!owned && !plan.layout.cuts.empty()) {
+    std::vector<bool> other = ruled(t);
+    other.flip();
+    for (const BoxMessage& m : copies(plan.rest, plan.needs))
+      if (key(m.from, other) == key(m.to, other)) plan.third.push_back(m);
+  }
+  for (const auto* hop : {&plan.first, &plan.second, &plan.third}) out.cost += exchange(t, *hop, &out.received);
   return out;
 }
 
-// Compute of the slowest + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
-Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
-  const std::vector<Pick> all = candidates(pass);
-  if (all.size() == 1) return all.front();
-  Pick best;
-  std::tuple<double, Index, std::size_t> best_cost{};
-  bool first = true;
-  for (const Pick& pick : all) {
-    std::vector<PassPlan> plan{work(pass, pick, asked)};
-    const Moves moves = route({pass}, plan, asked);
-    std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
-    double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.first, &bytes) + exchange(p.writes.tensor, moves.second, &bytes);
-    std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
-    for (const PassOperand& o : p.reads) {
-      const StepTensor& t = passes_.tensors[static_cast<std::size_t>(o.tensor)];
-      if (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::seed) continue;
-      const bool parameter = t.role == TensorRole::parameter;
-      if (!parameter && layouts_.of(o.tensor).cuts.empty()) continue;
-      const std::vector<Held> owned = parameter ? home(o.tensor) : std::vector<Held>{};
-      for (int r = 0; r < mesh_.ranks(); r++) {
-        const Work& w = plan[0].work[static_cast<std::size_t>(r)];
-        if (!w.any) continue;
-        std::vector<Box> have = needs[static_cast<std::size_t>(o.tensor)][static_cast<std::size_t>(r)];
-        if (!parameter) have.push_back(layouts_.of(o.tensor).box(mesh_, r));
-        for (const Held& h : owned)
-          if (h.rank == r) have.push_back(h.box);
-        Index missing = 0;
-        for (const Box& b : subtract(operand_box(o, w.box), have)) missing += volume(b);
-        missing *= cost_.item_bytes(o.tensor);
-        bytes[static_cast<std::size_t>(r)] += missing;
-        in[static_cast<std::size_t>(r)] += cost_.message(r == 0 ? mesh_.ranks() - 1 : 0, r, missing);
-      }
+std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
+  const auto& writers = writers_[static_cast<std::size_t>(t)];
+  for (const auto& d : known_[static_cast<std::size_t>(t)]) {
+    bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.needs.empty());
+    for (std::size_t k = 0; same && k < d->picks.size(); k++) {
+      auto told = picks.find(writers[k]);
+      same = told != picks.end() && told->second == d->picks[k];
     }
-    seconds += *std::max_element(in.begin(), in.end());
-    Index total = 0;
-    for (Index b : bytes) total += b;
-    const std::tuple<double, Index, std::size_t> cost{seconds, total, pick.size()};
-    // What differs by rounding alone is a tie: fewer bytes, then fewer cuts, then the first.
-    const double scale = 1e-9 * std::max(std::get<0>(best_cost), 1e-12);
-    const bool less = first || seconds < std::get<0>(best_cost) - scale ||
-                      (seconds < std::get<0>(best_cost) + scale &&
-                       std::pair(total, pick.size()) < std::pair(std::get<1>(best_cost), std::get<2>(best_cost)));
-    if (less) {
-      best = pick;
-      best_cost = cost;
-      first = false;
-    }
+    if (same) return d;
   }
-  return best;
+  return nullptr;
 }
 
-Sweep Sweeper::run(const std::map<int, Pick>& picks) {
-  const std::size_t tensors = passes_.tensors.size();
+Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks, double limit) const {
   const auto ranks = static_cast<std::size_t>(mesh_.ranks());
-  Sweep out;
-  out.passes.resize(passes_.passes.size());
-  out.tensors.resize(tensors);
-  out.received.assign(tensors, std::vector<Index>(ranks, 0));
-  std::vector<Boxes> needs(tensors, Boxes(ranks));
+  Trial out;
+  out.tensors.resize(passes_.tensors.size());
+  std::vector<Boxes> needs(passes_.tensors.size(), Boxes(ranks));
   for (int o : passes_.outputs) {
     const int reader = layouts_.busy().front();
     if (o != passes_.logits || o == passes_.loss) needs[static_cast<std::size_t>(o)][static_cast<std::size_t>(reader)] = {whole(passes_.tensors[static_cast<std::size_t>(o)].shape)};
   }
-  // A tensor is decided when all its readers are: in reverse order of its last writer.
-  std::vector<int> order;
-  for (std::size_t i = passes_.passes.size(); i-- > 0;) {
-    const int t = passes_.passes[i].writes.tensor;
-    if (std::find(order.begin(), order.end(), t) == order.end()) order.push_back(t);
-  }
-  for (int t : order) {
+  for (int t : order_) {
     const auto at = static_cast<std::size_t>(t);
-    const StepTensor& tensor = passes_.tensors[at];
-    TensorPlan& plan = out.tensors[at];
-    const bool owned = tensor.role == TensorRole::parameter_gradient;
-    plan.needs = owned ? home(tensor.of) : held_of(needs[at]);
-    if (plan.needs.empty()) continue;
-    plan.rest = owned ? plan.needs : resting(t, plan.needs);
-    std::vector<PassPlan> plans;
-    for (int w : writers_[at]) {
-      auto told = picks.find(w);
-      const Pick pick = told != picks.end() ? told->second : cheapest(w, plan.rest, needs);
-      plans.push_back(work(w, pick, plan.rest));
-      const Pass& p = passes_.passes[static_cast<std::size_t>(w)];
+    std::shared_ptr<const Decided> found = known(t, needs[at], picks);
+    if (found == nullptr) {
+      found = std::make_shared<const Decided>(decide(t, needs, picks));
+      auto& all = known_[at];
+      if (all.size() == kKnown) all.erase(all.begin());
+      all.push_back(found);
+    }
+    for (std::size_t k = 0; k < found->passes.size(); k++)
       for (std::size_t r = 0; r < ranks; r++)
-        if (plans.back().work[r].any)
-          for (const PassOperand& o : p.reads) want(needs[static_cast<std::size_t>(o.tensor)][r], operand_box(o, plans.back().work[r].box));
-      out.cost += compute(w, plans.back());
-    }
-    Moves moves = route(writers_[at], plans, plan.rest);
-    plan.first = std::move(moves.first);
-    plan.second = std::move(moves.second);
-    plan.tiles = std::move(moves.tiles);
-    if (!owned && !layouts_.of(t).cuts.empty()) {
-      std::vector<bool> other = ruled(t);
-      other.flip();
-      for (const BoxMessage& m : copies(plan.rest, plan.needs))
-        if (key(m.from, other) == key(m.to, other)) plan.third.push_back(m);
-    }
-    for (std::size_t k = 0; k < plans.size(); k++) out.passes[static_cast<std::size_t>(writers_[at][k])] = std::move(plans[k]);
-    for (const auto* hop : {&plan.first, &plan.second, &plan.third}) out.cost += exchange(t, *hop, &out.received[at]);
-  }
-  for (std::size_t t = 0; t < tensors; t++) {
-    TensorPlan& plan = out.tensors[t];
-    plan.layout = layouts_.of(static_cast<int>(t));
-    if (!writers_[t].empty()) continue;
-    plan.needs = held_of(needs[t]);
-    if (passes_.tensors[t].role == TensorRole::parameter) {
-      plan.rest = home(static_cast<int>(t));
-      plan.third = copies(plan.rest, plan.needs);
-      out.cost += exchange(static_cast<int>(t), plan.third, &out.received[t]);
-    } else {
-      plan.rest = plan.needs;  // read from where the data is, or constant: nothing travels
-    }
-    plan.tiles = plan.rest;
+        if (const Work& w = found->passes[k].work[r]; w.any)
+          for (const PassOperand& o : passes_.passes[static_cast<std::size_t>(writers_[at][k])].reads) want(needs[static_cast<std::size_t>(o.tensor)][r], operand_box(o, w.box));
+    out.cost += found->cost;
+    out.tensors[at] = std::move(found);
+    if (out.cost >= limit) return out;
   }
   return out;
 }
 
-Sweep Sweeper::improve() {
-  Sweep best = run({});
-  auto picks_of = [&](const Sweep& s) {
-    std::map<int, Pick> picks;
-    for (std::size_t i = 0; i < s.passes.size(); i++)
-      if (!s.passes[i].work.empty()) picks[static_cast<int>(i)] = s.passes[i].pick;
-    return picks;
-  };
-  std::map<int, Pick> picks = picks_of(best);
-  const double enough = 1e-9;
-  for (int parameter : passes_.parameters) {  // which of two dims on one axis is cut
-    const std::size_t options = layouts_.options(parameter), kept = layouts_.chosen(parameter);
-    std::size_t chosen = kept;
-    for (std::size_t k = 0; k < options && options > 1; k++) {
-      if (k == kept) continue;
-      layouts_.choose(parameter, k);
-      std::map<int, Pick> others = picks;
-      std::erase_if(others, [&](const auto& entry) {
-        const Pass& p = passes_.passes[static_cast<std::size_t>(entry.first)];
-        auto is = [&](const PassOperand& o) { return o.tensor == parameter || passes_.tensors[static_cast<std::size_t>(o.tensor)].of == parameter; };
-        return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
-      });
-      Sweep other = run(others);
-      if (other.cost < best.cost * (1 - enough)) {
-        best = std::move(other);
-        chosen = k;
-      }
-    }
-    layouts_.choose(parameter, chosen);
-    if (chosen != kept) picks = picks_of(best);
+Sweep Sweeper::whole_of(const Trial& trial) const {
+  Sweep out;
+  out.passes.resize(passes_.passes.size());
+  out.cost = trial.cost;
+  for (std::size_t t = 0; t < trial.tensors.size(); t++) {
+    const Decided& d = *trial.tensors[t];
+    out.tensors.push_back(d.plan);
+    out.received.push_back(d.received);
+    for (std::size_t k = 0; k < d.passes.size(); k++) out.passes[static_cast<std::size_t>(writers_[t][k])] = d.passes[k];
   }
-  for (int round = 0; round < 2; round++) {
-    const double before = best.cost;
-    for (std::size_t i = passes_.passes.size(); i-- > 0;) {
-      const int pass = static_cast<int>(i);
-      if (!picks.contains(pass)) continue;
-      for (const Pick& pick : candidates(pass)) {
-        if (pick == picks[pass]) continue;
-        std::map<int, Pick> others = picks;
-        others[pass] = pick;
-        Sweep other = run(others);
-        if (other.cost < best.cost * (1 - enough)) {
-          best = std::move(other);
-          picks = others;
-        }
-      }
-    }
-    if (best.cost > before * (1 - enough)) break;
-  }
-  return best;
+  return out;
 }
+
+Sweep Sweeper::run(const std::map<int, Pick>& picks) { return whole_of(attempt(picks)); }
 
 }  // namespace motley

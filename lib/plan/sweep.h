@@ -2,8 +2,9 @@
 // One sweep backward over the passes: consumers are decided before producers; each pass takes the pick of least cost. Then one
 // improving sweep over the whole plan. Source: notes of the algebra's prototype (DESIGN "The algebra, tried").
 #pragma once
-#include <functional>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "plan/cost.h"
@@ -24,7 +25,8 @@ class Sweeper {
   Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost);
   // Every pick told, or (an absent one) chosen by least local cost.
   Sweep run(const std::map<int, Pick>& picks);
-  Sweep improve();
+  // From these picks (absent ones chosen by least local cost), one change at a time while the whole plan gets cheaper.
+  Sweep improve(const std::map<int, Pick>& from = {});
   std::vector<Pick> candidates(int pass) const;  // every compatible set of cuts; the empty one first
   const Layouts& layouts() const { return layouts_; }
 
@@ -34,9 +36,26 @@ class Sweeper {
     std::vector<BoxMessage> first{}, second{};
     std::vector<Held> tiles{};
   };
+  struct Decided {
+    Boxes needs{};              // what its readers need, and
+    std::vector<Pick> picks{};  // its writers' picks: all that the rest follows from
+    TensorPlan plan{};
+    std::vector<PassPlan> passes{};  // of its writers; none where nobody reads it
+    std::vector<Index> received{};
+    double cost = 0;
+  };
+  struct Trial {  // tensors: not all of them where the cost reached the limit
+    std::vector<std::shared_ptr<const Decided>> tensors{};
+    double cost = 0;
+  };
   int key(int rank, const std::vector<bool>& axes) const;
   PassPlan work(int pass, const Pick& pick, const std::vector<Held>& asked) const;
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const;
+  Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
+  std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
+  Trial attempt(const std::map<int, Pick>& picks, double limit = HUGE_VAL) const;
+  Sweep whole_of(const Trial& trial) const;
+  void choose(int parameter, std::size_t option);
   Pick cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const;
   std::vector<Held> home(int parameter) const;
   std::vector<Held> resting(int tensor, const std::vector<Held>& needs) const;
@@ -49,7 +68,9 @@ class Sweeper {
   const Mesh& mesh_;
   Layouts layouts_;
   const Cost& cost_;
-  std::vector<std::vector<int>> writers_;  // per tensor
+  std::vector<std::vector<int>> writers_{};  // per tensor
+  std::vector<int> order_{};                 // tensors, readers' results before what they read
+  mutable std::vector<std::vector<std::shared_ptr<const Decided>>> known_{};  // per tensor: an improving sweep asks the same again and again
 };
 
 }  // namespace motley
