@@ -77,19 +77,22 @@ void look_at_cpu(Findings& found, const Node& node) {
   found.line("CPU", backend->model());
   found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, node.sockets.size(),
                                   node.sockets.size() == 1 ? "" : "s", to_text(cores)));
+  found.line("ranks", fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer", cores.size()));
   found.line("ISA", usable_isas());
   found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
 }
 
+// A machine without NVIDIA cards misses nothing.
 void look_at_gpus(Findings& found, const Node& node) {
   std::map<std::string, int> models;
-  for (const Gpu& gpu : node.gpus) models[fmt::format("{} ({})", gpu.model, bytes_text(static_cast<double>(gpu.memory_bytes)))]++;
+  for (const CudaGpu& gpu : node.cuda.gpus)
+    models[fmt::format("{} ({}, {})", gpu.model, gpu.isa, bytes_text(static_cast<double>(gpu.memory_bytes)))]++;
   std::string text;
   for (const auto& [model, count] : models) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, model);
-  if (text.empty()) text = "none";
-  found.line("GPUs", text + (node.gpu_note.empty() ? "" : "; " + node.gpu_note));
-  found.line("CUDA", "not built");
-  found.line("cuDNN", "not built");
+  if (text.empty()) text = node.cards > 0 ? fmt::format("{} NVIDIA card(s), none can be used", node.cards) : "none";
+  found.line("GPUs", text);
+  found.line("CUDA", node.cuda.library.empty() ? node.cuda.missing : node.cuda.library + (node.cuda.missing.empty() ? "" : "; " + node.cuda.missing));
+  if (node.cards > 0 && !node.cuda.missing.empty()) found.missing.push_back("GPUs that can be used: " + node.cuda.missing);
 }
 
 std::string first_version(const fs::path& program) {

@@ -92,7 +92,7 @@ void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console
   for (const KernelPoint& point : made.points) mine.add(point);
   mine.notes = made.notes;
   Profile all = joined(rt, mine);
-  if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6)});
+  if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6), .device = backend.device_memory()});
   console.progress_done();
   if (rt.rank() == 0) give_result(all.json() + "\n", options.output, console);
 }

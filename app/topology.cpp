@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/topology.h"
 
-#include <dlfcn.h>
 #include <hwloc.h>
 #include <motley/error.h>
 
@@ -58,26 +57,6 @@ std::vector<Socket> sockets() {
   return out;
 }
 
-// The CUDA driver, without its headers: this build has none.
-class Driver {
- public:
-  Driver() : library_(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)) {}
-  ~Driver() {
-    if (library_ != nullptr) dlclose(library_);
-  }
-  Driver(const Driver&) = delete;
-  Driver& operator=(const Driver&) = delete;
-  explicit operator bool() const { return library_ != nullptr; }
-  template <class... Arguments>
-  bool call(const char* name, Arguments... arguments) const {
-    const auto function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name));
-    return function != nullptr && function(arguments...) == 0;
-  }
-
- private:
-  void* library_;
-};
-
 std::size_t cards_in_proc() {
   std::error_code error;
   std::size_t cards = 0;
@@ -86,26 +65,8 @@ std::size_t cards_in_proc() {
 }
 
 void find_gpus(Node& node) {
-  const std::size_t cards = cards_in_proc();
-  const Driver driver;
-  if (!driver) {
-    if (cards > 0) node.gpu_note = std::to_string(cards) + " NVIDIA card(s), but no libcuda.so.1: install the driver's library";
-    return;
-  }
-  int count = 0;
-  if (!driver.call("cuInit", 0U) || !driver.call("cuDeviceGetCount", &count)) {
-    node.gpu_note = cards > 0 ? "the CUDA driver does not start" : "";
-    return;
-  }
-  for (int i = 0; i < count; i++) {
-    int device = 0;
-    std::array<char, 128> name{};
-    std::size_t bytes = 0;
-    const bool known = driver.call("cuDeviceGet", &device, i) &&
-                       driver.call("cuDeviceGetName", name.data(), static_cast<int>(name.size()) - 1, device) &&
-                       driver.call("cuDeviceTotalMem_v2", &bytes, device);
-    node.gpus.push_back({known ? name.data() : "unknown", static_cast<Index>(bytes)});
-  }
+  node.cuda = cuda_facts();
+  if (node.cuda.gpus.empty()) node.cards = cards_in_proc();
 }
 
 }  // namespace
@@ -114,12 +75,18 @@ Node this_node() {
   Node node;
   node.sockets = sockets();
   find_gpus(node);
-  if (!node.gpus.empty()) node.gpu_note = "this build has no CUDA backend: left out of meshes";
   return node;
 }
 
 Mesh mesh_of(const Node& node) {
   std::vector<Device> devices;
+  for (std::size_t i = 0; i < node.cuda.gpus.size(); i++) {
+    Device device;
+    device.name = "gpu " + std::to_string(i);
+    device.kind = DeviceKind::cuda;
+    device.index = static_cast<int>(i);
+    devices.push_back(std::move(device));
+  }
   for (std::size_t i = 0; i < node.sockets.size(); i++) {
     Device device;
     device.name = "socket " + std::to_string(i);

@@ -6,23 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda_module.h"
+
 namespace motley {
 
 struct Socket {
   std::vector<int> cores{};  // one processing unit per core that this process may use
 };
-struct Gpu {
-  std::string model{};
-  Index memory_bytes = 0;
-};
 struct Node {
   std::vector<Socket> sockets{};  // those with a core that may be used
-  std::vector<Gpu> gpus{};
-  std::string gpu_note{};  // why none can be used although there are some; empty: nothing to say
+  CudaFacts cuda{};
+  std::size_t cards = 0;  // NVIDIA's that the kernel knows although none can be used
 };
 Node this_node();
 
-// One rank per socket, with all its cores, along one axis "all". GPUs join where this build can use them.
+// One rank per GPU that this build can use, then one per socket with all its cores, along one axis "all".
 Mesh mesh_of(const Node& node);
 
 }  // namespace motley

@@ -50,7 +50,7 @@ struct Bound {
   std::vector<double> seconds{}, convolutions{};  // per run
 
   Bound(Runtime& rt, const Mesh& mesh, Plan p, Transport& transport)
-      : plan(std::move(p)), program(compile(plan, transport.rank())), state(plan, program, 1), executor(program, rt.backend(mesh), transport, state) {
+      : plan(std::move(p)), program(compile(plan, transport.rank())), state(plan, program, 1, rt.backend(mesh).device_memory()), executor(program, rt.backend(mesh), transport, state) {
     std::uint32_t seed = 1;
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       for (Index i = 0; i < volume(box); i++) {

@@ -3,6 +3,7 @@
 #include <motley/error.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda_module.h"
 #include "kernels/emulated/emulated_backend.h"
 
 namespace motley {
@@ -14,9 +15,7 @@ std::unique_ptr<Backend> open_backend(const Device& device) {
       if (!device.of)
         throw DeviceError("device \"" + device.name + "\" is emulated, but \"of\" does not say which device it slows down");
       return emulated_backend(open_backend(*device.of), device.slowdown, device.memory_bytes);
-    case DeviceKind::cuda:
-      throw DeviceError("device \"" + device.name +
-                        "\" is a CUDA device: motley's CUDA backend is not built yet; use kind \"cpu\" or \"emulated\"");
+    case DeviceKind::cuda: return open_cuda_backend(device);
   }
   throw InternalError("an unknown kind of device");
 }

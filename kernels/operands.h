@@ -8,6 +8,9 @@
 
 namespace motley {
 
+// Of the operands of convolutions, dense layers and pools on a device with memory of its own: what its vectors need.
+inline constexpr int kDeviceAlignment = 16;
+
 inline Index block_of(Format format) {
   return format == Format::blocked8 ? 8 : format == Format::blocked16 ? 16 : 1;
 }

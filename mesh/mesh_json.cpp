@@ -83,7 +83,9 @@ const Table<Device>& device_table() {
       {"host", "another machine's name", "text", false, read_host},
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
-       [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }}};
+       [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
+      {"tf32", "cuda: f32 products may lose bits on tensor cores", "true or false", false,
+       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.tf32); }}};
   return table;
 }
 
@@ -94,6 +96,7 @@ std::string text_of(DeviceKind kind) {
 // Keys that mean nothing for this kind.
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
+                                                            {"tf32", {DeviceKind::cuda}},
                                                             {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
                                                             {"of", {DeviceKind::emulated}},
                                                             {"slowdown", {DeviceKind::emulated}}};
@@ -208,6 +211,7 @@ Json to_json(const Device& d) {
     return std::move(out.set("of", to_json(of)).set("slowdown", d.slowdown));
   }
   if (d.kind == DeviceKind::cuda) out.set("index", d.index);
+  if (d.tf32) out.set("tf32", true);
   out.set("threads", d.threads);
   if (!d.cores.empty()) {
     Json::Array cores;

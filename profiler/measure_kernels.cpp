@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <unordered_map>
 
 #include "profiler/operand_memory.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kTries = 4;            // of a run that loses its core
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
+constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
+constexpr double kSteady = 0.02, kLongestWarmUp = 2;
 
 struct Subject {
   KernelSpec spec{};
@@ -36,7 +39,11 @@ double quantile(std::vector<double> v, std::size_t of_four) {
 class Measurer {
  public:
   Measurer(Backend& backend, int device, std::span<const KernelSpec> specs, const KernelTimingOptions& options)
-      : backend_(backend), device_(device), options_(options), random_(options.seed) {
+      : backend_(backend), device_(device), options_(options), random_(options.seed), queue_(backend.device_memory()) {
+    if (queue_ != nullptr) {
+      begin_ = queue_->make_mark();
+      end_ = queue_->make_mark();
+    }
     std::unordered_map<std::size_t, std::vector<const KernelSpec*>> seen;
     for (const KernelSpec& spec : specs) {
       auto& same = seen[hash_of(spec)];
@@ -69,15 +76,15 @@ class Measurer {
       refuse_too_large(s.spec);
       report(0);
     }
-    memory_.allocate();
+    memory_.allocate(queue_);
     double work = 0, all = 0;
     for (const Subject& s : subjects_) all += flops(s.spec);
     for (Subject& s : subjects_) {
       s.operands = memory_.operands(s.spec);
       once(s);  // first touch, packing
       const double start = wall_seconds();
-      once(s);
-      s.first = wall_seconds() - start;
+      if (queue_ == nullptr) once(s);
+      s.first = queue_ == nullptr ? wall_seconds() - start : on_device(s, 1);
       first_sum_ += s.first;
       work += flops(s.spec);
       const double elapsed = wall_seconds() - start_;
@@ -88,12 +95,13 @@ class Measurer {
       }
       report(0);
     }
-    for (Subject& s : subjects_) s.repeats = static_cast<int>(std::ceil(kShortest / std::max(s.first, 0.1e-6)));
+    for (Subject& s : subjects_) s.repeats = static_cast<int>(std::ceil((queue_ == nullptr ? kShortest : kShortestOnDevice) / std::max(s.first, 0.1e-6)));
     std::vector<double> firsts;
     for (const Subject& s : subjects_) firsts.push_back(s.first);
     if (!subjects_.empty()) {
       const double middle = quantile(firsts, 2);
       reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
+      if (queue_ != nullptr) warm_up(subjects_[reference_]);
     }
     setup_ = wall_seconds() - start_;
     per_round_ = 2 * first_sum_;
@@ -110,8 +118,32 @@ class Measurer {
 
   void once(Subject& s) { s.kernel->run(s.operands, memory_.workspace()); }
 
+  // Seconds on the device, told by marks around the runs.
+  double on_device(Subject& s, int runs) {
+    begin_->set(DeviceMemory::Queue::compute);
+    for (int k = 0; k < runs; k++) once(s);
+    end_->set(DeviceMemory::Queue::compute);
+    while (!end_->passed()) std::this_thread::yield();
+    return end_->seconds_since(*begin_);
+  }
+
+  // Until the device's clock is steady: three times in turn alike.
+  void warm_up(Subject& s) {
+    const double start = wall_seconds();
+    double before = 0;
+    for (int alike = 0; alike < 3 && wall_seconds() - start < kLongestWarmUp;) {
+      const double now = on_device(s, s.repeats * 20);
+      alike = std::abs(now - before) <= kSteady * now ? alike + 1 : 0;
+      before = now;
+    }
+  }
+
   // The first run that kept its core; of kTries that all lost it the least.
   double timed(Subject& s) {
+    if (queue_ != nullptr) {
+      once(s);
+      return on_device(s, s.repeats) / s.repeats;
+    }
     double least = HUGE_VAL;
     for (int i = 0; i < kTries; i++) {
       once(s);
@@ -181,7 +213,7 @@ class Measurer {
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;
-    out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
+    if (queue_ == nullptr) out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
     auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
     const std::string who = "device " + std::to_string(device_) + ": ";
     if (out.wall_over_cpu > 1.1)
@@ -203,6 +235,8 @@ class Measurer {
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
   double wall_sum_ = 0, cpu_sum_ = 0;
   int rounds_ = 0;
+  DeviceMemory* queue_;  // null: kernels are done when run() returns
+  std::unique_ptr<DeviceMemory::Mark> begin_{}, end_{};
 };
 
 }  // namespace

@@ -49,16 +49,45 @@ Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
   return flat.error < through_zero.error ? flat : through_zero;
 }
 
+// Where this rank's messages begin and end.
+struct Memory {
+  DeviceMemory* device = nullptr;
+  DeviceMemory::Block host{}, there{};  // there: on the device
+  std::unique_ptr<DeviceMemory::Mark> done{};
+  std::size_t size = 0;
+
+  Memory(DeviceMemory* d, std::size_t bytes) : device(d), size(bytes) {
+    if (device == nullptr) {
+      host = DeviceMemory::Block(new std::byte[bytes], [](std::byte* p) { delete[] p; });
+      std::fill_n(host.get(), bytes, std::byte{1});
+      return;
+    }
+    host = device->allocate_host(bytes);
+    there = device->allocate(bytes);
+    done = device->make_mark();
+  }
+  std::span<std::byte> first(std::size_t bytes) const { return {host.get(), bytes}; }
+  void copy(Transport& transport, std::size_t bytes, bool out) const {
+    if (device == nullptr) return;
+    device->copy(DeviceMemory::Queue::copy, out ? host.get() : there.get(), out ? there.get() : host.get(), bytes);
+    done->set(DeviceMemory::Queue::copy);
+    wait(transport, {}, "measuring links", [&] { return done->passed(); });
+  }
+};
+
 // Half a round trip of `bytes`, the least of `rounds`. Both ranks of the pair call it.
-double ping_pong(Transport& transport, int peer, bool starts, std::span<std::byte> buffer, int rounds) {
+double ping_pong(Transport& transport, int peer, bool starts, const Memory& memory, std::size_t bytes, int rounds) {
+  const std::span<std::byte> buffer = memory.first(bytes);
   double least = HUGE_VAL;
   auto send = [&] {
+    memory.copy(transport, bytes, true);
     const Transport::Ticket t = transport.send(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
   };
   auto receive = [&] {
     const Transport::Ticket t = transport.receive(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
+    memory.copy(transport, bytes, false);
   };
   for (int i = 0; i <= rounds; i++) {  // the first is untimed
     const double start = now();
@@ -83,18 +112,18 @@ int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
   return rounds;
 }
 
-std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, std::span<std::byte> memory,
+std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, const Memory& memory,
                                                    double budget, int most_rounds) {
   std::vector<std::pair<Index, double>> points;
   std::size_t sizes = 0;
-  for (std::size_t b = 8; b <= memory.size(); b *= 2) sizes++;
-  for (std::size_t b = 8; b <= memory.size(); b *= 2) {
+  for (std::size_t b = 8; b <= memory.size; b *= 2) sizes++;
+  for (std::size_t b = 8; b <= memory.size; b *= 2) {
     const double start = now();
-    const double once = ping_pong(transport, peer, starts, memory.first(b), 2);
+    const double once = ping_pong(transport, peer, starts, memory, b, 2);
     const double share = budget / static_cast<double>(sizes) - (now() - start);
     const int fit = static_cast<int>(std::clamp(share / (2 * once), 3.0, static_cast<double>(most_rounds)));
     const int rounds = agreed_rounds(transport, peer, starts, fit);
-    points.emplace_back(static_cast<Index>(b), std::min(once, ping_pong(transport, peer, starts, memory.first(b), rounds)));
+    points.emplace_back(static_cast<Index>(b), std::min(once, ping_pong(transport, peer, starts, memory, b, rounds)));
   }
   return points;
 }
@@ -134,7 +163,7 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
   const int pairs = ranks * (ranks - 1) / 2;
   std::vector<Link> links;
   if (pairs == 0) return links;
-  std::vector<std::byte> memory(static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)), std::byte{1});
+  const Memory memory(options.device, static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)));
   int done = 0;
   for (int a = 0; a < ranks; a++)
     for (int b = a + 1; b < ranks; b++) {

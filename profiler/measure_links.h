@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what messages between ranks take, and fits them.
 #pragma once
+#include <motley/backend.h>
 #include <motley/profile.h>
 #include <motley/transport.h>
 
@@ -15,10 +16,11 @@ struct LinkOptions {
   Index most_bytes = Index{16} << 20;
   int most_rounds = 200;
   std::function<void(int done, int total)> progress{};  // pairs
+  DeviceMemory* device = nullptr;  // of this rank: its messages begin and end in the device's memory
 };
 
 // Collective: ping-pong of every two ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2, half the least
-// round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
+// round trip, copies from and to devices' own memory included. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
 std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
 
 // Splits ascending (bytes, seconds) into `segments` runs of at least two sizes so that the sum of squared relative errors of a

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -35,9 +36,9 @@ std::size_t OperandMemory::bytes() const {
   return std::accumulate(most_.begin(), most_.end(), std::size_t{0});
 }
 
-void OperandMemory::allocate() {
+void OperandMemory::allocate(DeviceMemory* device) {
   for (std::size_t b = 0; b < kBlocks; b++) {
-    blocks_[b].reset(static_cast<std::byte*>(std::aligned_alloc(4096, (most_[b] / 4096 + 1) * 4096)));
+    blocks_[b].reset(static_cast<std::byte*>(std::aligned_alloc(4096, (most_[b] / 4096 + 1) * 4096)), std::free);
     if (!blocks_[b]) throw DeviceError("cannot allocate " + std::to_string(bytes()) + " bytes for the operands of kernels to time");
   }
   std::mt19937 random(1);
@@ -47,6 +48,12 @@ void OperandMemory::allocate() {
   std::fill_n(results, most_[kResults] / 4, 1.0F);
   auto* labels = reinterpret_cast<std::int32_t*>(blocks_[kLabels].get());
   for (std::size_t i = 0; i < most_[kLabels] / 4; i++) labels[i] = static_cast<std::int32_t>(i % 8);
+  if (device == nullptr) return;
+  for (std::size_t b = 0; b < kBlocks; b++) {
+    DeviceMemory::Block there = device->allocate(most_[b] + 1);
+    if (b != kWorkspace) copy_and_wait(*device, there.get(), blocks_[b].get(), most_[b]);
+    blocks_[b] = std::move(there);
+  }
 }
 
 std::vector<void*> OperandMemory::operands(const KernelSpec& spec) const {

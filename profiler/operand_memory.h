@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory in which kernels are timed: one block that all of them share, so that a thousand kernels need what the largest needs.
 #pragma once
-#include <motley/kernel_spec.h>
+#include <motley/backend.h>
 
 #include <array>
 #include <cstdlib>
@@ -18,18 +18,15 @@ class OperandMemory {
  public:
   void reserve(const KernelSpec& spec, std::size_t workspace_bytes);
   std::size_t bytes() const;                                  // of all reserved so far
-  void allocate();                                            // and fills; DeviceError
+  void allocate(DeviceMemory* device = nullptr);                       // and fills; in the device's memory where there is one. DeviceError
   std::vector<void*> operands(const KernelSpec& spec) const;  // reserved and allocated before
   void* workspace() const { return blocks_[kWorkspace].get(); }
 
  private:
   enum Block : std::size_t { kNumbers, kLabels, kResults, kWorkspace, kBlocks };
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
   static Block block_of(const OperandUse& use);
   std::array<std::size_t, kBlocks> most_{};  // bytes
-  std::array<std::unique_ptr<std::byte, Free>, kBlocks> blocks_{};
+  std::array<DeviceMemory::Block, kBlocks> blocks_{};
 };
 
 }  // namespace motley

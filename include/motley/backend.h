@@ -4,6 +4,7 @@
 #include <motley/device.h>
 #include <motley/kernel_spec.h>
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,13 +17,40 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual std::string implementation() const = 0;  // e.g. "jit:avx512_core", "motley:avx2", "reference"
-  // operands: as the spec orders them, element 0 of each (64-byte aligned only where the spec is dense conv/dense/pool).
+  // operands: as the spec orders them, element 0 of each (64-byte aligned only where the spec is dense conv/dense/pool). On a
+  // device with memory of its own (there 16-byte aligned): put into its compute queue; the kernel, operands and workspace stay until that is done.
   virtual void run(std::span<void* const> operands, void* workspace) = 0;
 };
+
+// Memory that the host cannot reach into, and the device's two queues: kernels run in one, copies in either, each queue in the
+// order of the calls; nothing but Mark::hold orders one against the other. No call but allocate waits for the device.
+class DeviceMemory {
+ public:
+  enum class Queue : std::uint8_t { compute, copy };
+  using Block = std::shared_ptr<std::byte>;
+  // A point in a queue. Made before a step, set in it again and again.
+  class Mark {
+   public:
+    virtual ~Mark() = default;
+    virtual void set(Queue queue) = 0;   // behind all that the queue was given so far
+    virtual void hold(Queue queue) = 0;  // what the queue is given from now on waits until the mark, as it is set now, has passed
+    virtual bool passed() = 0;           // DeviceError: what went wrong on the device, in earlier work too
+    virtual double seconds_since(const Mark& earlier) const = 0;  // both have passed
+  };
+  virtual ~DeviceMemory() = default;
+  virtual Block allocate(std::size_t bytes) = 0;       // of the device: 256-aligned, zeroed. DeviceError
+  virtual Block allocate_host(std::size_t bytes) = 0;  // of the host, where copies are fast (pinned). DeviceError
+  virtual std::unique_ptr<Mark> make_mark() = 0;
+  // Any two of the host's and the device's memory. What a copy reads and writes stays untouched until it is done.
+  virtual void copy(Queue queue, void* to, const void* from, std::size_t bytes) = 0;
+};
+// Behind all kernels so far, and done when it returns. Not for use inside a step.
+void copy_and_wait(DeviceMemory& device, void* to, const void* from, std::size_t bytes);
 
 class Backend {
  public:
   virtual ~Backend() = default;
+  virtual DeviceMemory* device_memory() { return nullptr; }  // where operands lie; nullptr: in the host's memory
   virtual std::unique_ptr<Kernel> compile(const KernelSpec& spec) = 0;  // DeviceError: what this device cannot do
   virtual std::string model() const = 0;    // "AMD EPYC ..."
   virtual std::string isa() const = 0;      // what is really used, as the library reports it

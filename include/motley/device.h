@@ -22,9 +22,12 @@ struct Device {
   Index memory_bytes = 0;                     // 0: what the device says
   std::shared_ptr<const Device> of{};         // emulated: this one made slower
   double slowdown = 1.0;                      // emulated: at least 1
+  bool tf32 = false;                          // cuda: f32 products on tensor cores, with about 10 bits of mantissa
 };
 
 std::string to_string(DeviceKind kind);
+// Its kernels' operands lie where the host cannot reach: a CUDA device, or one made slower.
+bool has_own_memory(const Device& device);
 // The names `isa` may have, slowest first: sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
 const std::vector<std::string>& isa_names();
 

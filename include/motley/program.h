@@ -79,6 +79,9 @@ struct Program {
 struct CompileOptions {
   bool keep_gradients = false;  // until the step's end, to be looked at
   std::vector<int> keep{};      // tensors whose finished values stay until the step's end too
+  // Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
+  // before it travels.
+  Index staged_bytes = Index{1} << 20;
 };
 
 // Pure; no device. InternalError only.

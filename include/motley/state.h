@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What outlives a Program: this rank's owned boxes of parameters and optimizer slots.
 #pragma once
+#include <motley/backend.h>
 #include <motley/program.h>
 
 #include <cstddef>
@@ -14,16 +15,12 @@ namespace motley {
 class State {
  public:
   // Initial values of every owned box: drawn per tensor name and global index (equal for every mesh, layout and rank count),
-  // He-uniform by the global fan-in; velocities are 0, seeds 1.
-  State(const Plan& plan, const Program& program, std::uint64_t seed);
+  // He-uniform by the global fan-in; velocities are 0, seeds 1. In the device's memory where there is one. DeviceError.
+  State(const Plan& plan, const Program& program, std::uint64_t seed, DeviceMemory* device = nullptr);
   std::byte* buffer(int id) { return memory_.at(id).get(); }  // of the Program's state buffers
-  const std::byte* buffer(int id) const { return memory_.at(id).get(); }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::map<int, std::unique_ptr<std::byte, Free>> memory_{};
+  std::map<int, std::shared_ptr<std::byte>> memory_{};
 };
 
 }  // namespace motley

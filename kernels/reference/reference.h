@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference's ops share: where an element lies, and the pointwise functions. All arithmetic is f64.
+// What the reference's ops share: where an element lies. All arithmetic is f64.
 #pragma once
 #include <motley/error.h>
 #include <motley/kernel_spec.h>
@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <span>
+
+#include "kernels/element.h"
 
 namespace motley::reference {
 
@@ -98,29 +100,6 @@ Index for_each_real(const KernelSpec& spec, Index p, Index q, Call&& call) {
 }
 inline bool in_slice(const KernelSpec& spec, Index h, Index w) {
   return h >= 0 && h < spec.roles.h && w >= 0 && w < spec.roles.w;
-}
-
-inline double activate(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x <= 0 ? 0 : x;  // NaN stays NaN
-    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
-    case Activation::elu: return x > 0 ? x : std::expm1(x);
-  }
-  return x;
-}
-
-// activation'(x), told from y = activation(x). relu'(0) = 0.
-inline double activation_gradient(Activation activation, double y) {
-  switch (activation) {
-    case Activation::none: return 1;
-    case Activation::relu: return y > 0 ? 1 : 0;
-    case Activation::sigmoid: return y * (1 - y);
-    case Activation::tanh: return 1 - y * y;
-    case Activation::elu: return y > 0 ? 1 : y + 1;
-  }
-  return 1;
 }
 
 // The storage type's instance of loops that are templates over it.

@@ -34,6 +34,10 @@ std::string to_string(DeviceKind kind) {
   return "?";
 }
 
+bool has_own_memory(const Device& device) {
+  return device.kind == DeviceKind::cuda || (device.of != nullptr && has_own_memory(*device.of));
+}
+
 const std::vector<std::string>& isa_names() {
   static const std::vector<std::string> names{"sse41",       "avx",              "avx2",            "avx2_vnni",
                                               "avx512_core", "avx512_core_vnni", "avx512_core_bf16"};

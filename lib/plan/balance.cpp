@@ -60,6 +60,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.tensors = std::move(sweep.tensors);
   data.busy = layouts.busy();
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
+  for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
   for (const auto& received : sweep.received)
     for (std::size_t r = 0; r < received.size(); r++) data.predicted[r].bytes += received[r];
   return data;

@@ -64,6 +64,7 @@ struct PlanData {
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
   std::vector<Format> formats{};      // per tensor
+  std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered

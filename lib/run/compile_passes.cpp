@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/operands.h"
 #include "run/compiler.h"
 
 namespace motley {
@@ -107,9 +108,14 @@ void Compiler::emit_copy(const View& from, const View& to, DType dtype, const st
   emit_kernel(fold_kernel(FoldKind::copy, dtype, to.extents, {from.strides, to.strides}), {{from.buffer, from.element}, {to.buffer, to.element}}, name, true);
 }
 
+bool Compiler::is_aligned(const View& view) const {
+  const Index at = view.element * static_cast<Index>(bytes_of(out_.buffers[static_cast<std::size_t>(view.buffer)].dtype));
+  return !data_.on_device[static_cast<std::size_t>(rank_)] || at % kDeviceAlignment == 0;
+}
+
 Place Compiler::dense(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
   const View v = reordered(view, order);
-  if (is_dense(v, format)) return {v.buffer, v.element};
+  if (is_dense(v, format) && is_aligned(v)) return {v.buffer, v.element};
   const DType dtype = out_.buffers[static_cast<std::size_t>(v.buffer)].dtype;
   const int made = temp("dense " + name, dtype, v.extents, format);
   const View to{made, 0, strides_of(format, v.extents), v.extents};
@@ -119,7 +125,7 @@ Place Compiler::dense(const View& view, const std::vector<int>& order, Format fo
 
 std::pair<Place, View> Compiler::dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
   const View v = reordered(view, order);
-  if (is_dense(v, format)) return {{v.buffer, v.element}, View{}};
+  if (is_dense(v, format) && is_aligned(v)) return {{v.buffer, v.element}, View{}};
   const int made = temp("dense " + name, data_.dtype, v.extents, format);
   return {{made, 0}, View{made, 0, strides_of(format, v.extents), v.extents}};
 }

@@ -23,9 +23,22 @@ int Compiler::next_exchange(const std::vector<BoxMessage>& messages, const std::
   return static_cast<int>(out_.exchange_names.size()) - 1;
 }
 
-void Compiler::post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives) {
+// Both ends cut a message alike.
+std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const {
+  auto on_device = [&](int rank) { return data_.on_device[static_cast<std::size_t>(rank)]; };
+  std::vector<Piece> out;
+  for (const Piece& whole : messages) {
+    const Index item = static_cast<Index>(bytes_of(out_.buffers[static_cast<std::size_t>(whole.at.buffer)].dtype));
+    const Index most = on_device(rank_) || on_device(whole.peer) ? std::max(options_.staged_bytes / item * item, item) : whole.bytes;
+    for (Index done = 0; done < whole.bytes; done += most)
+      out.push_back({whole.peer, {whole.at.buffer, whole.at.element + done / item}, std::min(most, whole.bytes - done)});
+  }
+  return out;
+}
+
+void Compiler::post_and_wait(int exchange, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
   if (sends.empty() && receives.empty()) return;
-  out_.steps.push_back({Post{exchange, std::move(sends), std::move(receives)}});
+  out_.steps.push_back({Post{exchange, in_pieces(sends), in_pieces(receives)}});
   out_.steps.push_back({Wait{exchange}});
 }
 
@@ -70,7 +83,7 @@ void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const st
       }
     }
   }
-  post_and_wait(exchange, std::move(sends), std::move(receives));
+  post_and_wait(exchange, sends, receives);
   for (const auto& [from, to] : unpack) emit_copy(from, to, dtype_of(t), "unpack " + tensor(t).name);
 }
 
@@ -146,7 +159,7 @@ void Compiler::add_terms(int t) {
       arrived.push_back({m.box, fresh_view("received " + tensor(t).name, t, m.box)});
     receives.push_back({m.from, {arrived.back().view.buffer, arrived.back().view.element}, volume(m.box) * item});
   }
-  post_and_wait(exchange, std::move(sends), std::move(receives));
+  post_and_wait(exchange, sends, receives);
   for (const Held& tile : plan.tiles)
     if (tile.rank == rank_) add_tile(t, tile.box, arrived);
 }

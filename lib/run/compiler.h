@@ -53,6 +53,7 @@ class Compiler {
   void emit_updates();
   // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
+  bool is_aligned(const View& view) const;  // as this rank's kernels need it
   std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);
   View output_view(int p);          // where a pass's result goes on this rank
   bool is_view(int p) const;        // a copy or broadcast that needs no kernel: its source is read in place
@@ -73,7 +74,8 @@ class Compiler {
   Contribution term(int t, int writer, const Box& box);
   Place packed(int t, const std::vector<Contribution>& terms, const Box& box);
   int next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
-  void post_and_wait(int exchange, std::vector<Piece> sends, std::vector<Piece> receives);
+  void post_and_wait(int exchange, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
+  std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
 
   const PlanData& data_;
   const Passes& all_;

@@ -12,6 +12,7 @@
 
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
+#include "run/staged_exchanges.h"
 #include "run/views.h"
 
 namespace motley {
@@ -20,14 +21,18 @@ namespace {
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-Index rounded(Index bytes) { return (bytes + 63) / 64 * 64; }
+Index rounded(Index bytes) { return (bytes + 255) / 256 * 256; }
 
-// The five largest buffers of a Program, for the error that says there is not enough memory.
-std::string largest(const Program& program) {
+// The first buffer that ends behind `room` bytes of the arena, and the five largest: for the error that says there is not enough memory.
+std::string too_large(const Program& program, Index room) {
+  const Buffer* first = nullptr;
+  for (const Buffer& b : program.buffers)
+    if (b.space == Space::arena && b.last >= 0 && b.offset + b.bytes > room && (first == nullptr || b.first < first->first)) first = &b;
   std::vector<const Buffer*> all;
   for (const Buffer& b : program.buffers) all.push_back(&b);
   std::stable_sort(all.begin(), all.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
-  std::string text;
+  std::string text = first == nullptr ? "" : "\"" + first->name + "\" is the first that does not fit; ";
+  text += "the largest: ";
   for (std::size_t i = 0; i < std::min<std::size_t>(5, all.size()); i++)
     text += (i == 0 ? "" : ", ") + all[i]->name + " " + std::to_string(all[i]->bytes);
   return text;
@@ -36,10 +41,7 @@ std::string largest(const Program& program) {
 }  // namespace
 
 struct Executor::Bound {
-  struct Message {
-    int peer;
-    std::span<std::byte> bytes;
-  };
+  using Message = StagedExchanges::Message;
   struct Step {
     enum class Kind : std::uint8_t { kernel, post, wait } kind = Kind::kernel;
     Kernel* kernel = nullptr;
@@ -49,6 +51,8 @@ struct Executor::Bound {
     const char* name = "";
     double seconds = 0;
     Index runs = 0;
+    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: behind it in the compute queue
+    const DeviceMemory::Mark* before = nullptr;  // what it ran behind
   };
   struct Fed {
     const FedBuffer* feed;
@@ -61,12 +65,17 @@ struct Executor::Bound {
   Backend& backend;
   Transport& transport;
   State& state;
+  DeviceMemory* const device = backend.device_memory();
   std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
   std::vector<Step> steps{};
   std::vector<Fed> fed{};
   std::span<std::byte> memory{};
   std::byte* workspace = nullptr;
   std::vector<std::vector<std::byte>> staging{};
+  std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds lie in
+  std::unique_ptr<StagedExchanges> staged{};  // on a device
+  std::unique_ptr<DeviceMemory::Mark> start{};
+  DeviceMemory::Mark* last = nullptr;  // set last in the compute queue
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
   std::function<void(const char*)> callback{};
 
@@ -85,7 +94,11 @@ struct Executor::Bound {
   void take_memory();
   void bind_steps();
   void bind_feeds();
-  void perform(Step& step);
+  void stage();
+  double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
+  void settle(std::size_t from, std::size_t to);
+  // A buffer's bytes, where the host can read them: `room` takes a device's.
+  const std::byte* look(int buffer, std::vector<std::byte>& room) const;
   Ran run(std::size_t from, std::size_t to);
   template <class T>
   bool is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const;
@@ -100,8 +113,18 @@ void Executor::Bound::take_memory() {
   const Index arena = rounded(program.arena_bytes), all = arena + rounded(static_cast<Index>(most)) + program.state_bytes;
   if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
     throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " + std::to_string(backend.memory_bytes()) +
-                      "; the largest: " + largest(program) + "; use a smaller batch or give this rank a smaller part");
-  memory = transport.allocate(static_cast<std::size_t>(std::max<Index>(arena + rounded(static_cast<Index>(most)), 64)));
+                      "; " + too_large(program, backend.memory_bytes() - (all - arena)) + "; use a smaller batch or give this rank a smaller part");
+  const auto bytes = static_cast<std::size_t>(std::max<Index>(arena + rounded(static_cast<Index>(most)), 64));
+  if (device == nullptr) {
+    memory = transport.allocate(bytes);
+  } else {
+    try {
+      blocks.push_back(device->allocate(bytes));
+    } catch (const DeviceError& e) {
+      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) + "; use a smaller batch or give this rank a smaller part");
+    }
+    memory = {blocks.back().get(), bytes};
+  }
   workspace = memory.data() + arena;
 }
 
@@ -139,59 +162,121 @@ void Executor::Bound::bind_steps() {
     if (step.kind != Step::Kind::kernel) step.name = program.exchange_names[static_cast<std::size_t>(step.exchange)].c_str();
     steps.push_back(std::move(step));
   }
+  if (device != nullptr) stage();
+}
+
+void Executor::Bound::stage() {
+  staged = std::make_unique<StagedExchanges>(*device, transport);
+  start = device->make_mark();
+  for (std::size_t i = 0; i < steps.size(); i++) {
+    Step& s = steps[i];
+    if (s.kind != Step::Kind::post) {
+      s.end = device->make_mark();
+      continue;
+    }
+    std::size_t waited = i;
+    while (steps[waited].kind != Step::Kind::wait || steps[waited].exchange != s.exchange) waited++;
+    staged->add(s.exchange, s.sends, s.receives, static_cast<int>(i), static_cast<int>(waited));
+  }
+  staged->allocate();
 }
 
 void Executor::Bound::bind_feeds() {
-  std::size_t staged = 0;
+  std::size_t used = 0;
   for (Fed& f : fed) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(f.feed->buffer)];
     std::byte* to = address({f.feed->buffer, 0});
     const std::size_t bytes = static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype);
     std::byte* from = to;
     if (f.reorder != nullptr) {
-      from = staging[staged++].data();
+      from = staging[used++].data();
       f.operands = {from, to};
+    }
+    if (device != nullptr) {
+      if (f.reorder == nullptr) {
+        from = staging.emplace_back(bytes + 64).data();
+        f.operands = {to};
+      } else {
+        blocks.push_back(device->allocate(bytes + 64));
+        f.operands[0] = blocks.back().get();
+      }
     }
     f.staging = {from, bytes};
   }
 }
 
-void Executor::Bound::perform(Step& s) {
+double Executor::Bound::perform(Step& s) {
+  double own = 0;
   if (callback) callback(s.name);
   if (s.kind == Step::Kind::kernel) {
     s.kernel->run(s.operands, workspace);
+  } else if (s.kind == Step::Kind::post && device != nullptr) {
+    staged->post(s.exchange);
+    return 0;
   } else if (s.kind == Step::Kind::post) {
     auto& open = tickets[static_cast<std::size_t>(s.exchange)];
     open.clear();
     for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
     for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+  } else if (device != nullptr) {
+    own = staged->wait(s.exchange, s.name);
   } else {
     wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
   }
+  if (device != nullptr) {
+    s.before = last;
+    s.end->set(DeviceMemory::Queue::compute);
+    last = s.end.get();
+  }
+  return own;
+}
+
+// Until the device has done all it was given; then its kernels' seconds are known.
+void Executor::Bound::settle(std::size_t from, std::size_t to) {
+  wait(transport, {}, "the device", [&] { return last->passed(); });
+  for (std::size_t i = from; i < to; i++)
+    if (steps[i].kind == Step::Kind::kernel) steps[i].seconds += steps[i].end->seconds_since(*steps[i].before);
 }
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   Ran out;
   const Index before = transport.bytes_received();
-  const double start = seconds_now();
-  double now = start;
+  const double begin = seconds_now();
+  double now = begin;
+  if (device != nullptr) {
+    start->set(DeviceMemory::Queue::compute);
+    last = start.get();
+  }
   for (std::size_t i = from; i < to; i++) {
     Step& s = steps[i];
-    perform(s);
-    const double then = seconds_now();
-    (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += then - now;
-    s.seconds += then - now;
+    const double own = perform(s), then = seconds_now(), took = then - now - own;
+    out.busy_seconds += own;
+    (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += took;
+    if (device == nullptr || s.kind != Step::Kind::kernel) s.seconds += took;
     s.runs++;
     now = then;
   }
-  out.seconds = now - start;
+  if (device != nullptr) {
+    settle(from, to);
+    out.busy_seconds += seconds_now() - now;
+    now = seconds_now();
+  }
+  out.seconds = now - begin;
   out.bytes_received = transport.bytes_received() - before;
   return out;
 }
 
+const std::byte* Executor::Bound::look(int buffer, std::vector<std::byte>& room) const {
+  if (device == nullptr) return address({buffer, 0});
+  room.resize(static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(buffer)].bytes));
+  copy_and_wait(*device, room.data(), address({buffer, 0}), room.size());
+  return room.data();
+}
+
 template <class T>
 bool Executor::Bound::is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const {
-  const T* base = reinterpret_cast<const T*>(address(place));
+  std::vector<std::byte> room;
+  const T* base = reinterpret_cast<const T*>(look(place.buffer, room)) + place.element;
   std::vector<Index> at(extents.size(), 0);
   for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
     if (!std::isfinite(base[std::inner_product(at.begin(), at.end(), strides.begin(), Index{0})])) return false;
@@ -236,6 +321,7 @@ Executor::~Executor() = default;
 void Executor::feed(const std::function<void(const std::string&, const Box&, std::span<std::byte>)>& read) {
   for (Bound::Fed& f : bound_->fed) {
     read(f.feed->name, bound_->program.buffers[static_cast<std::size_t>(f.feed->buffer)].box, f.staging);
+    if (bound_->device != nullptr) copy_and_wait(*bound_->device, f.operands.front(), f.staging.data(), f.staging.size());
     if (f.reorder != nullptr) f.reorder->run(f.operands, bound_->workspace);
   }
 }
@@ -246,7 +332,7 @@ Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound
 
 void Executor::run_forward(const std::function<void(int)>& after) {
   for (int i = 0; i < bound_->program.forward_steps; i++) {
-    bound_->perform(bound_->steps[static_cast<std::size_t>(i)]);
+    static_cast<void>(bound_->perform(bound_->steps[static_cast<std::size_t>(i)]));
     after(i);
   }
 }
@@ -275,7 +361,8 @@ void Executor::on_step(std::function<void(const char*)> callback) { bound_->call
 std::vector<double> Executor::read(int buffer, const Box& box) const {
   const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
   const View view = view_of(b, buffer, box);
-  const std::byte* base = bound_->address({buffer, view.element});
+  std::vector<std::byte> room;
+  const std::byte* base = bound_->look(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::vector<double> out(static_cast<std::size_t>(volume(box)));
   std::size_t k = 0;
   for_each_index(box, [&](const std::vector<Index>& at) {
@@ -295,7 +382,9 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
   check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
   const View view = view_of(b, buffer, box);
-  std::byte* base = bound_->address({buffer, view.element});
+  std::vector<std::byte> room;
+  std::byte* const first = bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->look(buffer, room));
+  std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::size_t k = 0;
   for_each_index(box, [&](const std::vector<Index>& at) {
     const Index element = element_of(view, box, at);
@@ -305,6 +394,7 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
       reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
     k++;
   });
+  if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
 }
 
 Index Executor::memory_bytes() const { return static_cast<Index>(bound_->memory.size()) + bound_->program.state_bytes; }

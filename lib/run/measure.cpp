@@ -36,7 +36,7 @@ class Measurer {
       profile.devices = facts();
       if (rt_.ranks() > 1) {
         say("measuring links");
-        profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6)});
+        profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
       }
     }
     // Candidate sizes first; then what the plan made from them runs besides, until it guesses no kernel: who reads the profile

@@ -39,18 +39,16 @@ void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& n
 
 }  // namespace
 
-void State::Free::operator()(std::byte* p) const { std::free(p); }
-
-State::State(const Plan& plan, const Program& program, std::uint64_t seed) {
+State::State(const Plan& plan, const Program& program, std::uint64_t seed, DeviceMemory* device) {
   const Passes& passes = plan.data().passes;
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
     if (b.space != Space::state) continue;
     const std::size_t bytes = (static_cast<std::size_t>(b.bytes) + 127) / 64 * 64;
-    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, bytes));
-    if (p == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
-    std::memset(p, 0, bytes);
-    memory_.emplace(static_cast<int>(i), std::unique_ptr<std::byte, Free>(p));
+    std::shared_ptr<std::byte> made(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
+    if (made == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
+    std::memset(made.get(), 0, bytes);
+    memory_.emplace(static_cast<int>(i), std::move(made));
   }
   for (const Slice& s : program.slices) {
     const Shape& shape = passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
@@ -69,6 +67,13 @@ State::State(const Plan& plan, const Program& program, std::uint64_t seed) {
       *reinterpret_cast<double*>(buffer(id)) = 1.0;
     else
       *reinterpret_cast<float*>(buffer(id)) = 1.0F;
+  }
+  if (device == nullptr) return;
+  for (auto& [id, block] : memory_) {
+    const auto bytes = static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(id)].bytes);
+    DeviceMemory::Block there = device->allocate(std::max<std::size_t>(bytes, 1));
+    copy_and_wait(*device, there.get(), block.get(), bytes);
+    block = std::move(there);
   }
 }
 

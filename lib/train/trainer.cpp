@@ -71,6 +71,7 @@ struct Trainer::Impl {
   const Plan plan;
   const Program program;
   const std::unique_ptr<Backend> reference;  // f64 plans run on it
+  Backend& backend;
   State state;
   Executor executor;
   Index step = 0;
@@ -81,8 +82,9 @@ struct Trainer::Impl {
         plan((compare_plans(runtime, runtime.transport(), p), p)),
         program(compile(plan, runtime.rank())),
         reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
-        state(plan, program, options.seed),
-        executor(program, reference ? *reference : runtime.backend(plan.mesh()), runtime.transport(), state) {
+        backend(reference ? *reference : runtime.backend(plan.mesh())),
+        state(plan, program, options.seed, backend.device_memory()),
+        executor(program, backend, runtime.transport(), state) {
     if (!plan.data().passes.trains) throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
   }
 

@@ -60,7 +60,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
   const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}});
-  State state(plan, program, in.seed);
+  State state(plan, program, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
   executor.on_step(before);
   auto parameters = [&](Part part) {

@@ -14,6 +14,7 @@
 #include "plan/plan_data.h"
 #include "run/gather.h"
 #include "run/views.h"
+#include "support/fake_device.h"
 
 namespace motley {
 
@@ -26,29 +27,25 @@ void fill(std::span<std::byte> out, const Box& box, const Shape& shape, F value)
 }
 
 // Weights in -2..2 by global index.
-void integer_weights(const Plan& plan, const Program& program, State& state) {
+void integer_weights(const Plan& plan, const Program& program, Executor& executor) {
   for (const Slice& s : program.slices) {
-    const Buffer& b = program.buffers[static_cast<std::size_t>(s.value)];
+    const Box& box = program.buffers[static_cast<std::size_t>(s.value)].box;
     const Shape& shape = plan.data().passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
-    const View view = view_of(b, s.value, b.box);
-    for_each_index(b.box, [&](const std::vector<Index>& i) {
-      const Index element = element_of(view, b.box, i);
-      const double w = static_cast<double>(position_of(shape, i) * 7 % 5 - 2);
-      if (b.dtype == DType::f64)
-        reinterpret_cast<double*>(state.buffer(s.value))[element] = w;
-      else
-        reinterpret_cast<float*>(state.buffer(s.value))[element] = static_cast<float>(w);
-    });
+    std::vector<double> values;
+    for_each_index(box, [&](const std::vector<Index>& i) { values.push_back(static_cast<double>(position_of(shape, i) * 7 % 5 - 2)); });
+    executor.write(s.value, box, values);
   }
 }
 
 void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
-  const Program program = compile(plan, transport.rank(), {.keep_gradients = true});
-  const auto backend = options.cpu_backend ? open_backend(Device{}) : reference_backend();
-  State state(plan, program, options.seed);
-  if (options.integers) integer_weights(plan, program, state);
+  const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes});
+  auto backend = options.cpu_backend ? open_backend(Device{}) : reference_backend();
+  if (has_own_memory(plan.mesh().device(transport.rank())))
+    backend = testing::fake_device(std::move(backend), options.seed + static_cast<std::uint64_t>(transport.rank()));
+  State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
+  if (options.integers) integer_weights(plan, program, executor);
   const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
   Outcome mine;
   const double scale = options.integers ? 3.0 : 1.0;

@@ -13,6 +13,7 @@
 #include "kernels/operands.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
+#include "support/fake_device.h"
 
 using namespace motley;
 
@@ -234,4 +235,25 @@ TEST_CASE("every rank knows all links, both ways", "[links]") {
     }
   }
   on_threads(1, [](Transport& transport) { CHECK(measure_links(transport).empty()); });
+}
+
+TEST_CASE("a device with memory of its own: its kernels are timed by its marks, its links with the copies", "[device]") {
+  const auto device = testing::fake_device(reference_backend(), 5);
+  KernelSpec conv, update;
+  conv.roles = {2, 3, 6, 6, 4, 3, 3, 6, 6};
+  conv.padding = {1, 1, 1, 1};
+  update.op = KernelOp::sgd;
+  update.roles.n = 100;
+  update.learning_rate = 0.1;
+  const std::vector<KernelSpec> specs{conv, update};
+  const Measurement made = measure_kernels(*device, 0, specs, {.budget_seconds = 5, .most_rounds = 4});
+  REQUIRE(made.points.size() == 2);
+  for (const KernelPoint& p : made.points) CHECK(p.seconds.min > 0);
+  CHECK(made.wall_over_cpu == 1);
+  on_threads(2, [&](Transport& transport) {
+    const auto own = testing::fake_device(reference_backend(), static_cast<std::uint64_t>(transport.rank()));
+    DeviceMemory* memory = transport.rank() == 0 ? own->device_memory() : nullptr;
+    const auto links = measure_links(transport, {.budget_seconds = 0.2, .most_bytes = 1 << 12, .most_rounds = 5, .device = memory});
+    if (transport.rank() == 0) CHECK(links.size() == 2);
+  });
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU as a Backend, and what the module exports.
+#include <algorithm>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/queues.h"
+#include "kernels/cuda_module.h"
+
+namespace motley::cuda {
+namespace {
+
+std::string dotted(int version, int major, int minor) { return std::to_string(version / major) + "." + std::to_string(version % major / minor); }
+
+std::string library() {
+  const auto cudnn = static_cast<int>(cudnnGetVersion()), blas = static_cast<int>(cublasLtGetVersion());
+  return "CUDA " + dotted(CUDART_VERSION, 1000, 10) + ", cuDNN " + dotted(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100) + ", cuBLASLt " +
+         dotted(blas, 10000, 100);
+}
+
+// Why there is no GPU; empty: there are `count`.
+std::string missing(int& count) {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    return "no CUDA device: driver not installed; NVIDIA's driver (libcuda.so.1) belongs here";
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return "";
+  if (status == cudaErrorInsufficientDriver)
+    return "no CUDA device: the driver is for CUDA " + dotted(driver, 1000, 10) + ", this build needs " + dotted(CUDART_VERSION, 1000, 10) + "; install a newer driver";
+  if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device: the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi";
+  return std::string("no CUDA device: ") + cudaGetErrorString(status);
+}
+
+CudaGpu gpu(int index) {
+  cudaDeviceProp properties{};
+  MOTLEY_CUDA(cudaGetDeviceProperties(&properties, index));
+  return {properties.name, "sm_" + std::to_string(properties.major) + std::to_string(properties.minor), static_cast<Index>(properties.totalGlobalMem)};
+}
+
+CudaFacts facts() {
+  CudaFacts out{library(), "", {}};
+  int count = 0;
+  out.missing = missing(count);
+  for (int i = 0; i < count && out.missing.empty(); i++) try {
+      out.gpus.push_back(gpu(i));
+    } catch (const DeviceError& e) {
+      out.missing = e.what();
+    }
+  return out;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const Device& device) : queues_(device.index), facts_(gpu(device.index)) {
+    MOTLEY_CUDA(cudnnCreate(&vendor_.cudnn));
+    vendor_.stream = queues_.stream(DeviceMemory::Queue::compute);
+    vendor_.tf32 = device.tf32;
+    MOTLEY_CUDA(cudnnSetStream(vendor_.cudnn, vendor_.stream));
+    MOTLEY_CUDA(cublasLtCreate(&vendor_.cublas));
+    std::size_t free = 0, total = 0;
+    MOTLEY_CUDA(cudaMemGetInfo(&free, &total));
+    memory_bytes_ = device.memory_bytes > 0 ? std::min(device.memory_bytes, static_cast<Index>(free)) : static_cast<Index>(free);
+  }
+  ~CudaBackend() override {
+    if (vendor_.cudnn != nullptr) cudnnDestroy(vendor_.cudnn);
+    if (vendor_.cublas != nullptr) cublasLtDestroy(vendor_.cublas);
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  DeviceMemory* device_memory() override { return &queues_; }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    const Roles& e = spec.roles;
+    if (spec.op == KernelOp::conv2d)
+      if (auto kernel = convolution_kernel(spec, vendor_)) return kernel;
+    if (spec.op == KernelOp::dense && std::min({e.n, e.c, e.f}) > 0) return dense_kernel(spec, vendor_);
+    return own_kernel(spec, vendor_.stream);
+  }
+  std::string model() const override { return facts_.model; }
+  std::string isa() const override { return facts_.isa + (vendor_.tf32 ? " tf32" : ""); }
+  std::string library() const override { return cuda::library(); }
+  int threads() const override { return 1; }
+  Index memory_bytes() const override { return memory_bytes_; }
+
+ private:
+  Queues queues_;
+  CudaGpu facts_;
+  Vendor vendor_{};
+  Index memory_bytes_ = 0;
+};
+
+std::unique_ptr<Backend> open(const Device& device) {
+  int count = 0;
+  if (const std::string why = missing(count); !why.empty()) throw DeviceError(why + " (device \"" + device.name + "\")");
+  if (device.index >= count)
+    throw DeviceError("device \"" + device.name + "\" is GPU " + std::to_string(device.index) + ", but there " + (count == 1 ? "is 1" : "are " + std::to_string(count)) +
+                      "; \"index\" counts from 0");
+  return std::make_unique<CudaBackend>(device);
+}
+
+const CudaModule kModule{open, facts};
+
+}  // namespace
+}  // namespace motley::cuda
+
+extern "C" __attribute__((visibility("default"))) const motley::CudaModule* motley_cuda_module() { return &motley::cuda::kModule; }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cudnn_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "kernels/cuda/check.h"
+#include "kernels/operands.h"
+
+namespace motley::cuda {
+
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type) { MOTLEY_CUDA(cudnnBackendCreateDescriptor(type, &raw_)); }
+Descriptor::~Descriptor() {
+  if (raw_ != nullptr) cudnnBackendDestroyDescriptor(raw_);
+}
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* value) {
+  MOTLEY_CUDA(cudnnBackendSetAttribute(raw_, name, type, count, value));
+  return *this;
+}
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values) {
+  return set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()), values.data());
+}
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) { return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_); }
+Descriptor& Descriptor::finish() {
+  MOTLEY_CUDA(cudnnBackendFinalize(raw_));
+  return *this;
+}
+
+Descriptor described_device(const std::string& json) {
+  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()), json.data()).finish();
+  return device;
+}
+
+Reach reach_of(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  Reach reach;
+  reach.possible = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
+  if (!reach.possible) return reach;
+  const std::array<Index, 2> size{e.h, e.w}, window{e.r, e.s}, outputs{e.p, e.q};
+  for (std::size_t axis = 0; axis < 2; axis++) {
+    const Index before = spec.padding[2 * axis], across = (window[axis] - 1) * spec.dilation[axis] + 1;
+    const Index end = (outputs[axis] - 1) * spec.stride[axis] - before + across;  // behind the last row that a window reaches
+    const Index first = std::max<Index>(0, -before), last = std::min(size[axis], end);
+    reach.before[axis] = std::max<Index>(0, before);
+    reach.after[axis] = std::max<Index>(0, end - size[axis]);
+    reach.possible = reach.possible && last > first && reach.before[axis] < across && reach.after[axis] < across;
+    (axis == 0 ? reach.below : reach.right) = first;
+    (axis == 0 ? reach.h : reach.w) = last - first;
+  }
+  return reach;
+}
+
+namespace {
+
+using Dims = std::array<Index, 4>;
+
+cudnnDataType_t type_of(DType dtype) { return dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT; }
+
+Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = false) {
+  const cudnnDataType_t type = type_of(dtype);
+  Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id}).set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {kDeviceAlignment}).set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, {d[0], d[1], d[2], d[3]}).set(CUDNN_ATTR_TENSOR_STRIDES, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]});
+  t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inside).finish();
+  return t;
+}
+
+// The operations of one pass, in order, with the tensors between them.
+class Operations {
+ public:
+  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool activation) : dtype_(spec.dtype), convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
+    const Roles& e = spec.roles;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    const cudnnDataType_t compute = type_of(dtype_);
+    convolution_.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2})
+        .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute)
+        .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
+        .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {reach.before[0], reach.before[1]})
+        .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {reach.after[0], reach.after[1]})
+        .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {spec.stride[0], spec.stride[1]})
+        .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {spec.dilation[0], spec.dilation[1]})
+        .finish();
+    const Dims y{e.n, e.f, e.p, e.q};
+    const std::int64_t x_at = add(kX, {e.n, e.c, reach.h, reach.w}), w_at = add(kW, {e.f, e.c, e.r, e.s});
+    if (spec.pass != PassKind::forward) {
+      backward(spec.pass, x_at, w_at, add(kY, y));
+      return;
+    }
+    std::int64_t last = add(bias || activation ? kInside : kY, y, bias || activation);
+    forward(x_at, w_at, last);
+    if (bias) {
+      const std::int64_t b = add(kB, {1, e.f, 1, 1}), sum = add(activation ? kInside + 1 : kY, y, activation);
+      pointwise(CUDNN_POINTWISE_ADD, last, b, sum);
+      last = sum;
+    }
+    if (activation) pointwise(CUDNN_POINTWISE_RELU_FWD, last, -1, add(kY, y));
+  }
+  Descriptor graph(cudnnHandle_t handle) const {
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const Descriptor& op : operations_) raw.push_back(op.raw());
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(raw.size()), raw.data());
+    if (handle != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    graph.finish();
+    return graph;
+  }
+
+ private:
+  std::int64_t add(std::int64_t id, const Dims& dims, bool inside = false) {
+    tensors_.push_back(tensor(id, dtype_, dims, inside));
+    return static_cast<std::int64_t>(tensors_.size()) - 1;
+  }
+  const Descriptor& at(std::int64_t i) const { return tensors_[static_cast<std::size_t>(i)]; }
+  void scaled(Descriptor& op, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) const {
+    const double one = 1, zero = 0;
+    const float one_f = 1, zero_f = 0;
+    const bool wide = dtype_ == DType::f64;
+    op.set(alpha, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&one) : &one_f);
+    op.set(beta, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&zero) : &zero_f);
+  }
+  void forward(std::int64_t x, std::int64_t w, std::int64_t y) {
+    Descriptor op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+    op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution_).set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, at(x));
+    op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, at(w)).set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, at(y));
+    scaled(op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA);
+    operations_.push_back(std::move(op.finish()));
+  }
+  void backward(PassKind pass, std::int64_t x, std::int64_t w, std::int64_t y) {
+    const bool data = pass == PassKind::backward_data;
+    Descriptor op(data ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, convolution_);
+    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, at(x));
+    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, at(w));
+    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, at(y));
+    if (data)
+      scaled(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA);
+    else
+      scaled(op, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA);
+    operations_.push_back(std::move(op.finish()));
+  }
+  void pointwise(cudnnPointwiseMode_t mode, std::int64_t x, std::int64_t b, std::int64_t y) {
+    const cudnnDataType_t compute = type_of(dtype_);
+    Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute).finish();
+    Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
+    if (b >= 0) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(b));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
+    operations_.push_back(std::move(op.finish()));
+  }
+
+  DType dtype_;
+  Descriptor convolution_;
+  std::vector<Descriptor> tensors_{}, operations_{};
+};
+
+std::int64_t number(const Descriptor& of, cudnnBackendAttributeName_t name) {
+  std::int64_t value = 0, count = 0;
+  MOTLEY_CUDA(cudnnBackendGetAttribute(of.raw(), name, CUDNN_TYPE_INT64, 1, &count, &value));
+  return value;
+}
+
+std::vector<Descriptor> configurations(const Descriptor& graph, const Target& target, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (target.described != nullptr) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
+  std::vector<Descriptor> out;
+  if (cudnnBackendFinalize(heuristics.raw()) != CUDNN_STATUS_SUCCESS) return out;  // it has nothing for such a graph
+  std::int64_t count = 0;
+  MOTLEY_CUDA(cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < count; i++) raw.push_back(out.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
+  MOTLEY_CUDA(cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()));
+  out.erase(out.begin() + static_cast<std::ptrdiff_t>(count), out.end());
+  return out;
+}
+
+// The engine's number; nothing where its results may vary or lose bits.
+std::optional<std::int64_t> fitting_engine(const Descriptor& configuration, DType dtype, bool tf32) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.raw();
+  std::int64_t count = 0;
+  MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  MOTLEY_CUDA(cudnnBackendGetAttribute(engine.raw(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count, notes.data()));
+  for (std::int64_t i = 0; i < count; i++) switch (notes[static_cast<std::size_t>(i)]) {
+      case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+        if (dtype == DType::f32 && !tf32) return std::nullopt;
+        break;
+      default: return std::nullopt;  // not deterministic, a shorter sum, FFT, Winograd
+    }
+  return number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+}
+
+// The first configuration that fits and can be built. Empty: none.
+ConvolutionPlan first_plan(const Descriptor& graph, DType dtype, const Target& target, const PlanOptions& options) {
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const Descriptor& configuration : configurations(graph, target, mode)) {
+      const std::optional<std::int64_t> engine = fitting_engine(configuration, dtype, options.tf32);
+      if (!engine) continue;
+      ConvolutionPlan out;
+      if (target.described != nullptr) out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
+      if (target.handle != nullptr) out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+      out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (cudnnBackendFinalize(out.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // cuDNN's way to say that this one cannot do it
+      out.workspace_bytes = number(out.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (out.workspace_bytes > options.most_workspace_bytes) continue;
+      out.engine = "cudnn:eng" + std::to_string(*engine);
+      return out;
+    }
+  return {};
+}
+
+}  // namespace
+
+ConvolutionPlan plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options) {
+  const Reach reach = reach_of(spec);
+  if (!reach.possible) return {};
+  const bool bias = spec.bias, relu = spec.activation == Activation::relu;
+  if (bias || relu) {
+    const Descriptor graph = Operations(spec, reach, bias, relu).graph(target.handle);
+    ConvolutionPlan fused = first_plan(graph, spec.dtype, target, options);
+    fused.bias = bias;
+    fused.activation = relu;
+    if (!fused.engine.empty()) return fused;
+  }
+  const Descriptor graph = Operations(spec, reach, false, false).graph(target.handle);
+  return first_plan(graph, spec.dtype, target, options);
+}
+
+}  // namespace motley::cuda

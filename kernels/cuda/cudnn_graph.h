@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution as cuDNN is asked for it: channels-last operands, no negative padding. Also asked about devices that are only described
+// (JSON), so that a machine without a GPU can tell what one would do.
+#pragma once
+#include <cudnn.h>
+#include <motley/kernel_spec.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace motley::cuda {
+
+// Owns one of cuDNN's descriptors. DeviceError.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  cudnnBackendDescriptor_t raw() const { return raw_; }
+  Descriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* value);
+  Descriptor& set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values);
+  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& value);
+  Descriptor& finish();
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+// For which device: a handle, or a description.
+struct Target {
+  cudnnHandle_t handle = nullptr;
+  cudnnBackendDescriptor_t described = nullptr;
+};
+Descriptor described_device(const std::string& json);
+
+// The part of x that the windows reach, so that no padding is negative; the padding behind it as the outputs need it.
+struct Reach {
+  Index below = 0, right = 0, h = 0, w = 0;  // first row and column of x, and how many
+  Index before[2] = {0, 0}, after[2] = {0, 0};
+  bool possible = false;  // every window meets x, nothing is empty
+};
+Reach reach_of(const KernelSpec& spec);
+
+enum Operand : std::int64_t { kX = 1, kW = 2, kB = 3, kY = 4, kInside = 5 };
+
+// One engine, ready to run: the first of cuDNN's own order that fits.
+struct ConvolutionPlan {
+  Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
+  std::int64_t workspace_bytes = 0;
+  std::string engine{};   // "cudnn:eng12"
+  bool bias = false, activation = false;  // done inside
+};
+struct PlanOptions {
+  bool tf32 = false;
+  std::int64_t most_workspace_bytes = std::int64_t{1} << 28;
+};
+// Deterministic engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform). A bias and a relu are taken
+// in where an engine has them. nullopt-like: an empty engine name, where cuDNN has none.
+ConvolutionPlan plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
+
+}  // namespace motley::cuda

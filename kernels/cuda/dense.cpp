@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients through cuBLASLt. A row-major matrix is its transpose to cuBLASLt,
+// which counts by columns: every product is asked for as its transpose.
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/own_kernels.h"
+
+namespace motley::cuda {
+namespace {
+
+constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS advises for Hopper; elsewhere less is used
+
+// Column-major c[m n] = op(a) op(b), k summed over.
+struct Product {
+  Index m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  std::size_t a = 0, b = 0;  // which operands
+};
+
+// Row-major y[n f]: as y^T[f n] = w x^T, where w[f c] lies as its transpose [c f]. dx^T[c n] = w^T dy^T; dw^T[c f] = x^T dy.
+Product product_of(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  switch (spec.pass) {
+    case PassKind::forward: return {e.f, e.n, e.c, true, false, 1, 0};
+    case PassKind::backward_data: return {e.c, e.n, e.f, false, false, 1, 0};
+    case PassKind::backward_filter: return {e.c, e.f, e.n, false, true, 0, 1};
+  }
+  return {};
+}
+
+class DenseKernel final : public Kernel {
+ public:
+  DenseKernel(const KernelSpec& spec, const Vendor& vendor) : spec_(spec), vendor_(vendor), p_(product_of(spec)), y_(window_of(spec).y) {
+    const bool wide = spec.dtype == DType::f64;
+    const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
+    const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : vendor.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    MOTLEY_CUDA(cublasLtMatmulDescCreate(&operation_, compute, type));
+    try {
+      describe(type);
+    } catch (...) {
+      destroy();
+      throw;
+    }
+  }
+  ~DenseKernel() override { destroy(); }
+  DenseKernel(const DenseKernel&) = delete;
+  DenseKernel& operator=(const DenseKernel&) = delete;
+  std::size_t workspace_bytes() const override { return best_.workspaceSize; }
+  std::string implementation() const override { return "cublasLt"; }
+
+  void run(std::span<void* const> operands, void* workspace) override {
+    const void* bias = spec_.pass == PassKind::forward && spec_.bias ? operands[2] : nullptr;
+    const float one = 1, zero = 0;
+    const double one_wide = 1, zero_wide = 0;
+    const bool wide = spec_.dtype == DType::f64;
+    const void* alpha = wide ? static_cast<const void*>(&one_wide) : &one;
+    const void* beta = wide ? static_cast<const void*>(&zero_wide) : &zero;
+    void* out = operands.back();
+    MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_, &best_.algo, workspace,
+                               best_.workspaceSize, vendor_.stream));
+    if (bias != nullptr || spec_.activation != Activation::none) finish(y_, spec_.activation, spec_.dtype, bias, out, vendor_.stream);
+  }
+
+ private:
+  void describe(cudaDataType_t type) {
+    const auto transposed = [&](cublasLtMatmulDescAttributes_t which, bool yes) {
+      const cublasOperation_t op = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+      MOTLEY_CUDA(cublasLtMatmulDescSetAttribute(operation_, which, &op, sizeof op));
+    };
+    transposed(CUBLASLT_MATMUL_DESC_TRANSA, p_.a_transposed);
+    transposed(CUBLASLT_MATMUL_DESC_TRANSB, p_.b_transposed);
+    const auto layout = [&](cublasLtMatrixLayout_t& made, Index rows, Index cols, bool lies_transposed) {
+      if (lies_transposed) std::swap(rows, cols);
+      MOTLEY_CUDA(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), rows));
+    };
+    layout(a_, p_.m, p_.k, p_.a_transposed);
+    layout(b_, p_.k, p_.n, p_.b_transposed);
+    layout(c_, p_.m, p_.n, false);
+    cublasLtMatmulPreference_t preference = nullptr;
+    MOTLEY_CUDA(cublasLtMatmulPreferenceCreate(&preference));
+    const auto ask = [&] {
+      int found = 0;
+      for (const auto which : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+        const std::uint32_t bytes = kDeviceAlignment;
+        MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof bytes));
+      }
+      MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof kWorkspace));
+      MOTLEY_CUDA(cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, 1, &best_, &found));
+      if (found == 0) throw DeviceError("cuBLASLt has no algorithm for " + summary(spec_));
+    };
+    try {
+      ask();
+    } catch (...) {
+      cublasLtMatmulPreferenceDestroy(preference);
+      throw;
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+  }
+  void destroy() {
+    for (const cublasLtMatrixLayout_t layout : {a_, b_, c_})
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
+  }
+
+  KernelSpec spec_;
+  Vendor vendor_;
+  Product p_;
+  Slice y_;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  cublasLtMatmulHeuristicResult_t best_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor) { return std::make_unique<DenseKernel>(spec, vendor); }
+
+}  // namespace motley::cuda

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// One element of a fold's result, or one part of a reduced one; one element of sgd. Host and device, as window_formulas.h. f64 inside.
+#pragma once
+#include "kernels/element.h"
+
+namespace motley::cuda {
+
+constexpr int kMostFoldExtents = 10, kMostFoldOperands = 16;  // joined; they travel as a kernel's arguments (4 KiB)
+
+struct FoldPlan {
+  FoldKind kind = FoldKind::copy;
+  Combine combine = Combine::set;
+  Activation activation = Activation::none;
+  double scale = 1;
+  int inputs = 0, extents = 0, kept = 0;  // the kept extents stand first; the reduced ones in index order
+  Index size[kMostFoldExtents] = {};
+  Index stride[kMostFoldExtents][kMostFoldOperands] = {};  // the result's is at `inputs`
+  int class_extent = -1;                                   // which of these runs over classes
+  Index first_class = 0;
+  Index elements = 0, terms = 0, parts = 1;  // of the result; reduced to one of them; in so many parts
+};
+
+template <class T>
+struct Fold {
+  FoldPlan p;
+  const void* operand[kMostFoldOperands];
+  void* result;
+  double* partial;  // [parts][elements], where parts > 1
+
+  struct Position {
+    Index offset[kMostFoldOperands] = {};
+    Index at[kMostFoldExtents] = {};
+  };
+  MOTLEY_HD void place(Position& here, int begin, int end, Index i) const {
+    for (int d = end - 1; d >= begin; d--) {
+      here.at[d] = i % p.size[d];
+      i /= p.size[d];
+      for (int k = 0; k <= p.inputs; k++) here.offset[k] += here.at[d] * p.stride[d][k];
+    }
+  }
+  MOTLEY_HD void advance(Position& here) const {  // the reduced extents
+    for (int d = p.extents - 1; d >= p.kept; d--) {
+      const bool carry = ++here.at[d] == p.size[d];
+      const Index steps = carry ? 1 - p.size[d] : 1;
+      if (carry) here.at[d] = 0;
+      for (int k = 0; k < p.inputs; k++) here.offset[k] += steps * p.stride[d][k];
+      if (!carry) return;
+    }
+  }
+  MOTLEY_HD double real(int k, const Position& here) const { return static_cast<double>(static_cast<const T*>(operand[k])[here.offset[k]]); }
+  MOTLEY_HD bool is_class(int k, const Position& here) const {
+    return p.first_class + here.at[p.class_extent] == static_cast<const std::int32_t*>(operand[k])[here.offset[k]];
+  }
+  MOTLEY_HD double value(const Position& here) const {
+    switch (p.kind) {
+      case FoldKind::copy: return real(0, here);
+      case FoldKind::add: {
+        double sum = 0;
+        for (int k = 0; k < p.inputs; k++) sum += real(k, here);
+        return activate(p.activation, sum);
+      }
+      case FoldKind::activation: return activate(p.activation, real(0, here));
+      case FoldKind::activation_gradient: return real(0, here) * activation_gradient(p.activation, real(1, here));
+      case FoldKind::sum_exp: return std::exp(real(0, here) - real(1, here));
+      case FoldKind::pick_label: return is_class(1, here) ? real(0, here) : 0;
+      case FoldKind::cross_entropy: return std::log(real(1, here)) + real(0, here) - real(2, here);
+      case FoldKind::softmax_gradient:
+        return (std::exp(real(0, here) - real(1, here)) / real(2, here) - (is_class(3, here) ? 1 : 0)) * real(4, here);
+    }
+    return 0;
+  }
+  MOTLEY_HD double combined(double total, double value) const {
+    if (p.combine == Combine::add) return total + value;
+    if (p.combine == Combine::max) return value > total || value != value ? value : total;  // a NaN stays
+    return value;
+  }
+  MOTLEY_HD double none() const { return p.combine == Combine::max ? -HUGE_VAL : 0; }
+
+  // i: of parts * elements; a part of the terms in index order.
+  MOTLEY_HD void operator()(Index i) const {
+    const Index part = i / p.elements, element = i % p.elements;
+    const Index begin = p.terms * part / p.parts, end = p.terms * (part + 1) / p.parts;
+    Position here;
+    place(here, 0, p.kept, element);
+    if (begin < end) place(here, p.kept, p.extents, begin);
+    double total = none();
+    for (Index t = begin; t < end; t++) {
+      total = combined(total, p.scale * value(here));
+      advance(here);
+    }
+    if (p.parts > 1)
+      partial[i] = total;
+    else
+      static_cast<T*>(result)[here.offset[p.inputs]] = static_cast<T>(total);
+  }
+};
+
+// The parts of one element, in order.
+template <class T>
+struct FoldParts {
+  Fold<T> fold;
+  MOTLEY_HD void operator()(Index element) const {
+    typename Fold<T>::Position here;
+    fold.place(here, 0, fold.p.kept, element);
+    double total = fold.none();
+    for (Index part = 0; part < fold.p.parts; part++) total = fold.combined(total, fold.partial[part * fold.p.elements + element]);
+    static_cast<T*>(fold.result)[here.offset[fold.p.inputs]] = static_cast<T>(total);
+  }
+};
+
+template <class T>
+struct Sgd {
+  double rate, momentum, decay;
+  const T* g;
+  T *v, *w;
+  MOTLEY_HD void operator()(Index i) const {
+    const double weight = static_cast<double>(w[i]);
+    v[i] = static_cast<T>(momentum * static_cast<double>(v[i]) + (static_cast<double>(g[i]) + decay * weight));
+    w[i] = static_cast<T>(weight - rate * static_cast<double>(v[i]));
+  }
+};
+
+}  // namespace motley::cuda

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels made of the formulas. Launch runs a formula for every index 0..n-1: on the device (own_kernels.cu), or in a plain loop where
+// the law is held on the host (tests/support/host_launch.h).
+#pragma once
+#include <motley/backend.h>
+#include <motley/error.h>
+
+#include "kernels/cuda/fold_plan.h"
+#include "kernels/cuda/window_formulas.h"
+#include "kernels/operands.h"
+
+namespace motley::cuda {
+
+inline Slice slice_of(Format format, const std::vector<Index>& extents) {
+  Slice slice;
+  const std::vector<Index> strides = strides_of(format, extents);
+  for (std::size_t d = 0; d < 4; d++) {
+    slice.extents[d] = extents[d];
+    slice.strides[d] = strides[d];
+  }
+  slice.block = block_of(format);
+  slice.elements = elements_in(format, extents);
+  slice.channels_last = format == Format::channels_last;
+  return slice;
+}
+
+// conv2d and pools; dense as a convolution of one element: x[n c 1 1], w[f c 1 1], y[n f 1 1].
+inline Window window_of(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  Window g;
+  const bool dense = spec.op == KernelOp::dense, pool = spec.op == KernelOp::max_pool2d || spec.op == KernelOp::avg_pool2d;
+  const Index one = 1;
+  g.x = slice_of(dense ? Format::plain : spec.x_format, {e.n, e.c, dense ? one : e.h, dense ? one : e.w});
+  g.w = slice_of(dense ? Format::plain : spec.w_format, {e.f, e.c, dense ? one : e.r, dense ? one : e.s});
+  g.y = slice_of(dense ? Format::plain : spec.y_format, {e.n, pool ? e.c : e.f, dense ? one : e.p, dense ? one : e.q});
+  const std::array<Index, 4>& m = spec.margin;
+  g.whole = slice_of(spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]});
+  g.above = m[0];
+  g.left = m[2];
+  g.r = dense ? one : e.r;
+  g.s = dense ? one : e.s;
+  for (std::size_t axis = 0; axis < 2 && !dense; axis++) {
+    g.stride[axis] = spec.stride[axis];
+    g.dilation[axis] = spec.dilation[axis];
+    g.padding[axis] = spec.padding[2 * axis];
+  }
+  g.activation = spec.activation;
+  return g;
+}
+
+template <class T, class Launch>
+class WindowKernel final : public Kernel {
+ public:
+  WindowKernel(const KernelSpec& spec, Launch launch) : spec_(spec), g_(window_of(spec)), launch_(launch) {}
+  std::string implementation() const override { return "motley:direct"; }
+  void run(std::span<void* const> operands, void*) override {
+    const auto in = [&](std::size_t k) { return static_cast<const T*>(operands[k]); };
+    T* out = static_cast<T*>(operands.back());
+    const bool forward = spec_.pass == PassKind::forward;
+    switch (spec_.op) {
+      case KernelOp::max_pool2d:
+        return forward ? launch_(g_.y.elements, MaxForward<T>{g_, in(0), out}) : launch_(g_.x.elements, MaxBackward<T>{g_, in(0), in(1), out});
+      case KernelOp::avg_pool2d:
+        return forward ? launch_(g_.y.elements, MeanForward<T>{g_, in(0), out}) : launch_(g_.x.elements, MeanBackward<T>{g_, in(0), out});
+      default: break;
+    }
+    switch (spec_.pass) {
+      case PassKind::forward:
+        return launch_(g_.y.elements, ConvolutionForward<T>{g_, in(0), in(1), spec_.bias ? in(2) : nullptr, out});
+      case PassKind::backward_data: return launch_(g_.x.elements, ConvolutionBackwardData<T>{g_, in(0), in(1), out});
+      case PassKind::backward_filter: return launch_(g_.w.elements, ConvolutionBackwardFilter<T>{g_, in(0), in(1), out});
+    }
+  }
+
+ private:
+  KernelSpec spec_;
+  Window g_;
+  Launch launch_;
+};
+
+template <class T, class Launch>
+class FoldKernel final : public Kernel {
+ public:
+  FoldKernel(const KernelSpec& spec, Launch launch) : plan_(plan_fold(spec)), launch_(launch) {}
+  std::size_t workspace_bytes() const override {
+    return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double);
+  }
+  std::string implementation() const override { return "motley:fold"; }
+  void run(std::span<void* const> operands, void* workspace) override {
+    Fold<T> fold{plan_, {}, operands.back(), static_cast<double*>(workspace)};
+    for (int k = 0; k < plan_.inputs; k++) fold.operand[k] = operands[static_cast<std::size_t>(k)];
+    launch_(plan_.parts * plan_.elements, fold);
+    if (plan_.parts > 1) launch_(plan_.elements, FoldParts<T>{fold});
+  }
+
+ private:
+  FoldPlan plan_;
+  Launch launch_;
+};
+
+template <class T, class Launch>
+class SgdKernel final : public Kernel {
+ public:
+  SgdKernel(const KernelSpec& spec, Launch launch) : spec_(spec), launch_(launch) {}
+  std::string implementation() const override { return "motley:sgd"; }
+  void run(std::span<void* const> operands, void*) override {
+    launch_(spec_.roles.n, Sgd<T>{spec_.learning_rate, spec_.momentum, spec_.weight_decay, static_cast<const T*>(operands[0]),
+                                  static_cast<T*>(operands[1]), static_cast<T*>(operands[2])});
+  }
+
+ private:
+  KernelSpec spec_;
+  Launch launch_;
+};
+
+template <class T, class Launch>
+std::unique_ptr<Kernel> own_kernel_of(const KernelSpec& spec, Launch launch) {
+  if (spec.op == KernelOp::fold) return std::make_unique<FoldKernel<T, Launch>>(spec, launch);
+  if (spec.op == KernelOp::sgd) return std::make_unique<SgdKernel<T, Launch>>(spec, launch);
+  return std::make_unique<WindowKernel<T, Launch>>(spec, launch);
+}
+
+// Any spec. DeviceError: a fold of more operands than a kernel's arguments hold, or of mixed types.
+template <class Launch>
+std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
+  if (spec.op != KernelOp::fold) {
+    check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
+    return spec.dtype == DType::f32 ? own_kernel_of<float>(spec, launch) : own_kernel_of<double>(spec, launch);
+  }
+  const std::size_t label = spec.fold == FoldKind::pick_label ? 1 : spec.fold == FoldKind::softmax_gradient ? 3 : SIZE_MAX;
+  const DType real = spec.operands.back().dtype;
+  for (std::size_t k = 0; k < spec.operands.size(); k++)
+    if (spec.operands[k].dtype != (k == label ? DType::i32 : real))
+      throw DeviceError("fold operand " + std::to_string(k) + " is " + to_string(spec.operands[k].dtype) + ": the CUDA kernels take operands of one type, and i32 labels");
+  if (real == DType::i32) {
+    if (spec.fold != FoldKind::copy) throw DeviceError("the CUDA kernels copy i32, and do nothing else with it");
+    return std::make_unique<FoldKernel<std::int32_t, Launch>>(spec, launch);
+  }
+  return real == DType::f32 ? own_kernel_of<float>(spec, launch) : own_kernel_of<double>(spec, launch);
+}
+
+}  // namespace motley::cuda

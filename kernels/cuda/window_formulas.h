@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// One element of the result of a convolution, a pool or a move between formats, told by its place in memory: the body of a kernel on
+// the device and of a plain loop on the host. Sums are f64, rounded once. Padding channels of a blocked result are written zero.
+#pragma once
+#include "kernels/element.h"
+
+namespace motley::cuda {
+
+struct At {
+  Index a, b, c, d;
+};
+
+// A dense slice [a b c d] in any format. Made on the host (own_kernels.h: slice_of).
+struct Slice {
+  Index extents[4] = {0, 0, 0, 0}, strides[4] = {0, 0, 0, 0};
+  Index block = 1, elements = 0;
+  bool channels_last = false;
+
+  MOTLEY_HD Index offset(Index a, Index b, Index c, Index d) const {
+    return a * strides[0] + b / block * strides[1] + b % block + c * strides[2] + d * strides[3];
+  }
+  MOTLEY_HD At locate(Index i) const {  // of the element at place i in memory
+    const Index lane = i % block, padded = (extents[1] + block - 1) / block;
+    i /= block;
+    At at{};
+    if (channels_last) {
+      at.b = i % extents[1];
+      i /= extents[1];
+    }
+    at.d = i % extents[3];
+    i /= extents[3];
+    at.c = i % extents[2];
+    i /= extents[2];
+    if (!channels_last) {
+      at.b = i % padded * block + lane;
+      i /= padded;
+    }
+    at.a = i;
+    return at;
+  }
+};
+
+// x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
+struct Window {
+  Slice x{}, w{}, y{};
+  Slice whole{};                    // pools: x with its margin (KernelSpec::margin)
+  Index above = 0, left = 0;        // where x begins in it
+  Index r = 0, s = 0;
+  Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
+  Activation activation = Activation::none;
+
+  MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
+  MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
+  MOTLEY_HD bool real(Index h, Index v) const { return h >= 0 && h < x.extents[2] && v >= 0 && v < x.extents[3]; }
+  // The same, or in the margin.
+  MOTLEY_HD bool known(Index h, Index v) const {
+    return h >= -above && h < whole.extents[2] - above && v >= -left && v < whole.extents[3] - left;
+  }
+  // The output whose window element (r, s) reads x's (h, v); false: there is none.
+  MOTLEY_HD bool output(Index h, Index v, Index r_, Index s_, Index& p, Index& q) const {
+    const Index from_top = h + padding[0] - r_ * dilation[0], from_left = v + padding[1] - s_ * dilation[1];
+    if (from_top < 0 || from_left < 0 || from_top % stride[0] != 0 || from_left % stride[1] != 0) return false;
+    p = from_top / stride[0];
+    q = from_left / stride[1];
+    return p < y.extents[2] && q < y.extents[3];
+  }
+};
+
+template <class T>
+struct ConvolutionForward {
+  Window g;
+  const T *x, *w, *b;  // b: null without a bias
+  T* y;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.y.locate(i);
+    double sum = 0;
+    if (at.b < g.y.extents[1]) {
+      for (Index r = 0; r < g.r; r++)
+        for (Index s = 0; s < g.s; s++) {
+          const Index h = g.row(at.c, r), v = g.col(at.d, s);
+          if (!g.real(h, v)) continue;
+          for (Index c = 0; c < g.x.extents[1]; c++)
+            sum += static_cast<double>(x[g.x.offset(at.a, c, h, v)]) * static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
+        }
+      sum = activate(g.activation, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum);
+    }
+    y[i] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct ConvolutionBackwardData {
+  Window g;
+  const T *dy, *w;
+  T* dx;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.x.locate(i);
+    double sum = 0;
+    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+      for (Index s = 0; s < g.s; s++) {
+        Index p = 0, q = 0;
+        if (!g.output(at.c, at.d, r, s, p, q)) continue;
+        for (Index f = 0; f < g.y.extents[1]; f++)
+          sum += static_cast<double>(dy[g.y.offset(at.a, f, p, q)]) * static_cast<double>(w[g.w.offset(f, at.b, r, s)]);
+      }
+    dx[i] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct ConvolutionBackwardFilter {
+  Window g;
+  const T *x, *dy;
+  T* dw;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.w.locate(i);  // f c r s
+    double sum = 0;
+    for (Index n = 0; n < g.x.extents[0] && at.b < g.w.extents[1]; n++)
+      for (Index p = 0; p < g.y.extents[2]; p++)
+        for (Index q = 0; q < g.y.extents[3]; q++) {
+          const Index h = g.row(p, at.c), v = g.col(q, at.d);
+          if (g.real(h, v)) sum += static_cast<double>(x[g.x.offset(n, at.b, h, v)]) * static_cast<double>(dy[g.y.offset(n, at.a, p, q)]);
+        }
+    dw[i] = static_cast<T>(sum);
+  }
+};
+
+// y = activation(y + b): what the vendor's convolution or product leaves undone.
+template <class T>
+struct Epilogue {
+  Slice slice;
+  Activation activation;
+  const T* b;  // null without a bias
+  T* y;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = slice.locate(i);
+    if (at.b >= slice.extents[1]) return;
+    y[i] = static_cast<T>(activate(activation, static_cast<double>(y[i]) + (b != nullptr ? static_cast<double>(b[at.b]) : 0)));
+  }
+};
+
+// to[a b c d] = from[a b c + below d + right] where that lies inside, else 0: another format, a crop, or a crop undone.
+template <class T>
+struct Move {
+  Slice from_slice, to_slice;
+  Index below, right;
+  const T* from;
+  T* to;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = to_slice.locate(i);
+    const Index c = at.c + below, d = at.d + right;
+    const bool inside = at.b < to_slice.extents[1] && c >= 0 && c < from_slice.extents[2] && d >= 0 && d < from_slice.extents[3];
+    to[i] = inside ? from[from_slice.offset(at.a, at.b, c, d)] : T{0};
+  }
+};
+
+template <class T>
+struct MaxForward {
+  Window g;
+  const T* x;
+  T* y;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.y.locate(i);
+    bool any = false, beyond = false;  // an element of the slice; one of the margin
+    T best{0};
+    for (Index r = 0; r < g.r && at.b < g.y.extents[1]; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(at.c, r), v = g.col(at.d, s);
+        beyond = beyond || g.known(h, v);
+        if (!g.real(h, v)) continue;
+        const T here = x[g.x.offset(at.a, at.b, h, v)];
+        if (!any || here > best) best = here;
+        any = true;
+      }
+    y[i] = any ? best : beyond ? static_cast<T>(-HUGE_VAL) : T{0};
+  }
+};
+
+template <class T>
+struct MaxBackward {
+  Window g;
+  const T *dy, *x;  // x with its margin
+  T* dx;
+  MOTLEY_HD bool wins(const At& at, Index p, Index q) const {
+    Index best = -1, row = 0, col = 0;
+    for (Index r = 0; r < g.r; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(p, r), v = g.col(q, s);
+        if (!g.known(h, v)) continue;
+        const Index here = g.whole.offset(at.a, at.b, h + g.above, v + g.left);
+        if (best >= 0 && !(x[here] > x[best])) continue;
+        best = here;
+        row = h;
+        col = v;
+      }
+    return best >= 0 && row == at.c && col == at.d;
+  }
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.x.locate(i);
+    double sum = 0;
+    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+      for (Index s = 0; s < g.s; s++) {
+        Index p = 0, q = 0;
+        if (g.output(at.c, at.d, r, s, p, q) && wins(at, p, q)) sum += static_cast<double>(dy[g.y.offset(at.a, at.b, p, q)]);
+      }
+    dx[i] = static_cast<T>(sum);
+  }
+};
+
+// How many elements of a window are real, those in the margin too.
+MOTLEY_HD inline Index real_elements(const Window& g, Index p, Index q) {
+  Index rows = 0, cols = 0;
+  for (Index r = 0; r < g.r; r++) rows += g.known(g.row(p, r), 0) ? 1 : 0;
+  for (Index s = 0; s < g.s; s++) cols += g.known(0, g.col(q, s)) ? 1 : 0;
+  return rows * cols;
+}
+
+template <class T>
+struct MeanForward {
+  Window g;
+  const T* x;
+  T* y;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.y.locate(i);
+    const Index count = at.b < g.y.extents[1] ? real_elements(g, at.c, at.d) : 0;
+    double sum = 0;
+    for (Index r = 0; r < g.r && count > 0; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(at.c, r), v = g.col(at.d, s);
+        if (g.real(h, v)) sum += static_cast<double>(x[g.x.offset(at.a, at.b, h, v)]);
+      }
+    y[i] = static_cast<T>(count == 0 ? 0 : sum / static_cast<double>(count));
+  }
+};
+
+template <class T>
+struct MeanBackward {
+  Window g;
+  const T* dy;
+  T* dx;
+  MOTLEY_HD void operator()(Index i) const {
+    const At at = g.x.locate(i);
+    double sum = 0;
+    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+      for (Index s = 0; s < g.s; s++) {
+        Index p = 0, q = 0;
+        if (g.output(at.c, at.d, r, s, p, q))
+          sum += static_cast<double>(dy[g.y.offset(at.a, at.b, p, q)]) / static_cast<double>(real_elements(g, p, q));
+      }
+    dx[i] = static_cast<T>(sum);
+  }
+};
+
+}  // namespace motley::cuda

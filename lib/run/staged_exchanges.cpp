@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/staged_exchanges.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace motley {
+
+namespace {
+
+using Queue = DeviceMemory::Queue;
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited) {
+  if (exchanges_.size() <= static_cast<std::size_t>(exchange)) exchanges_.resize(static_cast<std::size_t>(exchange) + 1);
+  Exchange& e = at(exchange);
+  e.posted = posted;
+  e.waited = waited;
+  e.front = device_.make_mark();
+  e.uploaded = device_.make_mark();
+  auto put = [&](std::vector<Piece>& pieces, const Message& m) {
+    pieces.push_back({m, e.bytes, nullptr});
+    e.bytes += rounded(m.bytes.size());
+  };
+  for (const Message& m : receives) put(e.receives, m);
+  for (const Message& m : sends) {
+    put(e.sends, m);
+    e.sends.back().copied = device_.make_mark();
+  }
+}
+
+// The lowest gap among the exchanges that are under way at the same time.
+void StagedExchanges::allocate() {
+  std::size_t all = 0;
+  std::vector<const Exchange*> laid;
+  for (Exchange& e : exchanges_) {
+    std::vector<std::pair<std::size_t, std::size_t>> busy;
+    for (const Exchange* other : laid)
+      if (other->posted <= e.waited && e.posted <= other->waited) busy.emplace_back(other->offset, other->offset + other->bytes);
+    std::sort(busy.begin(), busy.end());
+    for (const auto& [from, to] : busy) {
+      if (from >= e.offset + e.bytes) break;
+      e.offset = std::max(e.offset, to);
+    }
+    all = std::max(all, e.offset + e.bytes);
+    laid.push_back(&e);
+  }
+  pinned_ = device_.allocate_host(std::max<std::size_t>(all, 1));
+}
+
+void StagedExchanges::post(int exchange) {
+  Exchange& e = at(exchange);
+  // What the last exchange received may still be on its way out of the pinned memory. The copies run in order.
+  if (last_upload_ != nullptr) motley::wait(transport_, {}, "copies to the device", [&] { return last_upload_->passed(); });
+  e.front->set(Queue::compute);
+  e.front->hold(Queue::copy);
+  e.sent = 0;
+  for (Piece& p : e.receives) {
+    p.ticket = transport_.receive(p.message.peer, exchange, {pinned_.get() + e.offset + p.offset, p.message.bytes.size()});
+    p.open = true;
+  }
+  for (Piece& p : e.sends) {
+    device_.copy(Queue::copy, pinned_.get() + e.offset + p.offset, p.message.bytes.data(), p.message.bytes.size());
+    p.copied->set(Queue::copy);
+  }
+}
+
+double StagedExchanges::wait(int exchange, const std::string& name) {
+  Exchange& e = at(exchange);
+  auto source = [&](const Piece& p) { return pinned_.get() + e.offset + p.offset; };
+  auto take = [&](Piece& p) {
+    p.open = false;
+    device_.copy(Queue::copy, p.message.bytes.data(), source(p), p.message.bytes.size());
+  };
+  const double start = seconds_now();
+  motley::wait(transport_, {}, name, [&] {
+    for (; e.sent < e.sends.size() && e.sends[e.sent].copied->passed(); e.sent++) {
+      Piece& p = e.sends[e.sent];
+      p.ticket = transport_.send(p.message.peer, exchange, {source(p), p.message.bytes.size()});
+    }
+    for (Piece& p : e.receives)
+      if (p.open && transport_.test(p.ticket)) take(p);
+    return e.sent == e.sends.size() && e.front->passed();
+  });
+  const double busy = seconds_now() - start;
+  for (Piece& p : e.receives) {
+    if (!p.open) continue;
+    motley::wait(transport_, {&p.ticket, 1}, name);
+    take(p);
+  }
+  for (Piece& p : e.sends) motley::wait(transport_, {&p.ticket, 1}, name);
+  if (!e.receives.empty()) {
+    e.uploaded->set(Queue::copy);
+    e.uploaded->hold(Queue::compute);
+    last_upload_ = e.uploaded.get();
+  }
+  return busy;
+}
+
+}  // namespace motley

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of a rank whose slices lie in a device's memory: each passes through pinned memory of the host. The pieces and their
+// order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange.
+#pragma once
+#include <motley/backend.h>
+#include <motley/transport.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+class StagedExchanges {
+ public:
+  struct Message {
+    int peer = -1;
+    std::span<std::byte> bytes{};
+  };
+  StagedExchanges(DeviceMemory& device, Transport& transport) : device_(device), transport_(transport) {}
+  // The pieces of one exchange, which is under way from step `posted` to step `waited`.
+  void add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited);
+  void allocate();  // the pinned memory, after the last add(). DeviceError
+  // Starts the receives, and the copies of what is to be sent behind all kernels so far.
+  void post(int exchange);
+  // Sends what the device has given, gives it what arrives; kernels from now on run behind that. Returns the seconds in which this
+  // rank's own device was still at work.
+  double wait(int exchange, const std::string& name);
+
+ private:
+  struct Piece {
+    Message message{};
+    std::size_t offset = 0;                         // in the pinned memory
+    std::unique_ptr<DeviceMemory::Mark> copied{};  // of a send: it is in the pinned memory
+    Transport::Ticket ticket = 0;
+    bool open = false;  // of a receive: it has not arrived
+  };
+  struct Exchange {
+    std::vector<Piece> sends{}, receives{};
+    std::unique_ptr<DeviceMemory::Mark> front{}, uploaded{};
+    std::size_t sent = 0, bytes = 0, offset = 0;
+    int posted = 0, waited = 0;
+  };
+  Exchange& at(int exchange) { return exchanges_.at(static_cast<std::size_t>(exchange)); }
+
+  DeviceMemory& device_;
+  Transport& transport_;
+  std::vector<Exchange> exchanges_{};  // by number; those without pieces take nothing
+  DeviceMemory::Block pinned_{};
+  DeviceMemory::Mark* last_upload_ = nullptr;
+};
+
+}  // namespace motley

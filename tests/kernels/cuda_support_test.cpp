@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuDNN, asked about GPUs that are only described, without one here: every convolution of the shipped networks and of their uneven cuts
+// has a deterministic engine that keeps f32 whole.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <unordered_set>
+
+#include "base/json.h"
+#include "config/model.h"
+#include "kernels/cuda/cudnn_graph.h"
+#include "plan/needed_kernels.h"
+
+using namespace motley;
+using namespace motley::cuda;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every different convolution that a rank of two or three runs under the paper's shares of filters, and under shares of batch.
+std::vector<KernelSpec> shipped_convolutions() {
+  std::vector<KernelSpec> out;
+  std::unordered_set<std::size_t> seen;
+  for (const auto& file : fs::directory_iterator(fs::path(CONFIGS) / "models")) {
+    const Model model = build_model(ModelSpec::load(file.path()), 32);
+    const Step step = training(model.loss, motley::Sgd{.learning_rate = 0.01});
+    for (const std::vector<double>& shares : {std::vector<double>{60, 40}, {70, 25, 5}, {98, 1, 1}, {100, 0}})
+      for (const bool batch : {false, true}) {
+        const Mesh mesh({{"all", static_cast<int>(shares.size())}}, std::vector<Device>(shares.size()));
+        LayoutRules rules;
+        for (const StepTensor& t : step.passes().tensors)
+          for (const Dim& d : t.shape.dims())
+            if ((d.name == "batch") == batch && (batch || d.name.starts_with("filters")) &&
+                std::none_of(rules.split.begin(), rules.split.end(), [&](const auto& rule) { return rule.dim == d.name; }))
+              rules.split.push_back({d, "all", Shares{shares}});
+        const Plan plan = balance(step, mesh, rules, {});
+        for (int r = 0; r < mesh.ranks(); r++)
+          for (KernelSpec spec : kernels_of(plan.data(), r)) {
+            if (spec.op != KernelOp::conv2d) continue;
+            if (spec.pass == PassKind::forward) {
+              spec.bias = true;
+              spec.activation = Activation::relu;
+            }
+            if (seen.insert(hash_of(spec)).second) out.push_back(std::move(spec));
+          }
+      }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and their cuts on described GPUs") {
+  const std::vector<KernelSpec> specs = shipped_convolutions();
+  REQUIRE(specs.size() > 100);
+  for (const char* name : {"h200", "a100", "t4"}) {
+    const Descriptor device = described_device(read_file((fs::path(DEVICES) / (std::string(name) + ".json")).string()));
+    std::size_t without = 0, fused = 0, asked = 0;
+    std::int64_t most = 0;
+    std::string first, largest;
+    for (const KernelSpec& spec : specs) {
+      const bool nothing = !reach_of(spec).possible;
+      if (nothing) continue;
+      asked++;
+      const ConvolutionPlan plan = plan_convolution(spec, {nullptr, device.raw()});
+      if (plan.engine.empty() && without++ == 0) first = summary(spec);
+      fused += plan.bias && plan.activation;
+      if (plan.workspace_bytes > most) largest = summary(spec);
+      most = std::max(most, plan.workspace_bytes);
+    }
+    std::printf("%s: %zu convolutions, %zu without an engine, bias and relu inside %zu; the largest workspace %lld bytes (%s)\n", name, asked, without, fused,
+                static_cast<long long>(most), largest.c_str());
+    INFO(name << ": " << first);
+    CHECK(without == 0);
+  }
+}
+
+TEST_CASE("the rows that windows reach are what cuDNN is given") {
+  KernelSpec spec;
+  spec.roles = {2, 3, 9, 8, 4, 3, 2, 3, 4};
+  spec.stride = {2, 2};
+  spec.padding = {-2, 0, 1, 0};  // two rows above that no window reaches, one column of padding
+  const Reach reach = reach_of(spec);
+  CHECK(reach.possible);
+  CHECK(reach.below == 2);
+  CHECK(reach.h == 7);           // 2 outputs further: (3 - 1) * 2 + 3
+  CHECK(reach.before[0] == 0);
+  CHECK(reach.after[0] == 0);
+  CHECK(reach.right == 0);
+  CHECK(reach.before[1] == 1);
+  CHECK(reach.w == 7);           // (4 - 1) * 2 + 2 - 1
+  spec.roles.f = 0;
+  CHECK_FALSE(reach_of(spec).possible);
+}

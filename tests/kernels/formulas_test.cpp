@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend law for the CUDA backend's own kernels, on the host.
+#include <motley/error.h>
+
+#include <catch2/catch.hpp>
+
+#include "support/backend_law.h"
+#include "support/host_launch.h"
+
+using namespace motley;
+using namespace motley::testing;
+
+TEST_CASE("formulas of the CUDA kernels: backend law") {
+  FormulaBackend backend;
+  CHECK(backend_law(backend, 21, 2000, LawMode::exact) == "");
+  CHECK(backend_law(backend, 22, 2000, LawMode::tolerance) == "");
+}
+
+TEST_CASE("formulas of the CUDA kernels: long sums in parts, in f64 too") {
+  FormulaBackend backend;
+  const auto reference = reference_backend();
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Combine combine : {Combine::add, Combine::max}) {
+      KernelSpec spec;
+      spec.op = KernelOp::fold;
+      spec.dtype = dtype;
+      spec.combine = combine;
+      spec.fold_extents = {37, 5, 41};
+      spec.operands = {{dtype, {205, 1, 5}}, {dtype, {0, 1, 0}}};
+      Image image(37 * 5 * 41);
+      for (std::size_t i = 0; i < image.size(); i++) image[i] = static_cast<double>(static_cast<Index>(i * 131 % 1009) - 504);
+      CHECK(cuda::plan_fold(spec).parts > 1);
+      CHECK(result_of(backend, spec, {image, {}}) == result_of(*reference, spec, {image, {}}));
+    }
+}
+
+TEST_CASE("formulas of the CUDA kernels: more operands than the arguments hold are refused") {
+  KernelSpec spec;
+  spec.op = KernelOp::fold;
+  spec.fold = FoldKind::add;
+  spec.fold_extents = {3};
+  spec.operands.assign(40, {DType::f32, {1}});
+  CHECK_THROWS_WITH(FormulaBackend().compile(spec), Catch::Contains("40 operands"));
+}
