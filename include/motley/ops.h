@@ -59,6 +59,32 @@ struct DenseOptions {
 struct NameOption {
   std::string name{};
 };
+struct ReshapeOptions {
+  std::vector<Dim> in{};   // gone; numbered row-major in this order
+  std::vector<Dim> out{};  // come in the place of the first of `in`; one size may be left open (0)
+  std::string name{};
+};
+struct SliceOptions {
+  Dim in{};
+  Range range{};  // begin..end-1
+  Dim out{};      // takes the place of `in`: a dim has one size in the whole model
+  std::string name{};
+};
+struct PadOptions {
+  Dim in{};
+  Index before = 0, after = 0;  // zeros
+  Dim out{};
+  std::string name{};
+};
+struct ConcatOptions {
+  std::vector<Dim> in{};  // one for all tensors, or one for each
+  Dim out{};              // as long as all of `in` together
+  std::string name{};
+};
+struct StackOptions {
+  Dim out{};  // as long as there are tensors; stands second, behind the batch
+  std::string name{};
+};
 
 // y[n f p q] = sum over c r s of x[n c p*stride-before+r*dilation ..] * w[f c r s] + b[f]
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
@@ -73,6 +99,15 @@ Tensor elu(const Tensor& x, const NameOption& options = {});
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 Tensor add(const std::vector<Tensor>& terms, const NameOption& options = {});
 Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});  // all dims but the first become `into`
+// Changes of shape. Dims that they make (sizes may be left 0) are cut as the dims they come from unless a rule says otherwise; concat's
+// and stack's are not cut without a rule.
+Tensor reshape(const Tensor& x, const ReshapeOptions& options);  // row-major over `in` = row-major over `out`: splits, merges
+Tensor rename(const Tensor& x, const Dim& in, const Dim& out, const NameOption& options = {});
+Tensor transpose(const Tensor& x, const std::vector<Dim>& order, const NameOption& options = {});
+Tensor slice(const Tensor& x, const SliceOptions& options);
+Tensor pad(const Tensor& x, const PadOptions& options);
+Tensor concat(const std::vector<Tensor>& parts, const ConcatOptions& options);
+Tensor stack(const std::vector<Tensor>& parts, const StackOptions& options);
 Tensor sum(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});   // empty: all dims
 Tensor mean(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
 // One loss per element of the logits without `over`; labels[first dim of the logits] in 0..size-1, i32.

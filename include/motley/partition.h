@@ -24,6 +24,8 @@ class Partition {
   std::vector<Index> sizes() const;
   // The same cut of a dim that has another size after a window op: offset b becomes (2*b*to + from) / (2*from).
   Partition scaled(Index from, Index to) const;
+  // The same cut of a dim from which elements were cut off or before which some were put: inner boundaries move by `by`, kept in 0..to.
+  Partition shifted(Index by, Index to) const;
   auto operator<=>(const Partition&) const = default;
 
  private:

@@ -59,6 +59,12 @@ std::vector<Index> Partition::sizes() const {
   return out;
 }
 
+Partition Partition::shifted(Index by, Index to) const {
+  Partition out = *this;
+  for (Index& b : out.offsets_) b = b == 0 ? 0 : b == size() ? to : std::clamp<Index>(b + by, 0, to);
+  return out;
+}
+
 Partition Partition::scaled(Index from, Index to) const {
   check(from == size(), "a partition is scaled from its own size");
   if (from == to || from == 0) return *this;

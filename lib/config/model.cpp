@@ -2,6 +2,7 @@
 // ModelSpec -> Graph.
 #include "config/model.h"
 
+#include <algorithm>
 #include <map>
 
 #include "graph/activate.h"
@@ -19,6 +20,10 @@ std::vector<Dim> named(const std::vector<std::string>& names) {
 std::array<Dim, 2> pair_of(const std::vector<std::string>& names) {
   if (names.size() != 2) return {};
   return {Dim{names[0], 0}, Dim{names[1], 0}};
+}
+
+bool is_one_of(const std::string& op, std::initializer_list<const char*> list) {
+  return std::any_of(list.begin(), list.end(), [&](const char* one) { return op == one; });
 }
 
 class Builder {
@@ -69,11 +74,9 @@ class Builder {
     for (Dim& d : layer.out) {
       if (d.size > 0) {
         sizes_.emplace(d.name, d.size);
-      } else if (layer.op == "flatten") {
-        continue;
-      } else if (const auto known = sizes_.find(d.name); known != sizes_.end()) {
+      } else if (const auto known = sizes_.find(d.name); known != sizes_.end() && is_one_of(layer.op, {"conv2d", "dense", "reshape"})) {
         d.size = known->second;
-      } else if (good) {
+      } else if (good && is_one_of(layer.op, {"conv2d", "dense"})) {
         complain_(at + "/out", "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
         good = false;
       }
@@ -90,6 +93,7 @@ class Builder {
     attempt(at, [&] {
       Tensor y = apply(layer, x);
       if (layer.activation != Activation::none) y = activate(y, layer.activation);
+      for (const Dim& d : y.shape().dims()) sizes_.emplace(d.name, d.size);
       tensors_.emplace(layer.name, y);
       model_.layers.push_back(y);
     });
@@ -120,8 +124,21 @@ class Builder {
     if (l.op == "tanh") return motley::tanh(in, {l.name});
     if (l.op == "elu") return elu(in, {l.name});
     if (l.op == "add") return add(x, {l.name});
-    check(l.op == "flatten", "every op that is read is built");
-    return flattened(l, in);
+    if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
+    if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});
+    if (l.op == "reshape") return reshape(in, {.in = named(l.in), .out = l.out, .name = l.name});
+    if (l.op == "transpose") return transpose(in, named(l.order), {l.name});
+    if (l.op == "flatten") return flattened(l, in);
+    return one_dim(l, in);
+  }
+
+  static Tensor one_dim(const LayerSpec& l, const Tensor& x) {
+    if (l.in.size() > 1) throw UserError(l.op + " takes one dim; `in` names " + std::to_string(l.in.size()));
+    const Dim in{l.in.front(), 0}, out = l.out.front();
+    if (l.op == "rename") return rename(x, in, out, {l.name});
+    if (l.op == "slice") return slice(x, {.in = in, .range = l.range, .out = out, .name = l.name});
+    check(l.op == "pad", "every op that is read is built");
+    return pad(x, {.in = in, .before = l.before, .after = l.after, .out = out, .name = l.name});
   }
 
   static Tensor flattened(const LayerSpec& l, const Tensor& x) {

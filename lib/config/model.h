@@ -20,9 +20,11 @@ struct LayerSpec {
   std::string op{}, name{};         // name: as written, or <op>_<position>
   std::vector<std::string> from{};  // layers or inputs; empty: the layer before
   std::vector<Dim> out{};           // size 0: a dim that has been declared before
-  std::vector<std::string> in{}, over{}, keep{};
+  std::vector<std::string> in{}, over{}, keep{}, order{};
   Extent2 window{}, stride{0}, dilation{};  // stride 0: the op's own (1; pools: the window)
   Padding padding{};
+  Range range{};               // slice
+  Index before = 0, after = 0; // pad
   bool bias = true;
   Activation activation = Activation::none;
   bool good = true;  // false: something in it was complained about, it cannot be built

@@ -51,7 +51,7 @@ void read_out(Reader& r, const Json& j, LayerSpec& layer) {
   } else {
     r.complain(j, "a dim and its size belong here, as { \"filters1\": 60 }; this is " + Reader::kind(j));
   }
-  if (layer.op != "dense" && layer.out.size() > 1)
+  if (layer.op != "dense" && layer.op != "reshape" && layer.out.size() > 1)
     r.complain(j, layer.op + " makes one dim, these are " + std::to_string(layer.out.size()));
 }
 
@@ -104,6 +104,13 @@ void read_over(Reader& r, const Json& j, LayerSpec& layer) {
   read_names(r, j, layer.over);
 }
 
+// [begin, end)
+void read_range(Reader& r, const Json& j, LayerSpec& layer) {
+  const auto* list = std::get_if<Json::Array>(&j.value);
+  if (list == nullptr || list->size() != 2) return r.complain(j, "the first element and the one behind the last belong here, as [0, 3]");
+  r.list(j, [&](const Json& one, std::size_t i) { r.integer(one, i == 0 ? layer.range.begin : layer.range.end, 0, kMostSize); });
+}
+
 using LayerField = Field<LayerSpec>;
 
 const std::map<std::string, LayerField>& layer_fields() {
@@ -128,6 +135,12 @@ const std::map<std::string, LayerField>& layer_fields() {
              {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation)},
              {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
               read_padding},
+             {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
+             {"range", "[begin, end): the elements that stay", "list", false, read_range},
+             {"before", "zeros put before the first element", "integer", false,
+              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.before, 0, kMostSize); }},
+             {"after", "zeros put behind the last element", "integer", false,
+              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.after, 0, kMostSize); }},
              {"bias", "whether it has one", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
              {"activation", "what its result passes through", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
                 std::string word;
@@ -154,9 +167,18 @@ const std::map<std::string, std::vector<std::string>>& op_keys() {
       {"tanh", {}},
       {"elu", {}},
       {"add", {"from", "", "activation"}},
-      {"flatten", {"out", ""}}};
+      {"flatten", {"out", ""}},
+      {"reshape", {"in", "out", ""}},
+      {"rename", {"in", "out", ""}},
+      {"transpose", {"order", ""}},
+      {"slice", {"in", "range", "out", ""}},
+      {"pad", {"in", "out", "", "before", "after"}},
+      {"concat", {"from", "in", "out", ""}},
+      {"stack", {"from", "out", ""}}};
   return keys;
 }
+
+bool reads_several(const std::string& op) { return op == "add" || op == "concat" || op == "stack"; }
 
 Table<LayerSpec> layer_table(const std::string& op) {
   Table<LayerSpec> table{layer_fields().at("op"), layer_fields().at("name")};
@@ -169,7 +191,7 @@ Table<LayerSpec> layer_table(const std::string& op) {
     table.push_back(layer_fields().at(key));
     table.back().required = required;
   }
-  if (op != "add") table.push_back(layer_fields().at("from"));
+  if (!reads_several(op)) table.push_back(layer_fields().at("from"));
   return table;
 }
 
@@ -189,9 +211,9 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   r.object(j, layer_table(layer.op), layer);
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);
-    if (layer.op == "add" && (list == nullptr || list->size() < 2))
-      r.in("from", [&] { r.complain(*from, "add needs at least two, as [\"a\", \"b\"]"); });
-    if (layer.op != "add" && layer.from.size() > 1)
+    if (reads_several(layer.op) && (list == nullptr || list->size() < 2))
+      r.in("from", [&] { r.complain(*from, layer.op + " needs at least two, as [\"a\", \"b\"]"); });
+    if (!reads_several(layer.op) && layer.from.size() > 1)
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
   }
   layer.good = r.complaints.list.size() == before;

@@ -122,7 +122,7 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
 namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
-  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add) return false;
+  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.ties.empty()) return false;
   return all.tensors[static_cast<std::size_t>(p.reads[0].tensor)].shape == all.tensors[static_cast<std::size_t>(p.writes.tensor)].shape;
 }
 

@@ -38,6 +38,15 @@ struct Window {
   Index stride = 1, before = 0, dilation = 1;
 };
 
+// A change of shape: the row-major number over the `read` indices = the row-major number over the `made` ones + offset, where both
+// are there. merge: read d1 d2, made flat; slice: read i, made j, offset its begin; pad and concat: a negative offset; stack: read
+// none, made the new index, offset -position. A gradient's tie is the forward one turned round. Where the offset is not 0, there is
+// at most one index on either side.
+struct Tie {
+  std::vector<int> read{}, made{};  // indices of the pass
+  Index offset = 0;
+};
+
 struct Pass {
   std::string name{};  // "conv2d_2 forward", "conv2d_2 backward_data", ...
   std::string layer{};
@@ -49,15 +58,22 @@ struct Pass {
   std::vector<Window> windows{};  // rows, columns
   std::vector<int> roles{};       // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none); max_pool2d's
                                   // gradient has two more: rows and columns of x, as far as its windows reach
-  std::vector<int> whole{};       // indices that no pick cuts
                                   // dense: none; its indices are those of x's kept, x's contracted, then the made dims
+  std::vector<int> whole{};       // indices that no pick cuts
   FoldKind fold = FoldKind::copy;
   Activation activation = Activation::none;
   Combine combine = Combine::add;  // of several terms of the written tensor
   double scale = 1.0;
   int class_index = -1;  // index over classes (pick_label, softmax_gradient)
-  int flat = -1;              // flatten: the index that runs row-major over `merged`
-  std::vector<int> merged{};
+  std::vector<Tie> ties{};  // a copy between shapes: reads[0] and the written tensor share the indices that no tie names
+};
+
+// A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to `size`
+// where shapes merge or split, moved by `shift` where elements are cut off or put before.
+struct Heir {
+  std::string dim{}, of{};
+  Index size = 0, of_size = 0, shift = 0;
+  enum class Kind : std::uint8_t { scaled, shifted } kind = Kind::scaled;
 };
 
 struct Passes {
@@ -66,6 +82,7 @@ struct Passes {
   std::vector<int> parameters{};         // tensors
   std::vector<int> parameter_gradients{};// of parameters[i]; empty for inference
   std::vector<int> outputs{};            // loss first; then what is to be read
+  std::vector<Heir> heirs{};             // in graph order
   int loss = -1, logits = -1, label = -1;
   Optimizer optimizer{};
   bool trains = false;

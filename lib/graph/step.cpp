@@ -27,6 +27,9 @@ std::uint64_t hash_of(const Passes& all) {
     mix(h, p.name);
     for (const Window& w : p.windows) mix(h, w.stride), mix(h, w.before), mix(h, w.dilation);
     for (const PassIndex& i : p.indices) mix(h, i.name), mix(h, i.size);
+    for (const Tie& l : p.ties) mix(h, l.offset), mix(h, static_cast<Index>(l.read.size())), mix(h, static_cast<Index>(l.made.size()));
+    for (const PassOperand& o : p.reads)
+      for (int i : o.indices) mix(h, i);
     mix(h, static_cast<Index>(p.activation));
   }
   if (const Sgd* sgd = std::get_if<Sgd>(&all.optimizer); sgd != nullptr && all.trains) {

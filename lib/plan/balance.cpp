@@ -8,6 +8,7 @@
 #include "graph/nodes.h"
 #include "plan/check_rules.h"
 #include "plan/choose_parts.h"
+#include "plan/ties.h"
 #include "plan/planner.h"
 #include "plan/sweep.h"
 #include "run/compiler.h"
@@ -93,6 +94,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   PlanData data = std::move(told.plan);
   data.cuts = std::move(told.cuts);
   data.notes = std::move(told.notes);
+  for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   data.baselines = told.baselines;
   data.hash = plan_hash(step, mesh, rules);
   for (int r = 0; r < mesh.ranks(); r++) {

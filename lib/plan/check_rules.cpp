@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -50,6 +51,10 @@ class RuleChecker {
       if (t.layer.empty()) continue;
       layers_.insert(t.layer);
       if (passes_.logits < 0 || static_cast<int>(i) <= passes_.logits) known_layers_.insert(t.layer);
+    }
+    for (const Heir& h : passes_.heirs) {
+      const bool own = std::any_of(rules.split.begin(), rules.split.end(), [&](const Rule& r) { return r.dim == h.dim; });
+      if (!own) inherited_.emplace(h.dim, inherited_.contains(h.of) ? inherited_.at(h.of) : h.of);
     }
     for (std::string at : subject.refused)
       for (; !at.empty(); at.erase(at.rfind('/'))) bad_.insert(at);
@@ -244,22 +249,14 @@ class RuleChecker {
     };
     take(rules_.split, "/split");
     if (found.rule == nullptr)
-      if (const std::string outer = outer_of_flat(dim); !outer.empty())
+      if (const auto heir = inherited_.find(dim); heir != inherited_.end())
         for (const Rule& r : rules_.split)
-          if (r.dim == outer) found = {&r, "/split/" + pointer_token(outer)};
+          if (r.dim == heir->second) found = {&r, "/split/" + pointer_token(heir->second)};
     for (const std::string& name : {t.layer, t.name})
       if (const auto own = rules_.tensors.find(name); own != rules_.tensors.end())
         take(own->second, "/tensors/" + pointer_token(name));
     if (found.rule != nullptr && (found.rule->axes.names.empty() || bad_.contains(found.pointer))) return {};
     return found;
-  }
-
-  // flatten's dim, without a rule of its own, is cut as its first merged dim.
-  std::string outer_of_flat(const std::string& dim) const {
-    for (const Pass& p : passes_.passes)
-      if (p.flat >= 0 && p.indices[static_cast<std::size_t>(p.flat)].name == dim)
-        return p.indices[static_cast<std::size_t>(p.merged.front())].name;
-    return "";
   }
 
   bool at_rest(const StepTensor& t) const {  // an input, or what leaves a layer
@@ -369,6 +366,7 @@ class RuleChecker {
   std::map<std::string, Index> sizes_;
   std::string batch_;
   std::set<std::string> tensors_{}, layers_{}, bad_{};
+  std::map<std::string, std::string> inherited_{};  // a dim without a rule -> the dim whose rule it follows
   std::set<std::string> known_layers_{};  // without those of the loss, which nobody has named
   std::vector<RuleComplaint> out_{};
 };

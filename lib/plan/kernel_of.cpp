@@ -113,6 +113,14 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.fold = pass.fold;
   spec.activation = pass.activation;
   spec.scale = pass.scale;
+  if (!pass.ties.empty()) {  // a copy of what is written
+    std::vector<Index> extents;
+    for (int i : pass.writes.indices) extents.push_back(work[static_cast<std::size_t>(i)].size());
+    const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);
+    spec.fold_extents = extents;
+    spec.operands = {{dtype, dense}, {dtype, dense}};
+    return spec;
+  }
   spec.class_dim = pass.class_index;
   if (pass.class_index >= 0) spec.first_class = work[static_cast<std::size_t>(pass.class_index)].begin;
   bool reduces = false;

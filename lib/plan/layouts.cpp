@@ -134,28 +134,23 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   return sets;
 }
 
-// flatten's dim, without a rule of its own, is cut as its first merged dim.
-void inherit_flat(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker, std::map<std::string, Rule>& split) {
-  for (const Pass& p : passes.passes) {
-    if (p.flat < 0) continue;
-    const PassIndex& flat = p.indices[static_cast<std::size_t>(p.flat)];
-    const PassIndex& outer = p.indices[static_cast<std::size_t>(p.merged.front())];
-    auto rule = split.find(outer.name);
-    if (split.contains(flat.name) || rule == split.end() || rule->second.axes.names.empty()) continue;
-    const Index size = reference.at(outer.name);
-    const Cut cut = maker.make(rule->second, size).scaled(size, outer.size);
+// Dims that a change of shape makes, without a rule of their own, are cut as the dims they come from.
+void inherit(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker, std::map<std::string, Rule>& split) {
+  for (const Heir& heir : passes.heirs) {
+    auto rule = split.find(heir.of);
+    if (split.contains(heir.dim) || rule == split.end() || rule->second.axes.names.empty()) continue;
+    const Index size = reference.at(heir.of);
+    const Cut cut = maker.make(rule->second, size).scaled(size, heir.of_size);
     Rule inherited = rule->second;
-    inherited.dim = flat.name;
+    inherited.dim = heir.dim;
     std::vector<std::vector<Index>> lists;
-    for (const Partition& list : cut.lists) {
-      lists.push_back(list.sizes());
-      for (Index& s : lists.back()) s *= flat.size / outer.size;
-    }
+    for (const Partition& list : cut.lists)
+      lists.push_back((heir.kind == Heir::Kind::scaled ? list.scaled(heir.of_size, heir.size) : list.shifted(heir.shift, heir.size)).sizes());
     if (cut.per >= 0)
       inherited.parts = Jagged{lists, maker.mesh.axes()[static_cast<std::size_t>(cut.per)].name};
     else
       inherited.parts = Sizes{lists.front()};
-    split.emplace(flat.name, inherited);
+    split.emplace(heir.dim, inherited);
   }
 }
 
@@ -186,7 +181,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
   CutMaker maker{mesh, batch_dim(passes)};
   std::map<std::string, Rule> split;
   for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
-  inherit_flat(passes, reference, maker, split);
+  inherit(passes, reference, maker, split);
   std::set<int> with_part;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];

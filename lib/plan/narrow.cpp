@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/narrow.h"
 
-#include <algorithm>
+#include "plan/ties.h"
 
 namespace motley {
 
@@ -31,14 +31,7 @@ void narrow(const Pass& pass, std::vector<Range>& work) {
       at(w.made) = intersect(at(w.made), touch(w, at(w.read), size(w.tap), size(w.made)));
       at(w.read) = intersect(at(w.read), reach_of(w, at(w.made), size(w.tap), size(w.read)));
     }
-  if (pass.flat < 0) return;
-  Range &flat = at(pass.flat), &outer = at(pass.merged.front());
-  const Index inner = size(pass.flat) / size(pass.merged.front());
-  const bool forward = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.flat) != pass.writes.indices.end();
-  if (forward)
-    outer = flat.size() == 0 ? Range{0, 0} : Range{flat.begin / inner, (flat.end + inner - 1) / inner};
-  else
-    flat = {outer.begin * inner, outer.end * inner};
+  narrow_ties(pass, work);
 }
 
 }  // namespace motley

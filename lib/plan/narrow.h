@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the indices of one pass bound each other: both ends of a window, and what flatten merges.
+// How the indices of one pass bound each other: both ends of a window, both sides of a tie.
 #pragma once
 #include <motley/dims.h>
 
@@ -10,7 +10,7 @@
 namespace motley {
 
 // Takes from a work box (one range per index) what nothing else in it reaches: outputs whose windows do not touch the rows read,
-// rows that no such window reaches; whole rows of what flatten merges.
+// rows that no such window reaches; what the ties of a change of shape do not need (ties.h).
 void narrow(const Pass& pass, std::vector<Range>& work);
 
 // Rows of the read end that the outputs `made` reach, those outside of 0..size-1 left out.

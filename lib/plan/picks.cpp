@@ -9,7 +9,7 @@
 namespace motley {
 
 bool Sweeper::fold_of_whole(const Pass& p) const {
-  return p.op == KernelOp::fold && p.flat < 0 && p.writes.indices.size() == p.indices.size() && !p.indices.empty();
+  return p.op == KernelOp::fold && p.ties.empty() && p.writes.indices.size() == p.indices.size() && !p.indices.empty();
 }
 
 std::vector<Pick> Sweeper::candidates(int pass) const {
@@ -22,8 +22,7 @@ std::vector<Pick> Sweeper::candidates(int pass) const {
       auto cut = layout.cuts.find(layout.shape[d].name);
       if (cut == layout.cuts.end()) continue;
       const int index = o.indices[d];
-      const bool made = std::find(p.writes.indices.begin(), p.writes.indices.end(), index) != p.writes.indices.end();
-      if ((!made && p.flat >= 0) || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
+      if (std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
       const PickPart part{index, cut->second};
       if (std::find(cuts.begin(), cuts.end(), part) == cuts.end()) cuts.push_back(part);
     }

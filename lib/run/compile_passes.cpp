@@ -12,7 +12,7 @@ namespace motley {
 
 namespace {
 
-bool is_identity(const Pass& p) { return p.op == KernelOp::fold && p.fold == FoldKind::copy && p.scale == 1.0 && p.flat < 0; }
+bool is_identity(const Pass& p) { return p.op == KernelOp::fold && p.fold == FoldKind::copy && p.scale == 1.0 && p.ties.empty(); }
 
 bool overlap(const Box& a, const Box& b) { return volume(intersect(a, b)) > 0; }
 
@@ -52,7 +52,7 @@ bool Compiler::direct(int p) {
   bool good = true;
   for (const BoxMessage& m : plan.first) {
     const bool has = std::find(m.writers.begin(), m.writers.end(), k) != m.writers.end();
-    if (m.from == rank_ && has) good = good && m.writers == whole;
+    if (m.from == rank_) good = good && (has ? m.writers == whole : !overlap(m.box, mine));  // another writer's term lies apart
     if (m.to == rank_ && overlap(m.box, mine)) good = good && m.from == rank_ && has;
   }
   return direct_[p] = good;
@@ -165,8 +165,8 @@ void Compiler::emit_pass(int p) {
     views.push_back(output_view(p));
   }
   const View* b = bias >= 0 ? &bias_view : nullptr;
-  if (it.op == KernelOp::fold && it.flat >= 0)
-    emit_flatten(p, views);
+  if (!it.ties.empty())
+    emit_ties(p, views);
   else if (it.op == KernelOp::fold)
     emit_fold(p, views);
   else if (it.op == KernelOp::dense)
@@ -263,44 +263,6 @@ void Compiler::emit_dense(int p, KernelSpec spec, const std::vector<View>& views
   places.push_back(place);
   emit_kernel(std::move(spec), std::move(places), it.name);
   if (result.buffer >= 0) emit_copy(result, reordered(views[2], order(2)), data_.dtype, "reorder after " + it.name);
-}
-
-// Copies between x[n, d1.., ..] and y[n, flat]: the strides of flat serve the merged dims. Where the flat range begins or ends
-// inside a row of the outermost merged dim, whole rows go through a temporary.
-void Compiler::emit_flatten(int p, const std::vector<View>& views) {
-  const Pass& it = pass(p);
-  const Work& work = work_of(p);
-  const bool forward = it.writes.indices.back() == it.flat;
-  const View& many = forward ? views[0] : views[1];
-  const View& flat = forward ? views[1] : views[0];
-  Index inner = 1, skipped = 0;
-  std::vector<Index> along(many.extents.size(), 0);
-  for (std::size_t d = many.extents.size(); d-- > 1;) {
-    const int index = it.merged[d - 1];
-    along[d] = inner;
-    if (d > 1) skipped += work.box[static_cast<std::size_t>(index)].begin * inner;
-    inner *= it.indices[static_cast<std::size_t>(index)].size;
-  }
-  const Range rows = work.box[static_cast<std::size_t>(it.merged[0])], range = work.box[static_cast<std::size_t>(it.flat)];
-  const Index begin = rows.begin * along[1], length = rows.size() * along[1];
-  View target = flat;  // y over whole rows
-  const bool aligned = range.begin == begin && range.size() == length;
-  if (!aligned) {
-    check(forward, "a gradient of flatten reads whole rows");
-    const int made = temp("rows of " + it.name, data_.dtype, {flat.extents[0], length});
-    target = {made, 0, {length, 1}, {flat.extents[0], length}};
-  }
-  std::vector<Index> strides{target.strides[0]};
-  for (std::size_t d = 1; d < along.size(); d++) strides.push_back(along[d] * target.strides[1]);
-  const View merged{target.buffer, target.element + skipped * target.strides[1], strides, many.extents};
-  if (forward)
-    emit_copy(many, merged, data_.dtype, it.name);
-  else
-    emit_copy(merged, many, data_.dtype, it.name);
-  if (!aligned) {
-    const View part{target.buffer, range.begin - begin, target.strides, flat.extents};
-    emit_copy(part, flat, data_.dtype, it.name);
-  }
 }
 
 void Compiler::emit_updates() {

@@ -47,7 +47,7 @@ class Compiler {
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_fold(int p, const std::vector<View>& views);
-  void emit_flatten(int p, const std::vector<View>& views);
+  void emit_ties(int p, const std::vector<View>& views);
   void emit_kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves = false);
   void emit_copy(const View& from, const View& to, DType dtype, const std::string& name);
   void emit_updates();

@@ -66,7 +66,43 @@ Tensor with_branches(const Layer& layer, const Tensor& x, const Dim& f, const Di
   return add({branch, x, conv2d(activated(a, conv2d(x, {.out = g, .window = 1, .name = name})), {.out = f, .window = 1})});
 }
 
+// x[batch f rows cols] in another shape with the same roles.
+Tensor in_form(Network& net, const Layer& layer, const Tensor& x) {
+  const Dim n = x.shape()[0], f = x.shape()[1], rows = x.shape()[2], cols = x.shape()[3];
+  const std::string id = std::to_string(layer.id);
+  const Index at = layer.inner % f.size;
+  auto active = [&](const Tensor& t) { return activated(layer.activation, t); };
+  switch (layer.form) {
+    case 0: return rename(x, f, {"named" + id});
+    case 1: {  // split and merged again, the parts in the other order
+      Index outer = at + 1;
+      while (f.size % outer != 0) outer--;
+      const Dim g{"outer" + id, outer}, e{"inner" + id, f.size / outer};
+      return reshape(active(reshape(x, {.in = {f}, .out = {g, {e.name}}})), {.in = {e, g}, .out = {{"shuffled" + id}}});
+    }
+    case 2: return slice(x, {.in = f, .range = {at, f.size}, .out = {"some" + id}});
+    case 3: return pad(x, {.in = f, .before = at, .after = 1, .out = {"padded" + id}});
+    case 4: return pad(x, {.in = rows, .before = at % 2, .after = 1, .out = {"rows" + id}});
+    case 5: {
+      const Tensor beside = active(slice(x, {.in = f, .range = {0, at + 1}, .out = {"beside" + id}}));
+      net.dims.push_back(beside.shape()[1]);
+      return concat({x, beside}, {.in = {f, beside.shape()[1]}, .out = {"joined" + id}});
+    }
+    case 6: return reshape(stack({active(x), x}, {.out = {"pair" + id}}), {.in = {{"pair" + id}, f}, .out = {{"stacked" + id}}});
+    case 7: {  // two dims into two others, across their boundaries
+      const Tensor mixed = reshape(x, {.in = {f, rows}, .out = {{"tall" + id, rows.size}, {"wide" + id}}});
+      return reshape(active(mixed), {.in = {{"tall" + id}, {"wide" + id}}, .out = {{"back" + id, f.size}, {"rows" + id}}});
+    }
+    default: return transpose(active(transpose(x, {cols, n, f, rows})), {n, f, rows, cols});
+  }
+}
+
 Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
+  if (layer.kind == Layer::Kind::shape) {
+    const Tensor y = in_form(net, layer, x);
+    if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
+    return y;
+  }
   const Sliding rows = fitted(layer.rows, x.shape()[2].size), cols = fitted(layer.cols, x.shape()[3].size);
   if (layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool) {
     const Pool2dOptions options{.window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
@@ -108,6 +144,15 @@ Recipe random_recipe(Random& random) {
     conv.bias = chance(random, 0.7);
     conv.activation = any_activation(random);
     r.layers.push_back(conv);
+    if (chance(random, 0.35)) {
+      Layer shape;
+      shape.kind = Layer::Kind::shape;
+      shape.id = i;
+      shape.inner = pick(random, 0, 5);
+      shape.form = pick(random, 0, 8);
+      shape.activation = any_activation(random);
+      r.layers.push_back(shape);
+    }
     if (!chance(random, 0.5)) continue;
     Layer pool;
     pool.kind = chance(random, 0.5) ? Layer::Kind::max_pool : Layer::Kind::avg_pool;
@@ -222,11 +267,15 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
+    if (l.kind == Layer::Kind::shape) {
+      text << " " << l.form << " at " << l.inner << " activation " << static_cast<int>(l.activation);
+      continue;
+    }
     for (const Sliding* s : {&l.rows, &l.cols}) {
       text << (s == &l.rows ? " rows " : " cols ") << s->window << "/" << s->stride;
       if (s->dilation > 1) text << " dilation " << s->dilation;

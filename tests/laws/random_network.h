@@ -23,9 +23,10 @@ struct Sliding {
   Index window = 1, stride = 1, dilation = 1, before = 0, after = 0;
 };
 struct Layer {
-  enum class Kind : std::uint8_t { conv, max_pool, avg_pool, residual } kind = Kind::conv;
+  enum class Kind : std::uint8_t { conv, max_pool, avg_pool, residual, shape } kind = Kind::conv;
   Index id = 0;                  // names its dims
-  Index filters = 1, inner = 0;  // inner: of a residual's branch
+  Index filters = 1, inner = 0;  // inner: of a residual's branch; of a shape: where it cuts
+  Index form = 0;                // of a shape: which op (random_network.cpp)
   Sliding rows{}, cols{};
   bool same = false, bias = false;
   Activation activation = Activation::none;

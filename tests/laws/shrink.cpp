@@ -30,6 +30,26 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   return plan_from(step, mesh, data_of(passes, mesh, layouts, sweeper.run(picks), dtype));
 }
 
+// The first tensor of which some element of finished values arrives at a rank twice, or at a rank that has it; empty: none.
+std::string sent_twice(const Plan& plan) {
+  for (std::size_t t = 0; t < plan.data().tensors.size(); t++) {
+    const TensorPlan& tensor = plan.data().tensors[t];
+    const std::vector<Held>* before = &tensor.tiles;
+    for (const auto* hop : {&tensor.second, &tensor.third}) {
+      std::map<int, std::vector<Box>> has;
+      for (const Held& h : *before) has[h.rank].push_back(h.box);
+      for (const BoxMessage& m : *hop) {
+        if (m.from == m.to) continue;
+        for (const Box& b : has[m.to])
+          if (volume(intersect(b, m.box)) > 0) return plan.data().passes.tensors[t].name;
+        has[m.to].push_back(m.box);
+      }
+      before = &tensor.rest;
+    }
+  }
+  return "";
+}
+
 // Every case that is one step smaller, what removes most first.
 std::vector<Case> smaller(const Case& one) {
   std::vector<Case> out;
@@ -131,6 +151,7 @@ Verdict verdict_on(const Case& one) {
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});
     const Outcome cut = run_plan(*many, {.steps = steps, .integers = integers, .cpu_backend = integers});
     if (const double off = difference(cut, truth); !(off <= (integers ? 0 : 1e-11))) verdict.wrong = "it is " + std::to_string(off) + " off";
+    if (const std::string twice = sent_twice(*many); !twice.empty()) verdict.wrong += " parts of " + twice + " are sent twice";
     for (std::size_t r = 0; r < cut.counted.size(); r++)
       if (const Index planned = many->data().predicted[r].bytes; cut.counted[r] != planned)
         verdict.wrong += " rank " + std::to_string(r) + " received " + std::to_string(cut.counted[r]) + " bytes, " + std::to_string(planned) + " were planned";

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// reshape: x[.., a, b, ..] -> y[.., d, e, ..], row-major over (a, b) = row-major over (d, e): one dim split, several merged, or both.
+// flatten merges all dims but the first.
+#include <algorithm>
+
+#include "graph/ops/shapes.h"
+
+namespace motley {
+
+namespace {
+
+class Reshape final : public Op {
+ public:
+  Reshape(std::vector<std::string> in, std::vector<std::string> out) : ties_{{std::move(in), std::move(out), 0}} {}
+
+  void forward(Lowering& to, const Node& node) const override {
+    const int x = to.value(node.inputs[0]);
+    shape_pass(to, node, "forward", x, ties_);
+    const Shape from = to.tensor(x).shape;
+    const std::string &first = ties_[0].in.front(), &made = ties_[0].out.front();
+    to.out().heirs.push_back({made, first, node.shape.size_of(made), from.size_of(first), 0, Heir::Kind::scaled});
+  }
+  void backward(Lowering& to, const Node& node) const override { shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_); }
+
+ private:
+  std::vector<DimTie> ties_;
+};
+
+std::string product_text(const std::vector<Dim>& dims) {
+  std::string out;
+  for (const Dim& d : dims) out += (out.empty() ? "" : " x ") + std::to_string(d.size);
+  return out;
+}
+
+// The sizes of `out`, at most one of which is left open.
+std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vector<Dim>& in, std::vector<Dim> out) {
+  Index all = 1, told = 1;
+  for (const Dim& d : in) all *= d.size;
+  Dim* open = nullptr;
+  for (Dim& d : out) {
+    if (d.size > 0)
+      told *= d.size;
+    else if (open != nullptr)
+      throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; tell one of them");
+    else
+      open = &d;
+  }
+  const std::string from = "\"" + x.name() + "\" has " + product_text(in) + (in.size() > 1 ? " = " + std::to_string(all) : "") + " in `in`";
+  if (open == nullptr && told != all)
+    throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(told) + " elements, " + from);
+  if (open != nullptr && all % told != 0)
+    throw UserError(op + ": " + from + ", which " + std::to_string(told) + " does not divide: \"" + open->name + "\" would have no whole size");
+  if (open != nullptr) open->size = all / told;
+  return out;
+}
+
+Tensor reshaped(const std::string& op, const Tensor& x, const ReshapeOptions& o) {
+  auto graph = GraphNodes::graph_of({x});
+  floats_only(op, x);
+  if (o.in.empty() || o.out.empty()) throw UserError(op + " needs `in` and `out`: dims that go, and dims that come in their place");
+  std::vector<Dim> in;
+  std::vector<std::string> from, to;
+  for (const Dim& d : o.in) {
+    in.push_back(dim_of(op, x, d.name, "in"));
+    if (std::find(from.begin(), from.end(), d.name) != from.end()) throw UserError(op + ": `in` names \"" + d.name + "\" twice");
+    from.push_back(d.name);
+  }
+  std::vector<Dim> made;
+  for (const Dim& d : closed(op, x, in, o.out)) {
+    made.push_back(made_dim(op, x, d, d.size));
+    to.push_back(d.name);
+  }
+  return graph->add(op, o.name, std::make_shared<Reshape>(from, to), {x}, replaced(x, from, made));
+}
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const ReshapeOptions& o) { return reshaped("reshape", x, o); }
+
+Tensor flatten(const Tensor& x, const std::string& into, const NameOption& o) {
+  if (x.shape().rank() < 2) throw UserError("flatten needs a tensor of at least 2 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
+  return reshaped("flatten", x, {{x.shape().dims().begin() + 1, x.shape().dims().end()}, {Dim{into, 0}}, o.name});
+}
+
+}  // namespace motley

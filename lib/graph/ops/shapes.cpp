@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/ops/shapes.h"
+
+#include <algorithm>
+
+namespace motley {
+
+namespace {
+
+bool is_in(const std::string& name, const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), name) != list.end(); }
+
+// read, written: tensors of a copy; ties as the written side sees them.
+void copy_between(Lowering& to, Pass& p, int read, int written, const std::vector<DimTie>& ties) {
+  const Shape source = to.tensor(read).shape, result = to.tensor(written).shape;
+  p.indices = indices_of(result);
+  const auto tied = [&](const std::string& name) { return std::any_of(ties.begin(), ties.end(), [&](const DimTie& t) { return is_in(name, t.in); }); };
+  std::vector<int> source_at;
+  for (const Dim& d : source.dims()) {
+    if (!tied(d.name)) {
+      source_at.push_back(static_cast<int>(result.position(d.name)));
+      continue;
+    }
+    source_at.push_back(static_cast<int>(p.indices.size()));
+    p.whole.push_back(source_at.back());
+    p.indices.push_back({d.name, d.size});
+  }
+  for (const DimTie& t : ties) {
+    Tie tie{{}, {}, t.offset};
+    for (const std::string& name : t.in) tie.read.push_back(source_at[source.position(name)]);
+    for (const std::string& name : t.out) tie.made.push_back(static_cast<int>(result.position(name)));
+    p.ties.push_back(std::move(tie));
+  }
+  p.reads = {{read, source_at}};
+  p.writes = {written, indices_in(p.indices, result)};
+}
+
+}  // namespace
+
+void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties) {
+  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  copy_between(to, p, from, to.value(node), ties);
+}
+
+void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties) {
+  if (!to.wants_gradient(from)) return;
+  std::vector<DimTie> back;
+  for (const DimTie& t : ties) back.push_back({t.out, t.in, -t.offset});
+  const int dy = to.gradient(to.value(node)), dx = to.gradient(from);
+  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  copy_between(to, p, dy, dx, back);
+}
+
+void floats_only(const std::string& op, const Tensor& x) {
+  if (x.dtype() == DType::i32) throw UserError(op + " works on floats; \"" + x.name() + "\" holds integers");
+}
+
+Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key) {
+  if (const auto at = x.shape().find(dim)) return x.shape()[*at];
+  std::vector<std::string> known;
+  for (const Dim& d : x.shape().dims()) known.push_back(d.name);
+  throw UserError(op + ": `" + key + "` names \"" + dim + "\", which \"" + x.name() + "\" does not have" + did_you_mean(dim, known));
+}
+
+Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size) {
+  if (x.shape().has(out.name)) throw UserError(op + ": `out` may not be a dim that the input has: \"" + out.name + "\" is one of \"" + x.name() + "\"");
+  if (out.size > 0 && out.size != size)
+    throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but what \"" + x.name() + "\" gives it makes " +
+                    std::to_string(size));
+  const Dim made{out.name, size};
+  GraphNodes::graph_of({x})->declare(made);
+  return made;
+}
+
+Shape replaced(const Tensor& x, const std::vector<std::string>& in, const std::vector<Dim>& out) {
+  std::vector<Dim> dims;
+  bool placed = false;
+  for (const Dim& d : x.shape().dims()) {
+    if (!is_in(d.name, in)) {
+      dims.push_back(d);
+      continue;
+    }
+    if (!placed) dims.insert(dims.end(), out.begin(), out.end());
+    placed = true;
+  }
+  return Shape(dims);
+}
+
+}  // namespace motley

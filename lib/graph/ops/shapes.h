@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops that change a tensor's shape share: a copy whose two sides are tied by ties (passes.h).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "graph/nodes.h"
+
+namespace motley {
+
+// One tie of an op's input to its output, by dim names: number over `in` = number over `out` + offset.
+struct DimTie {
+  std::vector<std::string> in{}, out{};
+  Index offset = 0;
+};
+
+// Forward: `into` (the node's output) is copied from `from`, dims of one name are one index, tied dims are tied.
+void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties);
+// Backward of the same: the gradient of `from` is copied from the output's, ties turned round. Nothing where it is not wanted.
+void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties);
+
+// UserErrors of a shape op, which name op and tensor.
+void floats_only(const std::string& op, const Tensor& x);
+Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key);
+// A dim that the op makes: size 0 means `size`. Declares it.
+Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size);
+// x's dims with `out` in the place of the first of `in`; the others of `in` are gone.
+Shape replaced(const Tensor& x, const std::vector<std::string>& in, const std::vector<Dim>& out);
+
+}  // namespace motley

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of shape by interval arithmetic on row-major numbers (passes.h, Tie).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// The numbers between the first and the last element of a box of indices (sizes: of the whole dims); {0, 1} where there are none.
+Range numbers_of(const std::vector<Index>& sizes, const Box& box);
+// The smallest box that holds a range of numbers. Its own numbers are a range without gaps.
+Box box_of_numbers(const std::vector<Index>& sizes, Range numbers);
+
+// Work whose written side is told: the read side becomes what that needs, the written side what there is something to read for.
+void narrow_ties(const Pass& pass, std::vector<Range>& work);
+
+// For people: passes whose cuts do not stay on whole blocks, so that they read other ranks' elements.
+std::vector<std::string> reshaping_notes(const PlanData& data);
+
+}  // namespace motley
