@@ -216,6 +216,7 @@ class Measurer {
     if (queue_ == nullptr) out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
     auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
     const std::string who = "device " + std::to_string(device_) + ": ";
+    if (const std::string condition = backend_.condition(); !condition.empty()) out.notes.push_back(who + "after measuring: " + condition);
     if (out.wall_over_cpu > 1.1)
       out.notes.push_back(who + "contended: kernels waited for a core " + percent(1 - 1 / out.wall_over_cpu) + " of the time");
     if (out.drift > 0.1)
