@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/options.h"
+#include "base/units.h"
 
 namespace motley {
 
@@ -35,9 +36,5 @@ class Console {
 void print_result(const std::string& text);
 // Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).
 void give_result(const std::string& text, const std::filesystem::path& file, Console& console);
-
-// "850 us", "12.3 ms", "4.2 s", "3 min 20 s"; "1.2 MB".
-std::string seconds_text(double seconds);
-std::string bytes_text(double bytes);
 
 }  // namespace motley

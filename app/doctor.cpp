@@ -77,6 +77,7 @@ void look_at_cpu(Findings& found, const Node& node) {
   found.line("CPU", backend->model());
   found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, node.sockets.size(),
                                   node.sockets.size() == 1 ? "" : "s", to_text(cores)));
+  found.line("ranks", fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer", cores.size()));
   found.line("ISA", usable_isas());
   found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
 }

@@ -2,18 +2,23 @@
 #include "app/job_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <motley/backend.h>
 #include <motley/error.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 
+#include "app/mpiexec.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
 #include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
+#include "run/start.h"
 
 namespace motley::app {
 
@@ -97,6 +102,29 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
   const std::string mine = rt.rank() == 0 ? profile_at_hand(job).json() : "";
   const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));
   return Profile::parse("rank 0's profile", {reinterpret_cast<const char*>(all[0].data()), all[0].size()});
+}
+
+std::vector<std::string> notes_on(const Mesh& mesh) {
+  std::vector<std::string> notes;
+  const auto cores = deal_cores(mesh.devices(), allowed_cores());
+  std::map<int, std::vector<int>> ranks;  // by core
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Device& device = mesh.device(r);
+    if (!device.host.empty()) continue;
+    for (const int core : cores[static_cast<std::size_t>(r)]) ranks[core].push_back(r);
+    const Device& real = device.of ? *device.of : device;
+    if (real.kind != DeviceKind::cuda) continue;
+    try {
+      static_cast<void>(open_backend(real));
+    } catch (const Error& e) {
+      notes.push_back(fmt::format("rank {} ({}) cannot run on this machine with this build: {}", r, device.name, e.what()));
+    }
+  }
+  std::string shared;
+  for (const auto& [core, several] : ranks)
+    if (several.size() > 1) shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
+  if (!shared.empty()) notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
+  return notes;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {

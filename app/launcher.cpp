@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "app/launch.h"
+#include "base/units.h"
 #include "run/start.h"
 
 namespace motley {
@@ -32,9 +33,9 @@ void check_shared_memory(std::size_t ranks) {
   const double needed = kSharedBytesPerRank * static_cast<double>(ranks);
   if (ranks < 2 || free >= needed) return;
   throw DeviceError(
-      fmt::format("/dev/shm has {:.1f} MiB free, {} ranks need {:.0f} MiB; enlarge it (mount -o remount,size=64m /dev/shm, or "
+      fmt::format("/dev/shm has {} free, {} ranks need {}; enlarge it (mount -o remount,size=64m /dev/shm, or "
                   "docker run --shm-size=64m)",
-                  free / 1048576, ranks, needed / 1048576));
+                  bytes_text(free), ranks, bytes_text(needed)));
 }
 
 // A directory of its own for the ranks' records, gone in the end.

@@ -56,6 +56,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     case Verb::rank: return app::rank_main(*parsed.options, line);
     case Verb::profile:
     case Verb::plan:
+    case Verb::explain:
     case Verb::train:
     case Verb::verify: return app::with_ranks(*parsed.options, line);
   }

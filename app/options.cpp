@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr const char* kVersion = MOTLEY_VERSION;
-constexpr std::array kLater{"explain", "eval", "predict", "report", "trace", "simulate", "schema", "convert"};
+constexpr std::array kLater{"eval", "predict", "report", "trace", "simulate", "schema", "convert"};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -23,6 +23,7 @@ Examples:
   motley check configs/jobs/quickstart.json      all that is wrong with it, at once
   motley profile configs/jobs/quickstart.json    measure this machine for the job
   motley plan configs/jobs/quickstart.json       who will compute what, how long it takes, and why
+  motley explain configs/jobs/quickstart.json --svg plan.svg    the plan in words, and a picture of it
   motley train configs/jobs/quickstart.json --set train.batch=64
   motley verify configs/jobs/quickstart.json     the sharded network against the unsharded one
 
@@ -93,6 +94,12 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_form(plan, w);
   plan->add_option("-o,--output", o.output, "where the plan goes; without it: stdout")->type_name("FILE");
 
+  CLI::App* explain = add_verb(app, "explain", "a plan in words and drawn: who holds, owns and reads what, what moves and why");
+  add_job(explain, w, "the job")->required();
+  explain->add_option("--tensor", o.tensor, "one tensor alone, as conv2d_1 or conv2d_1.weight")->type_name("NAME");
+  explain->add_option("--svg", o.svg, "where the picture goes")->type_name("FILE");
+  add_form(explain, w);
+
   CLI::App* train = add_verb(app, "train", "trains; starts its own ranks, one per device of the mesh");
   add_job(train, w, "the job")->required();
   train->add_option("--run-dir", o.run_directory, "where results go (runs/<job>-<UTC time>)")->type_name("DIR");
@@ -145,7 +152,7 @@ std::string unexpected(const CLI::App& app) {
 
 Verb verb_of(const std::string& name) {
   static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check}, {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"train", Verb::train}, {"verify", Verb::verify},
+                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"verify", Verb::verify},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }

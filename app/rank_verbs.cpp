@@ -11,6 +11,7 @@
 #include "app/job_plan.h"
 #include "app/run_directory.h"
 #include "base/json.h"
+#include "plan/explain.h"
 #include "train/train_job.h"
 #include "train/verify.h"
 
@@ -93,7 +94,7 @@ std::string bytes_or_unknown(const std::optional<Index>& bytes) {
 
 std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::filesystem::path& directory) {
   std::string text = fmt::format("run directory  {}\n", directory.string());
-  text += fmt::format("steps          {} in {}\n", run.steps, seconds_text(run.seconds));
+  text += fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds));
   if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
   if (run.test_accuracy) text += fmt::format("test accuracy  {:.2f} %\n", 100 * *run.test_accuracy);
   text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
@@ -107,7 +108,7 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
     text +=
         fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
                     time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
-                    bytes_or_unknown(f.bytes_counted), bytes_text(static_cast<double>(f.memory_bytes)));
+                    bytes_or_unknown(f.bytes_counted), bytes_or_unknown(f.memory_bytes));
   }
   if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
   return text;
@@ -115,9 +116,20 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
 
 }  // namespace
 
-void give_plan(const Plan& plan, const Options& options, Console& console) {
+void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console) {
+  if (options.verb == Verb::explain) {
+    if (!options.svg.empty()) give_result(explain_svg(plan, profile, options.tensor), options.svg, console);
+    return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
+                                                   : explain_text(plan, profile, options.tensor));
+  }
   std::string text = options.form == Form::json ? plan.json() : plan.table();
   if (!text.ends_with('\n')) text += '\n';
+  for (const std::string& note : notes_on(plan.mesh())) {  // of this machine, not of the plan: JSON stays the plan's alone
+    if (options.form == Form::json)
+      console.say(LogLevel::warning, "note: " + note);
+    else
+      text += "note: " + note + "\n";
+  }
   give_result(text, options.output, console);
 }
 
@@ -126,7 +138,7 @@ void plan_ranks(Runtime& rt, const Task& task) {
   const Step step = step_of(task.job);
   const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
   rt.phase("planning");
-  if (rt.rank() == 0) give_plan(plan_of(task.job, step, profile), task.options, task.console);
+  if (rt.rank() == 0) give_plan(plan_of(task.job, step, profile), profile, task.options, task.console);
 }
 
 void profile_ranks(Runtime& rt, const Task& task) {
@@ -148,6 +160,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("planning");
   const Plan made = plan_of(job, step, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
+  for (const std::string& note : notes_on(job.mesh)) task.console.say(LogLevel::warning, "note: " + note);
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;

@@ -27,6 +27,6 @@ void verify_ranks(Runtime& rt, const Task& task);
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
 
-void give_plan(const Plan& plan, const Options& options, Console& console);  // text or JSON, to stdout or a file
+void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console);  // text or JSON, to stdout or a file
 
 }  // namespace motley::app

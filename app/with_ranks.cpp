@@ -18,6 +18,7 @@
 #include "app/verbs.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "plan/explain.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -78,7 +79,8 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
   const Task task{options, *subject.job, directory, console};
   switch (options.verb) {
     case Verb::profile: return profile_ranks(rt, task);
-    case Verb::plan: return plan_ranks(rt, task);
+    case Verb::plan:
+    case Verb::explain: return plan_ranks(rt, task);
     case Verb::train: return train_ranks(rt, task);
     case Verb::verify: return verify_ranks(rt, task);
     case Verb::doctor:
@@ -160,11 +162,13 @@ int with_ranks(const Options& options, const CommandLine& line) {
   if (how_started().mpi) return as_a_rank(options, line);
   const Subject subject = load_subject(options);
   static_cast<void>(role(subject.mesh().ranks()));  // refuses srun's lone tasks
-  if (options.verb == Verb::plan) {
+  if (options.verb == Verb::plan || options.verb == Verb::explain) {
     const Step step = step_of(*subject.job);
+    if (!options.tensor.empty()) static_cast<void>(find_tensor(step.passes(), options.tensor));
     if (!must_measure(*subject.job, step)) {
       Console console(options, Console::Voice::speaks);
-      give_plan(plan_of(*subject.job, step, profile_at_hand(*subject.job)), options, console);
+      const Profile profile = profile_at_hand(*subject.job);
+      give_plan(plan_of(*subject.job, step, profile), profile, options, console);
       return 0;
     }
   }

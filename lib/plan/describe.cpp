@@ -72,6 +72,29 @@ bool travels(const Messages& messages) {
 
 }  // namespace
 
+bool adds_terms(const TensorPlan& plan) { return adds(plan.first); }
+
+Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop hop) {
+  auto of_copies = [&](const Messages& copies) { return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies); };
+  if (hop == Hop::fill) return of_copies(plan.third);
+  if (!travels(plan.first) && !travels(plan.second)) return Collective::none;
+  if (!adds(plan.first)) return of_copies(travels(plan.first) ? plan.first : plan.second);
+  if (!travels(plan.second) && is_halo(plan.first, plan.layout, slid)) return Collective::halo;  // overlapping terms: the halo reversed
+  return travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter;
+}
+
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
+  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
+  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.rest;
+  std::set<int> ranks;
+  for (const Held& h : plan.rest) ranks.insert(h.rank);
+  for (const Held& h : plan.needs) ranks.insert(h.rank);
+  std::vector<Held> out;
+  for (int r : ranks)
+    if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
+  return out;
+}
+
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<const Messages*> hops) {
@@ -86,16 +109,8 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   const std::set<std::string> slid = slid_dims(data.passes);
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const TensorPlan& plan = data.tensors[t];
-    auto kind = [&](const Messages& copies) { return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies); };
-    if (travels(plan.first) || travels(plan.second)) {
-      if (!adds(plan.first))
-        entry(t, kind(travels(plan.first) ? plan.first : plan.second), {&plan.first, &plan.second});
-      else if (!travels(plan.second) && is_halo(plan.first, plan.layout, slid))  // overlapping terms: the halo reversed
-        entry(t, Collective::halo, {&plan.first});
-      else
-        entry(t, travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter, {&plan.first, &plan.second});
-    }
-    if (travels(plan.third)) entry(t, kind(plan.third), {&plan.third});
+    if (const Collective kind = kind_of(plan, slid, Hop::writing); kind != Collective::none) entry(t, kind, {&plan.first, &plan.second});
+    if (travels(plan.third)) entry(t, kind_of(plan, slid, Hop::fill), {&plan.third});
   }
   return out;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges as people know them.
 #pragma once
+#include <motley/mesh.h>
+
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,15 @@ struct Described {
   Collective kind = Collective::none;
   std::vector<Index> bytes{};  // received by each rank
 };
+
+// How a tensor moves: to where it rests (terms added, or copied), or from there to its readers.
+enum class Hop : std::uint8_t { writing, fill };
+// slid: the dims over which windows slide.
+Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop hop);
+bool adds_terms(const TensorPlan& plan);
+
+// Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
 
 // One entry per tensor and movement, in plan order; a sum that is added and then copied is one all_reduce.
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks);

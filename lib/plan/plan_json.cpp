@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <set>
 
 #include "base/json.h"
+#include "base/units.h"
 #include "plan/describe.h"
 #include "plan/plan_data.h"
 
@@ -29,24 +29,6 @@ Json per_rank(const std::vector<Held>& held, int ranks) {
 
 Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, seconds < 1e-2 ? "%.3f ms" : "%.1f ms", seconds * 1e3);
-  return text;
-}
-
-std::string bytes_text(Index bytes) {
-  char text[32];
-  const double b = static_cast<double>(bytes);
-  if (b < 1024)
-    std::snprintf(text, sizeof text, "%lld B", static_cast<long long>(bytes));
-  else if (b < 1048576)
-    std::snprintf(text, sizeof text, "%.1f KiB", b / 1024);
-  else
-    std::snprintf(text, sizeof text, "%.1f MiB", b / 1048576);
-  return text;
-}
-
 std::string parts_text(const std::vector<Index>& parts) {
   std::string text;
   for (Index p : parts) text += (text.empty() ? "" : "/") + std::to_string(p);
@@ -59,19 +41,6 @@ std::string padded(std::string text, std::size_t width) {
 }
 
 }  // namespace
-
-// Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
-std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
-  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
-  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.rest;
-  std::set<int> ranks;
-  for (const Held& h : plan.rest) ranks.insert(h.rank);
-  for (const Held& h : plan.needs) ranks.insert(h.rank);
-  std::vector<Held> out;
-  for (int r : ranks)
-    if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
-  return out;
-}
 
 std::string Plan::json() const {
   const PlanData& d = *data_;
@@ -136,16 +105,17 @@ std::string Plan::table() const {
     if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
     char line[160];
     std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh_.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
-                  d.step_seconds ? milliseconds(p.seconds).c_str() : "unknown", idle, bytes_text(p.bytes).c_str(), bytes_text(p.memory_bytes).c_str());
+                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
     out += line;
   }
+  out += "memory: of tensors; kernels' workspaces, which only the devices know, come on top\n";
   if (d.step_seconds) {
-    out += "predicted step " + milliseconds(*d.step_seconds);
+    out += "predicted step " + seconds_text(*d.step_seconds);
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
       char ratio[32];
       std::snprintf(ratio, sizeof ratio, " (%.2fx)", *seconds / *d.step_seconds);
-      out += std::string(", ") + name + " " + milliseconds(*seconds) + ratio;
+      out += std::string(", ") + name + " " + seconds_text(*seconds) + ratio;
     };
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);
@@ -157,7 +127,7 @@ std::string Plan::table() const {
     out += "exchanges\n";
     for (const Described& e : exchanges) {
       std::string bytes;
-      for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(b);
+      for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
       out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + "\n";
     }
   }

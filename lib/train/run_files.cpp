@@ -64,7 +64,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   Json out;
   out.set("version", 1).set("status", s.status);
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
-  out.set("steps", s.steps).set("seconds", s.seconds).set("train_loss", known(s.train_loss)).set("test_accuracy", known(s.test_accuracy));
+  out.set("steps", s.steps).set("seconds", known(s.seconds)).set("train_loss", known(s.train_loss)).set("test_accuracy", known(s.test_accuracy));
   out.set("test_loss", known(s.test_loss)).set("predicted_step_seconds", known(s.predicted_step_seconds));
   out.set("measured_step_seconds", known(s.measured_step_seconds));
   out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
@@ -73,7 +73,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
     Json one;
     one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
     one.set("busy_seconds", known(r.busy_seconds)).set("waiting_seconds", known(r.waiting_seconds));
-    one.set("bytes_predicted", known(r.bytes_predicted)).set("bytes_counted", known(r.bytes_counted)).set("memory_bytes", r.memory_bytes);
+    one.set("bytes_predicted", known(r.bytes_predicted)).set("bytes_counted", known(r.bytes_counted)).set("memory_bytes", known(r.memory_bytes));
     ranks.push(std::move(one));
   }
   for (const std::string& name : s.copies_differ) differ.push(name);

@@ -31,7 +31,7 @@ class MetricsFile {
 struct RankFigures {  // seconds and bytes per step
   std::optional<double> predicted_step_seconds{}, measured_step_seconds{}, busy_seconds{}, waiting_seconds{};
   std::optional<Index> bytes_predicted{}, bytes_counted{};
-  Index memory_bytes = 0;
+  std::optional<Index> memory_bytes{};  // taken, kernels' workspaces included
 };
 
 struct TrainSummary {
@@ -40,7 +40,7 @@ struct TrainSummary {
   int rank = -1;
   std::string reason{};
   Index steps = 0;
-  double seconds = 0;                                     // from the first step's start
+  std::optional<double> seconds{};                        // from the first step's start
   std::optional<double> train_loss{};                     // of the last step
   std::optional<double> test_accuracy{}, test_loss{};
   std::optional<double> predicted_step_seconds{};

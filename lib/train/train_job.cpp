@@ -63,7 +63,9 @@ class Job {
       if (out_.predicted_step_seconds) figures.predicted_step_seconds = predicted.seconds;
       figures.bytes_predicted = predicted.bytes;
       out_.bytes_predicted = out_.bytes_predicted.value_or(0) + predicted.bytes;
-      std::memcpy(&figures.memory_bytes, memory[static_cast<std::size_t>(r)].data(), sizeof figures.memory_bytes);
+      Index taken = 0;
+      std::memcpy(&taken, memory[static_cast<std::size_t>(r)].data(), sizeof taken);
+      figures.memory_bytes = taken;
     }
     timed_.resize(static_cast<std::size_t>(rt.ranks()));
   }

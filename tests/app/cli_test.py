@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
+import xml.etree.ElementTree
 
 MOTLEY = str(pathlib.Path(sys.argv[1]).resolve())
 LIMIT = 60  # seconds, of one command
@@ -124,11 +125,11 @@ def usage():
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    for verb in ["explain", "eval", "predict", "report", "trace", "simulate", "schema", "convert"]:
+    for verb in ["eval", "predict", "report", "trace", "simulate", "schema", "convert"]:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
     has(room.run("train", "x", "--resume", code=78).err, "not built yet")
-    has(room.run("--help").out, "doctor", "check", "profile", "plan", "train", "verify", "Examples")
-    for verb in ["doctor", "check", "profile", "plan", "train", "verify"]:
+    has(room.run("--help").out, "doctor", "check", "profile", "plan", "explain", "train", "verify", "Examples")
+    for verb in ["doctor", "check", "profile", "plan", "explain", "train", "verify"]:
         has(room.run(verb, "--help").out, verb, "--set")
     has(room.run("--version").out, "motley ")
 
@@ -198,6 +199,51 @@ def plans():
     missing["layout"]["split"]["filters"]["parts"] = "profile"
     missing["profile"] = {"path": "none.json", "measure": "never"}
     has(room.run("plan", room.write("missing.json", missing), code=66).err, "none.json")
+
+
+def explains():
+    room = Room()
+    room.write("job.json", job())
+    text = room.run("explain", "job.json").out
+    has(text, "  conv2d_1.weight                 67 %  33 %  filters on `all` 4/2\n", "  dense_3 forward                       filters cut on `all` (terms, summed)\n",
+        "  all_reduce     dense_3                         0 -> 1         64 B  1 box, added there\n", "each its part of filters")
+    one = room.run("explain", "job.json", "--tensor", "conv2d_1", "--svg", "one tënsor.svg").out
+    has(one, "conv2d_1: activation, batch 8, filters 6, rows 8, cols 8, 12.3 kB\ncuts: filters on `all` 4/2\n",
+        "  rank 0   cpu 0                 67 %  filters 0..4\n  rank 1   cpu 1                 33 %  filters 4..6\n", "exchanges: none\n")
+    assert all(len(line) <= 100 for line in (text + one).splitlines())
+    assert room.run("explain", "job.json", "--quiet", "--svg", "plan.svg").out == text
+
+    def held(name):  # rank -> how many boxes are drawn
+        root = xml.etree.ElementTree.parse(room.path / name).getroot()
+        ranks = [r.get("data-rank") for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("class") == "own"]
+        return {int(r): ranks.count(r) for r in ranks}
+    assert held("one tënsor.svg") == {0: 1, 1: 1}
+    plan = json.loads(room.run("plan", "job.json", "--format", "json").out)
+    lying = [t["boxes"] for name, t in plan["tensors"].items() if not name.startswith("gradient of ")]
+    assert held("plan.svg") == {r: sum(len(boxes[r]) for boxes in lying) for r in (0, 1)}
+    told = json.loads(room.run("explain", "job.json", "--format", "json").out)
+    assert {n: t["boxes"] for n, t in told["tensors"].items()} == {n: t["boxes"] for n, t in plan["tensors"].items()}
+    received = [0, 0]
+    for move in told["exchanges"]:
+        assert move["seconds"] is None and move["from"] != move["to"]
+        received[move["to"]] += move["bytes"]
+    assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
+    has(room.run("explain", "job.json", "--tensor", "conv2d_1.weigth", code=64).err, 'did you mean "conv2d_1.weight"?')
+    assert not (room.path / "runs").exists()
+
+
+def notes():
+    room = Room()
+    cores = len(os.sched_getaffinity(0))
+    crowded = job(cores + 1, [6] + [0] * cores)
+    has(room.run("plan", room.write("crowded.json", crowded)).out, "note: ranks share core", "assume a core for each rank")
+    gpu = job()
+    gpu["mesh"]["devices"][1] = {"name": "a gpu", "kind": "cuda", "index": 1000}
+    done = room.run("plan", room.write("gpu.json", gpu))
+    has(done.out, "note: rank 1 (a gpu) cannot run on this machine with this build: ")
+    has(room.run("plan", "gpu.json", "--format", "json").err, "note: rank 1 (a gpu)")
+    has(done.out, " kB", "memory: of tensors")
+    assert "KiB" not in done.out
 
 
 def measured_plans():
@@ -337,7 +383,7 @@ def deaths():
     has(err, "rank 1", "cpu 1")
     run = room.json("run/run.json")
     assert run["status"] == "failed" and run["code"] == 86 and run["rank"] == 1 and "rank 1" in run["reason"], run
-    assert run["test_accuracy"] is None and run["steps"] > 0 and len(run["ranks"]) == 2
+    assert run["test_accuracy"] is None and run["seconds"] is None and run["ranks"][0]["memory_bytes"] is None and run["steps"] > 0 and len(run["ranks"]) == 2
     # It still counts as a run.
     room.run("train", "job.json", "--run-dir", "run", code=78)
 
@@ -367,7 +413,7 @@ def progress():
         assert b"step" in said
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, plans, measured_plans, verifies, trains, refusals, stops, deaths, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, progress]
 
 
 def main():

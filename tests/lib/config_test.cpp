@@ -108,6 +108,7 @@ TEST_CASE("a model becomes a graph") {
   CHECK(model.logits.shape() == Shape{{"batch", 32}, {"classes", 10}});
   CHECK(model.loss.shape() == Shape{});
   const Step step = training(model.loss, Sgd{});
+  CHECK(training(model.loss, Sgd{.learning_rate = 1e-7}).hash() != training(model.loss, Sgd{.learning_rate = 2e-7}).hash());
   CHECK(step.parameters() ==
         std::vector<std::string>{"conv2d_1.weight", "conv2d_1.bias", "middle.weight", "dense_5.weight", "dense_5.bias"});
   const Passes& passes = step.passes();
