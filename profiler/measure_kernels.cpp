@@ -20,7 +20,7 @@ namespace {
 constexpr int kTries = 4;            // of a run that loses its core
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
 constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
-constexpr double kSteady = 0.02, kLongestWarmUp = 2;
+constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; of the budget a twentieth at most
 
 struct Subject {
   KernelSpec spec{};
@@ -131,7 +131,7 @@ class Measurer {
   void warm_up(Subject& s) {
     const double start = wall_seconds();
     double before = 0;
-    for (int alike = 0; alike < 3 && wall_seconds() - start < kLongestWarmUp;) {
+    for (int alike = 0; alike < 3 && wall_seconds() - start < std::min(kLongestWarmUp, options_.budget_seconds / 20);) {
       const double now = on_device(s, s.repeats * 20);
       alike = std::abs(now - before) <= kSteady * now ? alike + 1 : 0;
       before = now;
@@ -216,6 +216,7 @@ class Measurer {
     if (queue_ == nullptr) out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
     auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
     const std::string who = "device " + std::to_string(device_) + ": ";
+    if (const std::string condition = backend_.condition(); !condition.empty()) out.notes.push_back(who + "after measuring: " + condition);
     if (out.wall_over_cpu > 1.1)
       out.notes.push_back(who + "contended: kernels waited for a core " + percent(1 - 1 / out.wall_over_cpu) + " of the time");
     if (out.drift > 0.1)

@@ -57,6 +57,7 @@ class Backend {
   virtual std::string library() const = 0;  // "oneDNN 2.6.3"
   virtual int threads() const = 0;
   virtual Index memory_bytes() const = 0;   // limit of the device
+  virtual std::string condition() const { return ""; }  // of the device now, for notes: "1980 MHz, 412 W"
   virtual bool repeats() const { return false; }  // kernels may run more than once (emulated): in-place ones are not repeated
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/nvml.h"
 #include "kernels/cuda/queues.h"
 #include "kernels/cuda_module.h"
 
@@ -57,6 +58,9 @@ class CudaBackend final : public Backend {
     vendor_.tf32 = device.tf32;
     MOTLEY_CUDA(cudnnSetStream(vendor_.cudnn, vendor_.stream));
     MOTLEY_CUDA(cublasLtCreate(&vendor_.cublas));
+    char bus[32] = "";
+    MOTLEY_CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, device.index));
+    bus_ = bus;
     std::size_t free = 0, total = 0;
     MOTLEY_CUDA(cudaMemGetInfo(&free, &total));
     memory_bytes_ = device.memory_bytes > 0 ? std::min(device.memory_bytes, static_cast<Index>(free)) : static_cast<Index>(free);
@@ -80,12 +84,14 @@ class CudaBackend final : public Backend {
   std::string isa() const override { return facts_.isa + (vendor_.tf32 ? " tf32" : ""); }
   std::string library() const override { return cuda::library(); }
   int threads() const override { return 1; }
+  std::string condition() const override { return condition_of(bus_); }
   Index memory_bytes() const override { return memory_bytes_; }
 
  private:
   Queues queues_;
   CudaGpu facts_;
   Vendor vendor_{};
+  std::string bus_{};
   Index memory_bytes_ = 0;
 };
 

@@ -33,25 +33,6 @@ Descriptor described_device(const std::string& json) {
   return device;
 }
 
-Reach reach_of(const KernelSpec& spec) {
-  const Roles& e = spec.roles;
-  Reach reach;
-  reach.possible = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
-  if (!reach.possible) return reach;
-  const std::array<Index, 2> size{e.h, e.w}, window{e.r, e.s}, outputs{e.p, e.q};
-  for (std::size_t axis = 0; axis < 2; axis++) {
-    const Index before = spec.padding[2 * axis], across = (window[axis] - 1) * spec.dilation[axis] + 1;
-    const Index end = (outputs[axis] - 1) * spec.stride[axis] - before + across;  // behind the last row that a window reaches
-    const Index first = std::max<Index>(0, -before), last = std::min(size[axis], end);
-    reach.before[axis] = std::max<Index>(0, before);
-    reach.after[axis] = std::max<Index>(0, end - size[axis]);
-    reach.possible = reach.possible && last > first && reach.before[axis] < across && reach.after[axis] < across;
-    (axis == 0 ? reach.below : reach.right) = first;
-    (axis == 0 ? reach.h : reach.w) = last - first;
-  }
-  return reach;
-}
-
 namespace {
 
 using Dims = std::array<Index, 4>;

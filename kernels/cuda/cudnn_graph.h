@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/reach.h"
+
 namespace motley::cuda {
 
 // Owns one of cuDNN's descriptors. DeviceError.
@@ -37,14 +39,6 @@ struct Target {
   cudnnBackendDescriptor_t described = nullptr;
 };
 Descriptor described_device(const std::string& json);
-
-// The part of x that the windows reach, so that no padding is negative; the padding behind it as the outputs need it.
-struct Reach {
-  Index below = 0, right = 0, h = 0, w = 0;  // first row and column of x, and how many
-  Index before[2] = {0, 0}, after[2] = {0, 0};
-  bool possible = false;  // every window meets x, nothing is empty
-};
-Reach reach_of(const KernelSpec& spec);
 
 enum Operand : std::int64_t { kX = 1, kW = 2, kB = 3, kY = 4, kInside = 5 };
 

@@ -22,11 +22,6 @@ std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor);  // null: cuDNN has no engine for it
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor);
 
-// to[a b c d] = from[a b c + below d + right], 0 outside.
-struct MoveOptions {
-  Slice from{}, to{};
-  Index below = 0, right = 0;
-};
 void move(const MoveOptions& options, DType dtype, const void* from, void* to, cudaStream_t stream);
 // y = activation(y + bias); bias null: none.
 void finish(const Slice& y, Activation activation, DType dtype, const void* bias, void* data, cudaStream_t stream);

@@ -28,7 +28,7 @@ struct DeviceLaunch {
 
 template <class T>
 void move_as(const MoveOptions& o, const void* from, void* to, cudaStream_t stream) {
-  DeviceLaunch{stream}(o.to.elements, Move<T>{o.from, o.to, o.below, o.right, static_cast<const T*>(from), static_cast<T*>(to)});
+  DeviceLaunch{stream}(o.to.elements, Move<T>{o, static_cast<const T*>(from), static_cast<T*>(to)});
 }
 
 template <class T>

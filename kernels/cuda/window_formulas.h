@@ -140,17 +140,20 @@ struct Epilogue {
 };
 
 // to[a b c d] = from[a b c + below d + right] where that lies inside, else 0: another format, a crop, or a crop undone.
+struct MoveOptions {
+  Slice from{}, to{};
+  Index below = 0, right = 0;
+};
 template <class T>
 struct Move {
-  Slice from_slice, to_slice;
-  Index below, right;
+  MoveOptions o;
   const T* from;
   T* to;
   MOTLEY_HD void operator()(Index i) const {
-    const At at = to_slice.locate(i);
-    const Index c = at.c + below, d = at.d + right;
-    const bool inside = at.b < to_slice.extents[1] && c >= 0 && c < from_slice.extents[2] && d >= 0 && d < from_slice.extents[3];
-    to[i] = inside ? from[from_slice.offset(at.a, at.b, c, d)] : T{0};
+    const At at = o.to.locate(i);
+    const Index c = at.c + o.below, d = at.d + o.right;
+    const bool inside = at.b < o.to.extents[1] && c >= 0 && c < o.from.extents[2] && d >= 0 && d < o.from.extents[3];
+    to[i] = inside ? from[o.from.offset(at.a, at.b, c, d)] : T{0};
   }
 };
 

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <functional>
-#include <numeric>
 #include <unordered_map>
 
-#include "kernels/operands.h"
 #include "plan/kernel_of.h"
+#include "run/not_finite.h"
 #include "run/staged_exchanges.h"
 #include "run/views.h"
 
@@ -100,10 +98,6 @@ struct Executor::Bound {
   // A buffer's bytes, where the host can read them: `room` takes a device's.
   const std::byte* look(int buffer, std::vector<std::byte>& room) const;
   Ran run(std::size_t from, std::size_t to);
-  template <class T>
-  bool is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const;
-  bool has_finite_buffer(int buffer) const;
-  bool has_finite_result(const RunKernel& run) const;
 };
 
 void Executor::Bound::take_memory() {
@@ -273,44 +267,6 @@ const std::byte* Executor::Bound::look(int buffer, std::vector<std::byte>& room)
   return room.data();
 }
 
-template <class T>
-bool Executor::Bound::is_finite(const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides) const {
-  std::vector<std::byte> room;
-  const T* base = reinterpret_cast<const T*>(look(place.buffer, room)) + place.element;
-  std::vector<Index> at(extents.size(), 0);
-  for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
-    if (!std::isfinite(base[std::inner_product(at.begin(), at.end(), strides.begin(), Index{0})])) return false;
-    for (std::size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < extents[d]) break;
-      at[d] = 0;
-    }
-  }
-  return true;
-}
-
-bool Executor::Bound::has_finite_buffer(int buffer) const {
-  const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
-  if (b.dtype == DType::i32) return true;
-  const View view = view_of(b, buffer, b.box);
-  return b.dtype == DType::f64 ? is_finite<double>({buffer, 0}, view.extents, view.strides) : is_finite<float>({buffer, 0}, view.extents, view.strides);
-}
-
-// Looks at what the kernel wrote, and at nothing beside it.
-bool Executor::Bound::has_finite_result(const RunKernel& run) const {
-  std::vector<Index> extents, strides;
-  if (run.spec.op == KernelOp::fold) {
-    extents = run.spec.fold_extents;
-    strides = run.spec.operands.back().strides;
-    for (std::size_t d = 0; d < extents.size(); d++)
-      if (strides[d] == 0) extents[d] = std::min<Index>(extents[d], 1);
-    if (run.spec.operands.back().dtype == DType::i32) return true;
-  } else {
-    extents = {operands_of(run.spec).back().elements};
-    strides = {1};
-  }
-  return run.spec.dtype == DType::f64 ? is_finite<double>(run.operands.back(), extents, strides) : is_finite<float>(run.operands.back(), extents, strides);
-}
-
 Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state)
     : bound_(new Bound{program, backend, transport, state}) {
   bound_->bind_steps();
@@ -343,15 +299,17 @@ int Executor::first_not_finite() {
   std::unordered_map<int, int> tensor_of;  // by main buffer
   for (std::size_t t = 0; t < program.main_buffer.size(); t++)
     if (program.main_buffer[t] >= 0) tensor_of[program.main_buffer[t]] = static_cast<int>(t);
+  std::vector<std::byte> room;
   for (const FedBuffer& f : program.feeds)
-    if (first < 0 && !bound_->has_finite_buffer(f.buffer)) first = f.tensor;
+    if (first < 0 && !is_finite(program, f.buffer, bound_->look(f.buffer, room))) first = f.tensor;
   for (const Slice& s : program.slices)
-    if (first < 0 && !bound_->has_finite_buffer(s.value)) first = s.tensor;
+    if (first < 0 && !is_finite(program, s.value, bound_->look(s.value, room))) first = s.tensor;
   run_forward([&](int step) {
     const auto* run = std::get_if<RunKernel>(&program.steps[static_cast<std::size_t>(step)].what);
     if (first >= 0 || run == nullptr) return;
-    const auto tensor = tensor_of.find(run->operands.back().buffer);
-    if (tensor != tensor_of.end() && !bound_->has_finite_result(*run)) first = tensor->second;
+    const int buffer = run->operands.back().buffer;
+    const auto tensor = tensor_of.find(buffer);
+    if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->look(buffer, room))) first = tensor->second;
   });
   return first;
 }

@@ -144,6 +144,16 @@ def doctor():
     assert all(d["threads"] == len(d["cores"]) for d in mesh["devices"] if d["kind"] == "cpu")
 
 
+def gpu_not_here():
+    room = Room()
+    wanted = job()
+    wanted["mesh"]["devices"][0] = {"name": "far gpu", "kind": "cuda", "index": 1000}
+    done = room.run("train", room.write("job.json", wanted), code=69)
+    # Without the module, without a driver, with fewer GPUs: each its own sentence, and the device's name.
+    assert any(words in done.err for words in ("no CUDA device", "motley_cuda.so", "is GPU 1000")), done.err
+    has(done.err, "far gpu")
+
+
 def checks():
     room = Room()
     room.write("good.json", job())
@@ -403,7 +413,7 @@ def progress():
         assert b"step" in said
 
 
-TESTS = [usage, doctor, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, progress]
 
 
 def main():

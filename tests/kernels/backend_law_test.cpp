@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/emulated/emulated_backend.h"
+#include "support/fake_device.h"
 
 using namespace motley;
 using namespace motley::testing;
@@ -19,6 +20,11 @@ TEST_CASE("backend law: an emulated backend") {
   const auto backend = emulated_backend(reference_backend(), 2.5);
   CHECK(backend_law(*backend, 3, 400, LawMode::exact) == "");
   CHECK(backend_law(*backend, 4, 400, LawMode::tolerance) == "");
+}
+
+TEST_CASE("backend law: a device with memory of its own") {
+  const auto backend = fake_device(reference_backend(), 7);
+  CHECK(backend_law(*backend, 8, 60, LawMode::exact) == "");
 }
 
 TEST_CASE("backend law: the cases meet what they promise") {

@@ -16,6 +16,12 @@ TEST_CASE("formulas of the CUDA kernels: backend law") {
   CHECK(backend_law(backend, 22, 2000, LawMode::tolerance) == "");
 }
 
+TEST_CASE("formulas of the CUDA kernels: convolutions as cuDNN is given them") {
+  FormulaBackend backend(FormulaBackend::Convolutions::as_for_cudnn);
+  CHECK(backend_law(backend, 23, 2000, LawMode::exact) == "");
+  CHECK(backend_law(backend, 24, 1000, LawMode::tolerance) == "");
+}
+
 TEST_CASE("formulas of the CUDA kernels: long sums in parts, in f64 too") {
   FormulaBackend backend;
   const auto reference = reference_backend();
@@ -41,4 +47,22 @@ TEST_CASE("formulas of the CUDA kernels: more operands than the arguments hold a
   spec.fold_extents = {3};
   spec.operands.assign(40, {DType::f32, {1}});
   CHECK_THROWS_WITH(FormulaBackend().compile(spec), Catch::Contains("40 operands"));
+}
+
+TEST_CASE("formulas of the CUDA kernels: the rows that windows reach are what cuDNN is given") {
+  KernelSpec spec;
+  spec.roles = {2, 3, 9, 8, 4, 3, 2, 3, 4};
+  spec.stride = {2, 2};
+  spec.padding = {-2, 0, 1, 0};  // two rows above that no window reaches, one column of padding
+  const cuda::Reach reach = cuda::reach_of(spec);
+  CHECK(reach.possible);
+  CHECK(reach.below == 2);
+  CHECK(reach.h == 7);           // 2 outputs further: (3 - 1) * 2 + 3
+  CHECK(reach.before[0] == 0);
+  CHECK(reach.after[0] == 0);
+  CHECK(reach.right == 0);
+  CHECK(reach.before[1] == 1);
+  CHECK(reach.w == 7);           // (4 - 1) * 2 + 2 - 1
+  spec.roles.f = 0;
+  CHECK_FALSE(cuda::reach_of(spec).possible);
 }

@@ -40,8 +40,9 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
 void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
   const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes});
-  auto backend = options.cpu_backend ? open_backend(Device{}) : reference_backend();
-  if (has_own_memory(plan.mesh().device(transport.rank())))
+  const Device& device = plan.mesh().device(transport.rank());
+  auto backend = options.real_devices ? open_backend(device) : options.cpu_backend ? open_backend(Device{}) : reference_backend();
+  if (has_own_memory(device) && !options.real_devices)
     backend = testing::fake_device(std::move(backend), options.seed + static_cast<std::uint64_t>(transport.rank()));
   State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);

@@ -22,9 +22,10 @@ struct RunOptions {
   std::uint64_t seed = 7;
   bool integers = false;     // inputs and weights are small integers
   bool cpu_backend = false;  // the one users run, instead of the reference
+  bool real_devices = false;  // CUDA devices are what they are
   Index staged_bytes = 64;   // of a piece of a message from or to a device with memory of its own
 };
-// A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h).
+// A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.
 // Inputs are told by the element's global index and the seed; labels in 0..classes-1.
 Outcome run_plan(const Plan& plan, const RunOptions& options = {});
 // Largest difference over a tensor, divided by its largest magnitude.

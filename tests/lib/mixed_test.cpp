@@ -62,7 +62,7 @@ TEST_CASE("mixed mesh: training counts the bytes it planned, and its copies do n
   const Datasets data = small_data(20);
   const Mesh mesh = mixed(3);
   run_ranks_in_memory(3, [&](Runtime& rt) {
-    const Profile profile = measure(rt, mesh, step, small_rules(3), "", {.budget_seconds = 3, .when = Measure::always});
+    const Profile profile = measure(rt, mesh, step, small_rules(3), "", {.budget_seconds = 12, .when = Measure::always});
     const Plan plan = balance(step, mesh, {{"f1", "all"}, {"f2", "all", uneven(4, 3)}}, profile);
     const bool counts = rt.rank() == 0;  // Catch2 counts on one thread
     if (counts) CHECK(plan.data().step_seconds.has_value());

@@ -14,13 +14,25 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::byte kGuard{0xA5};
 
-// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more.
+// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image.
 class Memory {
  public:
-  Memory(std::size_t bytes, std::size_t offset) : raw_(bytes + offset + 3 * kAlignment, kGuard), bytes_(bytes) {
+  Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device) : raw_(bytes + offset + 3 * kAlignment, kGuard), bytes_(bytes), device_(device) {
     void* at = raw_.data() + kAlignment;
     std::size_t space = raw_.size() - kAlignment;
     begin_ = static_cast<std::byte*>(std::align(kAlignment, bytes + offset, at, space)) + offset;
+    if (device_ != nullptr) there_ = device_->allocate(raw_.size() + kAlignment);
+  }
+  // Where kernels find it: as far behind a multiple of 64 as begin_.
+  void* place() const {
+    if (device_ == nullptr) return begin_;
+    return there_.get() + (begin_ - raw_.data()) + shift();
+  }
+  void upload() const {
+    if (device_ != nullptr) copy_and_wait(*device_, there_.get() + shift(), raw_.data(), raw_.size());
+  }
+  void download() {
+    if (device_ != nullptr) copy_and_wait(*device_, raw_.data(), there_.get() + shift(), raw_.size());
   }
   Memory(const Memory&) = delete;
   Memory(Memory&&) = default;
@@ -32,9 +44,12 @@ class Memory {
   }
 
  private:
+  std::ptrdiff_t shift() const { return static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(raw_.data()) % kAlignment); }
   std::vector<std::byte> raw_;
   std::size_t bytes_;
   std::byte* begin_;
+  DeviceMemory* device_;
+  DeviceMemory::Block there_{};
 };
 
 template <class T>
@@ -78,6 +93,7 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
   const std::vector<OperandUse> uses = operands_of(spec);
   if (images.size() + 1 == uses.size()) images.emplace_back();
   if (images.size() != uses.size()) throw std::runtime_error(summary(spec) + ": one image per operand belongs here");
+  DeviceMemory* device = backend.device_memory();
   const std::unique_ptr<Kernel> kernel = backend.compile(spec);
   std::vector<Memory> memories;
   std::vector<void*> operands;
@@ -87,17 +103,21 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
       throw std::runtime_error(summary(spec) + ": operand " + std::to_string(i) + " has " + std::to_string(uses[i].elements) +
                                " elements, its image " + std::to_string(images[i].size()));
     const std::size_t size = bytes_of(uses[i].dtype);
-    memories.emplace_back(images[i].size() * size, static_cast<std::size_t>(options.offset) * size);
-    operands.push_back(memories.back().data());
-    write(uses[i], operands[i], images[i]);
+    memories.emplace_back(images[i].size() * size, static_cast<std::size_t>(options.offset) * size, device);
+    operands.push_back(memories.back().place());
+    write(uses[i], memories[i].data(), images[i]);
   }
   if (options.alias >= 0) operands.back() = operands[static_cast<std::size_t>(options.alias)];
-  const Memory workspace(kernel->workspace_bytes(), 0);
+  Memory workspace(kernel->workspace_bytes(), 0, device);
   for (int i = 0; i < options.times; i++) {
     std::memset(workspace.data(), 0xFF, kernel->workspace_bytes());  // f32 and f64 NaN
     if (i > 0)
       for (std::size_t j = 0; j < uses.size(); j++) write(uses[j], memories[j].data(), images[j]);
-    kernel->run(operands, workspace.data());
+    for (const Memory& memory : memories) memory.upload();
+    workspace.upload();
+    kernel->run(operands, workspace.place());
+    for (Memory& memory : memories) memory.download();
+    workspace.download();
   }
   for (std::size_t i = 0; i < uses.size(); i++) {
     if (!memories[i].guards_hold()) throw std::runtime_error("writes outside of operand " + std::to_string(i));

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/not_finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "kernels/operands.h"
+#include "run/views.h"
+
+namespace motley {
+
+namespace {
+
+template <class T>
+bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {
+  const T* base = reinterpret_cast<const T*>(bytes);
+  std::vector<Index> at(extents.size(), 0);
+  for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
+    if (!std::isfinite(base[std::inner_product(at.begin(), at.end(), strides.begin(), Index{0})])) return false;
+    for (std::size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < extents[d]) break;
+      at[d] = 0;
+    }
+  }
+  return true;
+}
+
+bool all_finite(DType dtype, const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {
+  if (dtype == DType::i32) return true;
+  return dtype == DType::f64 ? all_finite<double>(bytes, extents, strides) : all_finite<float>(bytes, extents, strides);
+}
+
+}  // namespace
+
+bool is_finite(const Program& program, int buffer, const std::byte* bytes) {
+  const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+  const View view = view_of(b, buffer, b.box);
+  return all_finite(b.dtype, bytes, view.extents, view.strides);
+}
+
+bool is_finite(const Program& program, const RunKernel& run, const std::byte* bytes) {
+  const Place& place = run.operands.back();
+  const DType dtype = program.buffers[static_cast<std::size_t>(place.buffer)].dtype;
+  bytes += place.element * static_cast<Index>(bytes_of(dtype));
+  if (run.spec.op != KernelOp::fold) return all_finite(dtype, bytes, {operands_of(run.spec).back().elements}, {1});
+  std::vector<Index> extents = run.spec.fold_extents;
+  const std::vector<Index>& strides = run.spec.operands.back().strides;
+  for (std::size_t d = 0; d < extents.size(); d++)
+    if (strides[d] == 0) extents[d] = std::min<Index>(extents[d], 1);
+  return all_finite(dtype, bytes, extents, strides);
+}
+
+}  // namespace motley

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for a mesh of a GPU and a CPU from hand-written profiles: the CPU gets what pays, and nothing where nothing pays.
+#include <motley/ops.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "plan/plan_data.h"
+#include "run/compiler.h"
+
+using namespace motley;
+
+namespace {
+
+Step network() {
+  Graph g;
+  const Dim batch{"batch", 64}, classes{"classes", 10};
+  const Tensor image = g.input("image", {batch, {"in", 3}, {"rows", 32}, {"cols", 32}});
+  const Tensor label = g.input("label", {batch}, DType::i32);
+  Tensor h = relu(conv2d(image, {.out = {"f1", 64}, .window = 5, .padding = same}));
+  h = max_pool2d(h, {.window = 2});
+  h = relu(conv2d(h, {.out = {"f2", 96}, .window = 3, .padding = same}));
+  return training(mean(softmax_cross_entropy(dense(h, {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.1});
+}
+
+Mesh gpu_and_cpu() {
+  Device gpu, cpu;
+  gpu.name = "gpu";
+  gpu.kind = DeviceKind::cuda;
+  cpu.name = "cpu";
+  return Mesh({{"all", 2}}, {gpu, cpu});
+}
+
+// Every op runs at these rates; messages at the link's.
+Profile profile_of(const std::vector<double>& flops_per_second, double link_seconds, double link_bytes_per_second) {
+  Profile profile;
+  for (std::size_t d = 0; d < flops_per_second.size(); d++) {
+    profile.devices.push_back({d == 0 ? "gpu" : "cpu", d == 0 ? "cuda" : "cpu", "made up", "", "none"});
+    for (const KernelOp op : {KernelOp::conv2d, KernelOp::dense, KernelOp::max_pool2d, KernelOp::fold, KernelOp::sgd})
+      for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+        KernelSpec spec;
+        spec.op = op;
+        spec.pass = pass;
+        spec.roles = {32, 32, 16, 16, 32, 3, 3, 16, 16};
+        spec.padding = {1, 1, 1, 1};
+        spec.fold_extents = {4096};
+        if (op == KernelOp::fold) spec.operands.assign(2, {DType::f32, {1}});
+        const double seconds = flops(spec) / flops_per_second[d];
+        profile.add({static_cast<int>(d), spec, {seconds, seconds, seconds, 3}, "made up"});
+      }
+  }
+  for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}})
+    profile.links.push_back({from, to, {{Index{1} << 40, link_seconds, link_bytes_per_second}}});
+  return profile;
+}
+
+Index part(const Plan& plan, const std::string& dim, std::size_t rank) {
+  for (const CutChoice& cut : plan.data().cuts)
+    if (cut.dim == dim) return cut.parts[rank];
+  return -1;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU and a CPU: where nothing pays the CPU computes, owns and receives nothing") {
+  const Step step = network();
+  const Plan plan = balance(step, gpu_and_cpu(), {{"f1", "all"}, {"f2", "all"}}, profile_of({1e13, 1e11}, 30e-6, 5e9));
+  CHECK(part(plan, "f1", 1) == 0);
+  CHECK(part(plan, "f2", 1) == 0);
+  CHECK(plan.data().predicted[1].bytes == 0);
+  CHECK(compile(plan, 1).steps.empty());
+  REQUIRE(plan.data().step_seconds.has_value());
+  CHECK(plan.data().baselines.even > *plan.data().step_seconds);
+}
+
+TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go in pieces that both ends cut alike") {
+  const Step step = network();
+  const Plan plan = balance(step, gpu_and_cpu(), {{"f1", "all"}, {"f2", "all"}}, profile_of({3e10, 2e10}, 2e-6, 1e11));
+  CHECK(part(plan, "f2", 1) > 0);
+  CHECK(part(plan, "f2", 0) >= part(plan, "f2", 1));
+  const CompileOptions options{.staged_bytes = 4096};
+  const Program gpu = compile(plan, 0, options), cpu = compile(plan, 1, options);
+  auto pieces = [](const Program& program, bool sends) {
+    std::vector<std::pair<int, Index>> out;
+    for (const ProgramStep& s : program.steps)
+      if (const auto* post = std::get_if<Post>(&s.what))
+        for (const Piece& p : sends ? post->sends : post->receives) out.emplace_back(post->exchange, p.bytes);
+    return out;
+  };
+  CHECK(!pieces(gpu, true).empty());
+  CHECK(pieces(gpu, true) == pieces(cpu, false));
+  CHECK(pieces(cpu, true) == pieces(gpu, false));
+  for (const auto& [exchange, bytes] : pieces(gpu, true)) CHECK(bytes <= 4096);
+  // What a GPU's convolutions read begins where its vectors may.
+  for (const ProgramStep& s : gpu.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::conv2d)
+      for (const Place& p : run->operands) CHECK(p.element * 4 % 16 == 0);
+}
