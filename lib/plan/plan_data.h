@@ -65,6 +65,7 @@ struct PlanData {
   std::vector<TensorPlan> tensors{};
   std::vector<Format> formats{};      // per tensor
   std::vector<int> busy{};            // ranks that have a part at all
+  std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
   std::optional<double> step_seconds{};

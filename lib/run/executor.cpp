@@ -12,6 +12,7 @@
 
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
+#include "run/peer_memory.h"
 #include "run/views.h"
 
 namespace motley {
@@ -39,6 +40,7 @@ struct Executor::Bound {
   struct Message {
     int peer;
     std::span<std::byte> bytes;
+    bool window = false;
   };
   struct Step {
     enum class Kind : std::uint8_t { kernel, post, wait } kind = Kind::kernel;
@@ -66,6 +68,8 @@ struct Executor::Bound {
   std::vector<Fed> fed{};
   std::span<std::byte> memory{};
   std::byte* workspace = nullptr;
+  std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
+  bool half = false;                    // the last run ended behind the forward half
   std::vector<std::vector<std::byte>> staging{};
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
   std::function<void(const char*)> callback{};
@@ -79,12 +83,13 @@ struct Executor::Bound {
   }
   std::byte* address(const Place& place) const {
     const Buffer& b = program.buffers[static_cast<std::size_t>(place.buffer)];
-    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : memory.data() + b.offset;
+    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : b.space == Space::peer ? peers->address(place.buffer) : memory.data() + b.offset;
     return base + place.element * static_cast<Index>(bytes_of(b.dtype));
   }
   void take_memory();
   void bind_steps();
   void bind_feeds();
+  void begin();
   void perform(Step& step);
   Ran run(std::size_t from, std::size_t to);
   template <class T>
@@ -101,8 +106,10 @@ void Executor::Bound::take_memory() {
   if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
     throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " + std::to_string(backend.memory_bytes()) +
                       "; the largest: " + largest(program) + "; use a smaller batch or give this rank a smaller part");
-  memory = transport.allocate(static_cast<std::size_t>(std::max<Index>(arena + rounded(static_cast<Index>(most)), 64)));
+  const std::size_t flags = PeerMemory::flag_bytes(program, transport.size()), private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
+  memory = transport.allocate(std::max<std::size_t>(private_bytes + flags, 64));
   workspace = memory.data() + arena;
+  if (program.windows) peers = std::make_unique<PeerMemory>(program, transport, memory, memory.subspan(private_bytes, flags));
 }
 
 void Executor::Bound::bind_steps() {
@@ -129,8 +136,8 @@ void Executor::Bound::bind_steps() {
     } else if (const auto* post = std::get_if<Post>(&s.what)) {
       step.kind = Step::Kind::post;
       step.exchange = post->exchange;
-      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
-      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
+      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
       tickets[static_cast<std::size_t>(post->exchange)].reserve(step.sends.size() + step.receives.size());
     } else {
       step.kind = Step::Kind::wait;
@@ -163,16 +170,31 @@ void Executor::Bound::perform(Step& s) {
   } else if (s.kind == Step::Kind::post) {
     auto& open = tickets[static_cast<std::size_t>(s.exchange)];
     open.clear();
-    for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
-    for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+    for (const Message& m : s.receives)
+      open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
+    for (const Message& m : s.sends) {
+      if (m.window)
+        peers->tell(s.exchange, m.peer);
+      else
+        open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+    }
   } else {
     wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
   }
 }
 
+// Before the forward half. Behind a half run peers may still look at what it wrote: all ranks meet first.
+void Executor::Bound::begin() {
+  if (peers == nullptr) return;
+  if (half) static_cast<void>(transport.gather_all({}));
+  peers->next_run();
+  half = true;
+}
+
 Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   Ran out;
   const Index before = transport.bytes_received();
+  if (from == 0) begin();
   const double start = seconds_now();
   double now = start;
   for (std::size_t i = from; i < to; i++) {
@@ -184,6 +206,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
     s.runs++;
     now = then;
   }
+  half = half && to < steps.size();
   out.seconds = now - start;
   out.bytes_received = transport.bytes_received() - before;
   return out;
@@ -245,6 +268,7 @@ Ran Executor::run_forward() { return bound_->run(0, static_cast<std::size_t>(bou
 Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size()); }
 
 void Executor::run_forward(const std::function<void(int)>& after) {
+  bound_->begin();
   for (int i = 0; i < bound_->program.forward_steps; i++) {
     bound_->perform(bound_->steps[static_cast<std::size_t>(i)]);
     after(i);

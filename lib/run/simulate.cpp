@@ -29,7 +29,7 @@ Simulated simulate(const std::vector<Program>& programs, const Profile& profile)
           now[r] += seconds;
           out.busy_seconds[r] += seconds;
         } else if (const auto* post = std::get_if<Post>(&what)) {
-          posted[{post->exchange, r}] = now[r];
+          posted.emplace(std::pair{post->exchange, r}, now[r]);  // the readers of a window say so before they wait for their own readers
           posts[{post->exchange, r}] = post;
         } else {
           const int exchange = std::get<Wait>(what).exchange;
@@ -39,7 +39,10 @@ Simulated simulate(const std::vector<Program>& programs, const Profile& profile)
           for (const Piece& piece : mine->receives) {
             auto there = posted.find({exchange, static_cast<std::size_t>(piece.peer)});
             ready = ready && there != posted.end();
-            if (ready) done = std::max(done, there->second) + profile.seconds(piece.peer, me, piece.bytes).seconds;
+            if (ready && piece.window)  // the kernel that looks takes the time
+              done = std::max(done, there->second);
+            else if (ready)
+              done = std::max(done, there->second) + profile.seconds(piece.peer, me, piece.bytes).seconds;
           }
           if (!ready) break;
           out.waiting_seconds[r] += done - now[r];

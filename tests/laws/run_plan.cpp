@@ -4,10 +4,13 @@
 #include <motley/executor.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "base/random.h"
@@ -44,11 +47,18 @@ void integer_weights(const Plan& plan, const Program& program, State& state) {
 
 void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
-  const Program program = compile(plan, transport.rank(), {.keep_gradients = true});
+  std::vector<int> alone(static_cast<std::size_t>(transport.size()));
+  std::iota(alone.begin(), alone.end(), 0);
+  const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .hosts = options.windows ? transport.hosts() : alone});
   const auto backend = options.cpu_backend ? open_backend(Device{}) : reference_backend();
   State state(plan, program, options.seed);
   if (options.integers) integer_weights(plan, program, state);
   Executor executor(program, *backend, transport, state);
+  std::minstd_rand random(options.restless + static_cast<unsigned>(transport.rank()));
+  if (options.restless > 0)
+    executor.on_step([&](const char*) {
+      if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+    });
   const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
   Outcome mine;
   const double scale = options.integers ? 3.0 : 1.0;
