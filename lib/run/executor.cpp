@@ -179,7 +179,7 @@ void Executor::Bound::perform(Step& s) {
         open.push_back(transport.send(m.peer, s.exchange, m.bytes));
     }
   } else {
-    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
+    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], program.exchange_names[static_cast<std::size_t>(s.exchange)]);
   }
 }
 
