@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does an exchange between two ranks of one host cost beside MPI's own collective? Both sides in turn in one run, each timed over
-// many exchanges in a row, until every rank can read its whole result through one pointer. Ours is a plan that consists of the
+// What does an exchange between two ranks of one host cost beside MPI's own collective? Both sides in turn in one run, each timed
+// over many exchanges in a row, until every rank can read its whole result through one pointer. Ours is a plan that consists of the
 // exchange alone, run by the executor like any step.
 //   exchange [--quick] [--json FILE]
 #include <motley/backend.h>
@@ -33,7 +33,9 @@ struct Arguments {
   std::string json{};
 };
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 bool stay_on_core(int k) {
   cpu_set_t allowed, one;
@@ -121,19 +123,27 @@ Json measure(Transport& transport, Backend& backend, const bench::Case& c, bool 
 }
 
 void run_rank(Transport& transport, const Arguments& arguments) {
-  if (agree(transport, stay_on_core(transport.rank()) ? 0 : 1).status != 0) throw UserError("bench/exchange needs two cores, one per rank", Exit::device);
-  if (transport.hosts()[0] != transport.hosts()[1]) throw UserError("the ranks cannot map each other's memory here; there is nothing to measure", Exit::device);
+  if (agree(transport, stay_on_core(transport.rank()) ? 0 : 1).status != 0)
+    throw UserError("bench/exchange needs two cores, one per rank", Exit::device);
+  if (transport.hosts()[0] != transport.hosts()[1])
+    throw UserError("the ranks cannot map each other's memory here; there is nothing to measure", Exit::device);
   const auto backend = open_backend(Device{});
   Json rows{Json::Array{}};
-  if (transport.rank() == 0) std::printf("%-15s %10s %6s  %12s %12s  %6s\n", "collective", "bytes", "parts", "motley us", "MPI us", "ratio");
+  if (transport.rank() == 0)
+    std::printf("%-15s %10s %6s  %12s %12s  %6s\n", "collective", "bytes", "parts", "motley us", "MPI us", "ratio");
   using bench::Kind;
-  for (const auto& [kind, share] : {std::pair<Kind, Index>{Kind::all_reduce, 50}, {Kind::all_gather, 50}, {Kind::all_gather, 90}, {Kind::reduce_scatter, 50}, {Kind::halo, 50}})
+  for (const auto& [kind, share] : {std::pair<Kind, Index>{Kind::all_reduce, 50},
+                                    {Kind::all_gather, 50},
+                                    {Kind::all_gather, 90},
+                                    {Kind::reduce_scatter, 50},
+                                    {Kind::halo, 50}})
     for (Index bytes = 1024; bytes <= (Index{64} << 20); bytes *= arguments.quick ? 64 : 4) {
       Json row = measure(transport, *backend, {kind, bytes / 4, share}, arguments.quick);
       if (transport.rank() == 0) {
         auto number = [&](const char* key) { return std::get<double>(row.find(key)->value); };
-        std::printf("%-15s %10lld %6s  %12.2f %12.2f  %6.2f\n", bench::name_of(kind).c_str(), static_cast<long long>(bytes), (std::to_string(share) + "/" + std::to_string(100 - share)).c_str(),
-                    number("motley_seconds") * 1e6, number("mpi_seconds") * 1e6, number("ratio"));
+        std::printf("%-15s %10lld %6s  %12.2f %12.2f  %6.2f\n", bench::name_of(kind).c_str(), static_cast<long long>(bytes),
+                    (std::to_string(share) + "/" + std::to_string(100 - share)).c_str(), number("motley_seconds") * 1e6,
+                    number("mpi_seconds") * 1e6, number("ratio"));
         std::fflush(stdout);
       }
       rows.push(std::move(row));

@@ -9,7 +9,9 @@ namespace motley::mpi_collectives {
 
 namespace {
 
-MPI_Count count(std::size_t elements) { return static_cast<MPI_Count>(elements); }
+MPI_Count count(std::size_t elements) {
+  return static_cast<MPI_Count>(elements);
+}
 
 struct Counts {
   std::vector<MPI_Count> sizes{};
@@ -32,18 +34,20 @@ void all_reduce(std::span<const float> mine, std::span<float> sum) {
 
 void all_gather(std::span<const float> mine, std::span<float> whole, const std::vector<Index>& parts) {
   const Counts counts(parts);
-  mpi_check(MPI_Allgatherv_c(mine.data(), count(mine.size()), MPI_FLOAT, whole.data(), counts.sizes.data(), counts.begins.data(), MPI_FLOAT, MPI_COMM_WORLD),
+  mpi_check(MPI_Allgatherv_c(mine.data(), count(mine.size()), MPI_FLOAT, whole.data(), counts.sizes.data(), counts.begins.data(),
+                             MPI_FLOAT, MPI_COMM_WORLD),
             "MPI_Allgatherv_c");
 }
 
 void reduce_scatter(std::span<const float> mine, std::span<float> part, const std::vector<Index>& parts) {
   const Counts counts(parts);
-  mpi_check(MPI_Reduce_scatter_c(mine.data(), part.data(), counts.sizes.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD), "MPI_Reduce_scatter_c");
+  mpi_check(MPI_Reduce_scatter_c(mine.data(), part.data(), counts.sizes.data(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
+            "MPI_Reduce_scatter_c");
 }
 
 void send_receive(int other, std::span<const float> out, std::span<float> in) {
-  mpi_check(MPI_Sendrecv_c(out.data(), count(out.size()), MPI_FLOAT, other, 0, in.data(), count(in.size()), MPI_FLOAT, other, 0, MPI_COMM_WORLD,
-                           MPI_STATUS_IGNORE),
+  mpi_check(MPI_Sendrecv_c(out.data(), count(out.size()), MPI_FLOAT, other, 0, in.data(), count(in.size()), MPI_FLOAT, other, 0,
+                           MPI_COMM_WORLD, MPI_STATUS_IGNORE),
             "MPI_Sendrecv_c");
 }
 

@@ -16,7 +16,9 @@ namespace {
 constexpr int kResult = 2;  // tensors 0 and 1 are the ranks' inputs
 
 // Small integers: sums are exact.
-float input_value(int rank, Index at) { return static_cast<float>(at % (rank == 0 ? 7 : 5) + rank); }
+float input_value(int rank, Index at) {
+  return static_cast<float>(at % (rank == 0 ? 7 : 5) + rank);
+}
 
 Range part(const Case& c, int rank) {
   const std::vector<Index> parts = parts_of(c);
@@ -136,7 +138,8 @@ void Exchange::check_result() const {
   for (Index i = box[0].begin; i < box[0].end; i++) {
     const int writer = i < part(case_, 0).end ? 0 : 1;
     const float want = sums ? input_value(0, i) + input_value(1, i) : input_value(writer, i);
-    if (values[static_cast<std::size_t>(i - box[0].begin)] != static_cast<double>(want)) throw InternalError("element " + std::to_string(i) + " of " + name_of(case_.kind) + " is wrong");
+    if (values[static_cast<std::size_t>(i - box[0].begin)] != static_cast<double>(want))
+      throw InternalError("element " + std::to_string(i) + " of " + name_of(case_.kind) + " is wrong");
   }
 }
 

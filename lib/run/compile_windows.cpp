@@ -16,7 +16,8 @@ namespace motley {
 
 bool Compiler::near(int a, int b) const {
   const auto i = static_cast<std::size_t>(a), k = static_cast<std::size_t>(b);
-  return !data_.hosts.empty() && data_.hosts[i] == data_.hosts[k] && (options_.hosts.empty() || options_.hosts[i] == options_.hosts[k]);
+  return !data_.hosts.empty() && data_.hosts[i] == data_.hosts[k] &&
+         (options_.hosts.empty() || options_.hosts[i] == options_.hosts[k]);
 }
 
 int Compiler::number(const std::string& name) {
@@ -65,7 +66,9 @@ void Compiler::await_looks() {
 Compiler::Together Compiler::together(int t, int rank) const {
   const TensorRole role = tensor(t).role;
   auto named = [&](const std::vector<int>& list) { return std::find(list.begin(), list.end(), t) != list.end(); };
-  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || named(all_.outputs) || named(options_.keep)) return {};
+  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || named(all_.outputs) ||
+      named(options_.keep))
+    return {};
   if (options_.keep_gradients && role == TensorRole::parameter_gradient) return {};
   const TensorPlan& plan = plan_of(t);
   const std::vector<Held>& written = role == TensorRole::parameter ? plan.rest : plan.tiles;

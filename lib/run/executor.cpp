@@ -89,6 +89,7 @@ struct Executor::Bound {
   void take_memory();
   void bind_steps();
   void bind_feeds();
+  void meet();
   void begin();
   void perform(Step& step);
   Ran run(std::size_t from, std::size_t to);
@@ -183,18 +184,22 @@ void Executor::Bound::perform(Step& s) {
   }
 }
 
-// Before the forward half. Behind a half run peers may still look at what it wrote: all ranks meet first.
+// Behind a half run peers may still look at what it wrote: all ranks meet before it is written again.
+void Executor::Bound::meet() {
+  if (peers != nullptr && half) static_cast<void>(transport.gather_all({}));
+  half = false;
+}
+
+// Before the forward half.
 void Executor::Bound::begin() {
-  if (peers == nullptr) return;
-  if (half) static_cast<void>(transport.gather_all({}));
-  peers->next_run();
+  meet();
+  if (peers != nullptr) peers->next_run();
   half = true;
 }
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   Ran out;
   const Index before = transport.bytes_received();
-  if (from == 0) begin();
   const double start = seconds_now();
   double now = start;
   for (std::size_t i = from; i < to; i++) {
@@ -206,7 +211,6 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
     s.runs++;
     now = then;
   }
-  half = half && to < steps.size();
   out.seconds = now - start;
   out.bytes_received = transport.bytes_received() - before;
   return out;
@@ -257,15 +261,26 @@ Executor::Executor(const Program& program, Backend& backend, Transport& transpor
 Executor::~Executor() = default;
 
 void Executor::feed(const std::function<void(const std::string&, const Box&, std::span<std::byte>)>& read) {
+  bound_->meet();
   for (Bound::Fed& f : bound_->fed) {
     read(f.feed->name, bound_->program.buffers[static_cast<std::size_t>(f.feed->buffer)].box, f.staging);
     if (f.reorder != nullptr) f.reorder->run(f.operands, bound_->workspace);
   }
 }
 
-Ran Executor::run() { return bound_->run(0, bound_->steps.size()); }
-Ran Executor::run_forward() { return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps)); }
-Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size()); }
+Ran Executor::run() {
+  bound_->begin();
+  bound_->half = false;
+  return bound_->run(0, bound_->steps.size());
+}
+Ran Executor::run_forward() {
+  bound_->begin();
+  return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps));
+}
+Ran Executor::run_backward() {
+  bound_->half = false;
+  return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size());
+}
 
 void Executor::run_forward(const std::function<void(int)>& after) {
   bound_->begin();

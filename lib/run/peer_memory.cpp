@@ -27,13 +27,17 @@ std::size_t PeerMemory::flag_bytes(const Program& program, int ranks) {
 }
 
 PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags)
-    : transport_(transport), ranks_(static_cast<std::size_t>(transport.size())), memory_(transport.share(memory)), buffers_(program.buffers.size()) {
+    : transport_(transport),
+      ranks_(static_cast<std::size_t>(transport.size())),
+      memory_(transport.share(memory)),
+      buffers_(program.buffers.size()) {
   std::vector<Shown> mine{{.offset = static_cast<std::uint64_t>(flags.data() - memory.data())}};
   for (const ProgramStep& s : program.steps)
     if (const auto* post = std::get_if<Post>(&s.what))
       for (const Piece& p : post->sends) {
         const Buffer& b = program.buffers[static_cast<std::size_t>(p.at.buffer)];
-        const Index at = b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: nobody asks
+        const Index at =
+            b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: nobody asks
         if (p.window) mine.push_back({post->exchange, p.peer, static_cast<std::uint64_t>(at)});
       }
   std::map<std::tuple<int, int, int>, std::byte*> shown;  // (from, exchange, piece)
@@ -45,7 +49,8 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
     flags_.push_back(its.front().offset);
     std::map<int, int> count;
     for (std::size_t i = 1; i < its.size(); i++)
-      if (its[i].to == program.rank) shown[{static_cast<int>(r), its[i].exchange, count[its[i].exchange]++}] = memory_[r].data() + its[i].offset;
+      if (its[i].to == program.rank)
+        shown[{static_cast<int>(r), its[i].exchange, count[its[i].exchange]++}] = memory_[r].data() + its[i].offset;
   }
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
@@ -58,12 +63,15 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
 
 std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange, int to) const {
   const auto o = static_cast<std::size_t>(owner);
-  std::byte* at = memory_[o].data() + flags_[o] + (static_cast<std::size_t>(exchange) * ranks_ + static_cast<std::size_t>(to)) * kLine;
+  std::byte* at =
+      memory_[o].data() + flags_[o] + (static_cast<std::size_t>(exchange) * ranks_ + static_cast<std::size_t>(to)) * kLine;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(at));
 }
 
-void PeerMemory::tell(int exchange, int peer) const { flag(transport_.rank(), exchange, peer).store(run_, std::memory_order_release); }
+void PeerMemory::tell(int exchange, int peer) const {
+  flag(transport_.rank(), exchange, peer).store(run_, std::memory_order_release);
+}
 
 Transport::Ticket PeerMemory::await(int exchange, int peer, Index bytes) const {
   return transport_.await(flag(peer, exchange, transport_.rank()), run_, peer, bytes);

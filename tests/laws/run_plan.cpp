@@ -67,7 +67,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
     return options.integers ? std::round(u) : u;
   };
   for (int s = 0; s < options.steps; s++) {
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
+    auto feed = [&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
       const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
       const RandomStream stream(options.seed, name);
       if (t.dtype == DType::i32)
@@ -76,7 +76,12 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
         fill<double>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
       else
         fill<float>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
-    });
+    };
+    if (options.restless > 0) {  // a forward half that is not followed up, as an evaluation does it
+      executor.feed(feed);
+      executor.run_forward();
+    }
+    executor.feed(feed);
     const Ran ran = executor.run();
     if (s > 0) continue;
     {

@@ -23,7 +23,7 @@ struct RunOptions {
   bool integers = false;     // inputs and weights are small integers
   bool cpu_backend = false;  // the one users run, instead of the reference
   bool windows = true;       // ranks of a host look into each other's memory; else messages alone
-  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed
+  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed, and run a forward half before each step
 };
 // Inputs are told by the element's global index and the seed; labels in 0..classes-1.
 Outcome run_plan(const Plan& plan, const RunOptions& options = {});

@@ -23,7 +23,8 @@ namespace {
 std::optional<Plan> random_plan(Random& random, const Network& net, DType dtype) {
   const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
   const bool two = chance(random, 0.4);
-  const std::vector<Axis> axes = two ? std::vector<Axis>{{"a", 2}, {"b", 2}} : std::vector<Axis>{{"a", static_cast<int>(pick(random, 2, 4))}};
+  const std::vector<Axis> axes =
+      two ? std::vector<Axis>{{"a", 2}, {"b", 2}} : std::vector<Axis>{{"a", static_cast<int>(pick(random, 2, 4))}};
   std::vector<Device> devices(static_cast<std::size_t>(two ? 4 : axes[0].size));
   if (chance(random, 0.3))
     for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
@@ -31,7 +32,9 @@ std::optional<Plan> random_plan(Random& random, const Network& net, DType dtype)
   LayoutRules rules;
   for (const Dim& d : net.dims) {
     const Axis& axis = axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))];
-    if (chance(random, 0.4)) rules.split.push_back({d, axis.name, chance(random, 0.3) ? Parts(CutBy::even) : Parts(Sizes{parts(random, d.size, axis.size)})});
+    if (chance(random, 0.4))
+      rules.split.push_back(
+          {d, axis.name, chance(random, 0.3) ? Parts(CutBy::even) : Parts(Sizes{parts(random, d.size, axis.size)})});
   }
   try {
     return balance(step, mesh, rules, {}, {.dtype = dtype});
@@ -52,8 +55,12 @@ struct Cell {  // one element of a rank's arena
 class Races {
  public:
   explicit Races(std::vector<Program> programs)
-      : programs_(std::move(programs)), clocks_(programs_.size(), Clock(programs_.size(), 0)), at_(programs_.size(), 0), memory_(programs_.size()) {
-    for (std::size_t r = 0; r < programs_.size(); r++) memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
+      : programs_(std::move(programs)),
+        clocks_(programs_.size(), Clock(programs_.size(), 0)),
+        at_(programs_.size(), 0),
+        memory_(programs_.size()) {
+    for (std::size_t r = 0; r < programs_.size(); r++)
+      memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
   }
   int shared = 0;  // window pieces and looks into peers' memory
 
@@ -64,7 +71,8 @@ class Races {
         while (at_[r] < 2 * programs_[r].steps.size() && perform(static_cast<int>(r))) moved = true;
     }
     for (std::size_t r = 0; r < programs_.size(); r++)
-      if (at_[r] < 2 * programs_[r].steps.size()) wrong_ = "rank " + std::to_string(r) + " waits for ever at step " + std::to_string(at_[r]);
+      if (at_[r] < 2 * programs_[r].steps.size())
+        wrong_ = "rank " + std::to_string(r) + " waits for ever at step " + std::to_string(at_[r]);
     return wrong_;
   }
 
@@ -94,7 +102,8 @@ class Races {
     return Spot{-1, 0};
   }
 
-  void touch(int rank, const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides, bool writes, const std::string& name) {
+  void touch(int rank, const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides, bool writes,
+             const std::string& name) {
     const auto from = spot(rank, place);
     if (!from) return;
     if (from->rank < 0) {
@@ -110,7 +119,9 @@ class Races {
     for (; count > 0; count--) {
       Index element = 0;
       for (std::size_t d = 0; d < at.size(); d++) element += at[d] * strides[d];
-      for (Index u = 0; u < units; u++) use(rank, memory_[static_cast<std::size_t>(from->rank)].at(static_cast<std::size_t>(from->unit + element * units + u)), writes, name);
+      for (Index u = 0; u < units; u++)
+        use(rank, memory_[static_cast<std::size_t>(from->rank)].at(static_cast<std::size_t>(from->unit + element * units + u)),
+            writes, name);
       for (std::size_t d = at.size(); d-- > 0;) {
         if (++at[d] < extents[d]) break;
         at[d] = 0;
@@ -121,14 +132,16 @@ class Races {
   void use(int rank, Cell& cell, bool writes, const std::string& name) {
     const Clock& now = clocks_[static_cast<std::size_t>(rank)];
     auto before = [&](int other, int step) { return other == rank || now[static_cast<std::size_t>(other)] >= step; };
-    if (cell.writer >= 0 && !before(cell.writer, cell.written)) wrong_ = name + " on rank " + std::to_string(rank) + " meets a write of rank " + std::to_string(cell.writer);
+    if (cell.writer >= 0 && !before(cell.writer, cell.written))
+      wrong_ = name + " on rank " + std::to_string(rank) + " meets a write of rank " + std::to_string(cell.writer);
     if (cell.read.empty()) cell.read.assign(programs_.size(), 0);
     if (!writes) {
       cell.read[static_cast<std::size_t>(rank)] = now[static_cast<std::size_t>(rank)];
       return;
     }
     for (std::size_t r = 0; r < programs_.size(); r++)
-      if (!before(static_cast<int>(r), cell.read[r])) wrong_ = name + " on rank " + std::to_string(rank) + " overwrites what rank " + std::to_string(r) + " still reads";
+      if (!before(static_cast<int>(r), cell.read[r]))
+        wrong_ = name + " on rank " + std::to_string(rank) + " overwrites what rank " + std::to_string(r) + " still reads";
     cell.writer = rank;
     cell.written = now[static_cast<std::size_t>(rank)];
   }
@@ -179,7 +192,8 @@ class Races {
         if (kernel.spec.op == KernelOp::fold)
           touch(rank, kernel.operands[k], kernel.spec.fold_extents, kernel.spec.operands[k].strides, last, kernel.pass);
         else
-          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1}, last || kernel.spec.op == KernelOp::sgd, kernel.pass);
+          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1}, last || kernel.spec.op == KernelOp::sgd,
+                kernel.pass);
       }
     }
     at_[r]++;
@@ -199,7 +213,8 @@ std::string races(const Plan& plan, bool keep_gradients, int* shared) {
   std::vector<Program> programs;
   for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r, {.keep_gradients = keep_gradients}));
   for (const Program& p : programs)
-    if (p.exchange_names != programs[0].exchange_names || p.windows != programs[0].windows) return "the ranks number exchanges differently";
+    if (p.exchange_names != programs[0].exchange_names || p.windows != programs[0].windows)
+      return "the ranks number exchanges differently";
   Races law(std::move(programs));
   const std::string out = law.check();
   *shared += law.shared;
