@@ -94,7 +94,7 @@ Plan plan_of(const Case& c) {
   const Index size = parts[0] + parts[1];
   PlanData data;
   data.passes = passes_of(size);
-  data.hosts = {0, 0};
+  data.hosts = {0, c.apart ? 1 : 0};
   data.formats.assign(data.passes.tensors.size(), Format::plain);
   data.tensors.resize(data.passes.tensors.size());
   data.predicted.resize(2);

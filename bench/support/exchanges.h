@@ -16,6 +16,7 @@ struct Case {
   Kind kind = Kind::all_reduce;
   Index elements = 0;  // f32: of the whole result (all_gather), of each term (sums), of each rank's message (halo)
   Index share = 50;    // rank 0's part in percent
+  bool apart = false;  // the ranks are on two hosts, or do as if: messages, no windows
 };
 std::string name_of(Kind kind);
 std::vector<Index> parts_of(const Case& c);  // elements per rank, of what is cut

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "run/compiler.h"
 
@@ -32,8 +33,29 @@ void Compiler::exchange_parameter(int t) {
   copy_hop(t, plan_of(t).third, "values of " + tensor(t).name);
 }
 
-// Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
+// What several ranks of a host get from one rank of another goes there once: the first of them gets it, the others have it from there.
+Compiler::Ways Compiler::ways(const std::vector<BoxMessage>& messages) const {
+  Ways out;
+  std::map<std::tuple<int, Box, int>, int> first;  // (from, box, host) -> who gets it there
+  auto host = [&](int r) { return data_.hosts.empty() ? 0 : data_.hosts[static_cast<std::size_t>(r)]; };
+  for (const BoxMessage& m : messages) {
+    const int there = host(m.from) == host(m.to) ? m.to : first.try_emplace({m.from, m.box, host(m.to)}, m.to).first->second;
+    if (there == m.to)
+      out.direct.push_back(m);
+    else
+      out.onward.push_back({there, m.to, m.box, {}});
+  }
+  return out;
+}
+
 void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
+  const Ways all = ways(messages);
+  copy_messages(t, all.direct, what);
+  copy_messages(t, all.onward, what + " from another host");
+}
+
+// Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
+void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
   const Hop hop = next_exchange(messages, what);
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
@@ -58,6 +80,7 @@ void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const st
         receives.push_back({m.from, {from.buffer, 0}, bytes, true});
         unpack.push_back({from, to});
       } else if (is_dense(to, format_of(t))) {
+        enter(to.buffer);
         receives.push_back({m.from, {to.buffer, to.element}, bytes});
       } else {
         const View from = fresh_view("received " + tensor(t).name, t, m.box);

@@ -73,7 +73,6 @@ Compiler::Together Compiler::together(int t, int rank) const {
   const TensorPlan& plan = plan_of(t);
   const std::vector<Held>& written = role == TensorRole::parameter ? plan.rest : plan.tiles;
   Together out;
-  Index filled = 0;
   auto holds = [&](int r) { return std::find(out.ranks.begin(), out.ranks.end(), r) != out.ranks.end(); };
   for (const Held& need : plan.needs) {
     if (!near(need.rank, rank)) continue;
@@ -86,19 +85,18 @@ Compiler::Together Compiler::together(int t, int rank) const {
     for (const Held& need : plan.needs) reads += need.rank == r ? volume(need.box) : 0;
     if (reads != volume(out.box)) return {};
   }
+  std::vector<Box> parts;  // one of them writes each element, or gets it from elsewhere
   for (const Held& part : written) {
     if (!near(part.rank, rank)) continue;
     if (!holds(part.rank) || !contains(out.box, part.box)) return {};
-    filled += volume(part.box);
+    parts.push_back(part.box);
   }
-  // One of them writes each element, and none comes from elsewhere.
-  std::vector<Box> boxes;
-  for (const Held& part : written)
-    if (holds(part.rank)) boxes.push_back(part.box);
-  if (filled != volume(out.box) || !subtract(out.box, boxes).empty()) return {};
   for (const auto* hop : {&plan.second, &plan.third})
-    for (const BoxMessage& m : *hop)
-      if (holds(m.to) && !holds(m.from)) return {};
+    for (const BoxMessage& m : ways(*hop).direct)
+      if (holds(m.to) && !holds(m.from)) parts.push_back(m.box);
+  Index filled = 0;
+  for (const Box& part : parts) filled += volume(part);
+  if (filled != volume(out.box) || !subtract(out.box, parts).empty()) return {};
   for (const Held& rest : plan.rest)
     if (role != TensorRole::parameter && near(rest.rank, rank) && !holds(rest.rank)) return {};
   out.home = out.ranks[static_cast<std::size_t>(t) % out.ranks.size()];

@@ -31,6 +31,10 @@ class Compiler {
   struct Hop {
     int exchange = -1, looked = -1;
   };
+  // Copies, and those that then go on inside a host.
+  struct Ways {
+    std::vector<BoxMessage> direct{}, onward{};
+  };
   // A tensor that several ranks of a host read whole: it lies once, in the home's arena.
   struct Together {
     int home = -1;  // -1: each for itself
@@ -81,7 +85,9 @@ class Compiler {
   void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
+  Ways ways(const std::vector<BoxMessage>& messages) const;
   void copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what);
+  void copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what);
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
   Piece outgoing(int t, const std::vector<Contribution>& terms, const BoxMessage& m);

@@ -252,3 +252,26 @@ TEST_CASE("window law: the same bits and the same bytes as messages, whoever is 
     CHECK(windows.counted == messages.counted);
   }
 }
+
+TEST_CASE("window law: what several ranks of a host read comes from another host once", "[law]") {
+  for (const bool apart : {false, true}) {
+    Random random(5);
+    const Network net = network(random);
+    std::vector<Device> devices(4);
+    for (std::size_t r = 0; r < 4; r++) devices[r].host = apart ? "host " + std::to_string(r) : r < 2 ? "here" : "there";
+    const Mesh mesh({{"all", 4}}, devices);
+    const LayoutRules rules{{"batch", "all", CutBy::even}};
+    const Plan plan = balance(training(net.loss, Sgd{.learning_rate = 0.05}), mesh, rules, {}, {.dtype = DType::f64});
+    Index crossed = 0, values = 0;  // bytes of parameter values by message; bytes of all parameters
+    for (int t : plan.data().passes.parameters)
+      values += plan.data().passes.tensors[static_cast<std::size_t>(t)].shape.elements() * 8;
+    for (int r = 0; r < 4; r++) {
+      const Program program = compile(plan, r);
+      for (const ProgramStep& s : program.steps)
+        if (const auto* post = std::get_if<Post>(&s.what);
+            post != nullptr && program.exchange_names[static_cast<std::size_t>(post->exchange)].starts_with("values of "))
+          for (const Piece& p : post->receives) crossed += p.window ? 0 : p.bytes;
+    }
+    CHECK(crossed == (apart ? 3 : 1) * values);
+  }
+}
