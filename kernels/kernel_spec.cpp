@@ -43,7 +43,9 @@ std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   const OperandUse y = dense_operand(spec, spec.y_format, {e.n, conv ? e.f : e.c, e.p, e.q});
   if (!conv) {
     if (spec.pass == PassKind::forward) return {x, y};
-    if (spec.op == KernelOp::max_pool2d) return {y, x, x};
+    const std::array<Index, 4>& m = spec.margin;
+    if (spec.op == KernelOp::max_pool2d)
+      return {y, dense_operand(spec, spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]}), x};
     return {y, x};
   }
   switch (spec.pass) {
@@ -175,6 +177,7 @@ std::size_t hash_of(const KernelSpec& spec) {
   hash.add(spec.stride);
   hash.add(spec.dilation);
   hash.add(spec.padding);
+  hash.add(spec.margin);
   hash.add(std::array{spec.x_format, spec.w_format, spec.y_format});
   hash.add(Index{spec.bias});
   hash.add(spec.activation);
@@ -215,6 +218,10 @@ std::string window_summary(const KernelSpec& spec) {
   if (spec.padding != KernelSpec{}.padding) {
     text += " padding";
     for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.padding[i]);
+  }
+  if (spec.margin != KernelSpec{}.margin) {
+    text += " margin";
+    for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.margin[i]);
   }
   const bool same = spec.x_format == spec.y_format && (!conv || spec.w_format == spec.x_format);
   if (!same) {

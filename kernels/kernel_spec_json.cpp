@@ -113,6 +113,7 @@ const Table<KernelSpec>& spec_fields() {
       integers("stride", "rows, cols", &S::stride, 1),
       integers("dilation", "rows, cols", &S::dilation, 1),
       integers("padding", "top, bottom, left, right", &S::padding, -kMost),
+      integers("margin", "of pools: top, bottom, left, right", &S::margin, 0),
       choice("x_format", "of x and dx", kFormatNames, &S::x_format),
       choice("w_format", "of w and dw", kFormatNames, &S::w_format),
       choice("y_format", "of y and dy", kFormatNames, &S::y_format),
@@ -167,6 +168,7 @@ Json to_json_value(const KernelSpec& spec) {
   list("stride", &KernelSpec::stride);
   list("dilation", &KernelSpec::dilation);
   list("padding", &KernelSpec::padding);
+  list("margin", &KernelSpec::margin);
   word("x_format", &KernelSpec::x_format);
   word("w_format", &KernelSpec::w_format);
   word("y_format", &KernelSpec::y_format);

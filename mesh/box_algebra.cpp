@@ -109,6 +109,16 @@ std::vector<Held> owners(std::span<const Held> held) {
   return tiles;
 }
 
+namespace {
+
+void sort_messages(std::vector<BoxMessage>& messages) {
+  std::sort(messages.begin(), messages.end(), [](const BoxMessage& a, const BoxMessage& b) {
+    return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);
+  });
+}
+
+}  // namespace
+
 std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to) {
   std::vector<BoxMessage> out;
   for (const Held& need : to)
@@ -116,10 +126,71 @@ std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held>
       Box part = intersect(have.box, need.box);
       if (volume(part) > 0) out.push_back({have.rank, need.rank, std::move(part), {}});
     }
-  std::sort(out.begin(), out.end(), [](const BoxMessage& a, const BoxMessage& b) {
-    return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);
-  });
+  sort_messages(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+namespace {
+
+// Parts of `missing` that the boxes hold.
+std::vector<Box> parts_in(const std::vector<Box>& missing, const std::vector<Box>& boxes) {
+  std::vector<Box> out;
+  for (const Box& m : missing) {
+    std::vector<Box> left{m};
+    for (const Box& b : boxes) {
+      std::vector<Box> rest;
+      for (const Box& l : left) {
+        if (Box part = intersect(l, b); volume(part) > 0) out.push_back(std::move(part));
+        for (Box& r : subtract(l, std::span(&b, 1))) rest.push_back(std::move(r));
+      }
+      left = std::move(rest);
+    }
+  }
+  return out;
+}
+
+Index volume_of(const std::vector<Box>& boxes) {
+  Index sum = 0;
+  for (const Box& b : boxes) sum += volume(b);
+  return sum;
+}
+
+}  // namespace
+
+std::vector<BoxMessage> fill(std::span<const Held> from, std::span<const Held> to) {
+  std::map<int, std::vector<Box>> has;
+  for (const Held& h : from)
+    if (volume(h.box) > 0) has[h.rank].push_back(h.box);
+  std::map<int, Index> given;
+  std::vector<BoxMessage> out;
+  for (const Held& need : to) {
+    std::vector<Box> missing;
+    if (volume(need.box) > 0) missing.push_back(need.box);
+    auto take = [&](int rank, const std::vector<Box>& boxes) {
+      for (Box& part : parts_in(missing, boxes)) out.push_back({rank, need.rank, std::move(part), {}});
+      std::vector<Box> rest;
+      for (const Box& m : missing)
+        for (Box& r : subtract(m, boxes)) rest.push_back(std::move(r));
+      missing = std::move(rest);
+    };
+    if (const auto own = has.find(need.rank); own != has.end()) take(need.rank, own->second);
+    while (!missing.empty()) {
+      int best = -1;
+      Index most = 0;
+      for (const auto& [rank, boxes] : has) {
+        const Index gives = volume_of(parts_in(missing, boxes));
+        if (gives > most || (gives > 0 && gives == most && given[rank] < given[best])) {
+          best = rank;
+          most = gives;
+        }
+      }
+      if (best < 0) throw UserError("rank " + std::to_string(need.rank) + " asks for " + to_string(missing.front()) + ", which no rank holds");
+      given[best] += most;
+      take(best, has[best]);
+    }
+  }
+  sort_messages(out);
   return out;
 }
 

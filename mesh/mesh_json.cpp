@@ -222,16 +222,31 @@ Json to_json(const Device& d) {
 
 }  // namespace
 
-std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version) {
+MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) {
   const std::size_t before = reader.complaints.list.size();
   MeshFile file;
+  MeshParts parts;
   reader.object(json, mesh_table(version), file);
   auto is_list = [&](const char* key) {
     return json.find(key) != nullptr && std::holds_alternative<Json::Array>(json.find(key)->value);
   };
+  auto is_right = [&](const std::string& key) {
+    const std::string at = reader.path + "/" + key;
+    const auto& list = reader.complaints.list;
+    return is_list(key.c_str()) && std::none_of(list.begin() + static_cast<std::ptrdiff_t>(before), list.end(), [&](const Complaints::One& one) {
+             return one.path == at || one.path.starts_with(at + "/");
+           });
+  };
+  const bool axes = is_right("axes"), devices = is_right("devices");
   if (is_list("axes") && is_list("devices")) check_whole(reader, json, file);
-  if (reader.complaints.list.size() != before) return std::nullopt;
-  return Mesh(std::move(file.axes), std::move(file.devices));
+  if (axes) parts.axes = file.axes;
+  if (devices) parts.devices = file.devices;
+  if (reader.complaints.list.size() == before) parts.whole = Mesh(std::move(file.axes), std::move(file.devices));
+  return parts;
+}
+
+std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version) {
+  return read_mesh_parts(reader, json, version).whole;
 }
 
 Json to_json(const Mesh& mesh) {

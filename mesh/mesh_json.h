@@ -4,11 +4,19 @@
 #include <motley/mesh.h>
 
 #include <optional>
+#include <vector>
 
 #include "base/json_fields.h"
 
 namespace motley {
 
+// What of a mesh is right by itself; whole: everything.
+struct MeshParts {
+  std::optional<std::vector<Axis>> axes{};
+  std::optional<std::vector<Device>> devices{};
+  std::optional<Mesh> whole{};
+};
+MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version);
 // Nothing when it complained.
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version);
 Json to_json(const Mesh& mesh);

@@ -213,7 +213,7 @@ Measurement measure_kernels(Backend& backend, int device, std::span<const Kernel
 }
 
 DeviceFacts facts_of(const Device& device, const Backend& backend) {
-  return {device.name, to_string(device.kind), backend.model(), backend.isa(), backend.library(), backend.threads()};
+  return {device.name, to_string(device.kind), backend.model(), backend.isa(), backend.library(), device.host, backend.threads()};
 }
 
 void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name) {

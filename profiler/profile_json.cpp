@@ -53,7 +53,12 @@ const Table<DeviceFacts>& device_fields() {
                                         text("model", "what the vendor calls it", &DeviceFacts::model, true),
                                         text("isa", "what its kernels use", &DeviceFacts::isa, true),
                                         small_integer("threads", "of the kernels", &DeviceFacts::threads, 0),
-                                        text("library", "name and version", &DeviceFacts::library, true)};
+                                        text("library", "name and version", &DeviceFacts::library, true),
+                                        text("host", "empty: the one that measured", &DeviceFacts::host, false),
+                                        {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
+                                         [](Reader& reader, const Json& json, DeviceFacts& out) {
+                                           reader.number(json, out.alone_over_shared, 0.01, 1);
+                                         }}};
   return table;
 }
 
@@ -172,9 +177,12 @@ Profile Profile::load(const std::filesystem::path& file) {
 std::string Profile::json() const {
   Json out = object({{"version", 1}});
   Json::Array list;
-  for (const DeviceFacts& d : devices)
+  for (const DeviceFacts& d : devices) {
     list.push_back(object(
         {{"name", d.name}, {"kind", d.kind}, {"model", d.model}, {"isa", d.isa}, {"threads", d.threads}, {"library", d.library}}));
+    if (!d.host.empty()) list.back().set("host", d.host);
+    if (d.alone_over_shared != 1) list.back().set("alone_over_shared", d.alone_over_shared);
+  }
   out.set("devices", std::exchange(list, {}));
   for (const KernelPoint& k : kernels_)
     list.push_back(object(

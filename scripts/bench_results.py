@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench_results.py FOLDER [--quick]: prints RESULTS.md from FOLDER/NAME.json (rows) and FOLDER/NAME.txt (what NAME printed)."""
+"""bench_results.py FOLDER RESULTS.md [--quick]: writes anew the sections of RESULTS.md whose rows lie in FOLDER/NAME.json.
+The question is the comment at the head of bench/NAME.cpp."""
 import datetime
 import json
 import pathlib
+import re
 import sys
+
+HEAD = "# Results\n\nRatios inside one table hold; seconds are those of the machine of that run. Written by `scripts/bench`.\n"
+ONCE = ("machine", "library", "versions", "threads", "batch")  # said once above a table where all rows agree
 
 
 def cell(value):
@@ -11,31 +16,51 @@ def cell(value):
         return f"{value:.4g}"
     if isinstance(value, str):
         return value.replace("|", "\\|")
-    return json.dumps(value)
+    return "-" if value is None else json.dumps(value)
 
 
-def section(name, rows, question):
+def question(name):
+    lines = pathlib.Path(f"bench/{name}.cpp").read_text().splitlines()[1:]
+    text = []
+    for line in lines:
+        if not line.startswith("// ") or line.startswith("//   "):
+            break
+        text.append(line[3:].strip())
+    return " ".join(text)
+
+
+def summary(rows):
+    """Medians and maxima of what is a ratio to the best, per partner."""
+    lines = []
+    for partner in dict.fromkeys(row.get("partner_isa") for row in rows):
+        for key in (k for k in rows[0] if k.endswith("_over_best")):
+            values = sorted(r[key] for r in rows if r.get("partner_isa") == partner and isinstance(r.get(key), (int, float)))
+            if values:
+                lines.append(f"- {key} beside {partner}: median {values[len(values) // 2]:.3f}, max {values[-1]:.3f}, {len(values)} rows")
+    return lines + [""] if lines else []
+
+
+def section(name, rows, command):
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    # What tells where and with what the rows were made stands once above the table, if it is the same in all.
-    about = [k for k in ("machine", "versions") if k in keys and all(row.get(k) == rows[0].get(k) for row in rows)]
+    about = [k for k in ONCE if k in keys and all(row.get(k) == rows[0].get(k) for row in rows)]
     keys = [k for k in keys if k not in about]
-    lines = [f"## {name}", "", question, ""]
-    lines += [f"{k}: {cell(rows[0][k])}" + ("  " if k != about[-1] else "\n") for k in about]
+    how = f"{datetime.date.today()}, `{command}`" + "".join(f"; {k} {cell(rows[0][k])}" for k in about) + "."
+    lines = [f"## {name}", "", question(name), "", how, "", *summary(rows)]
     lines += ["| " + " | ".join(keys) + " |", "|" + "---|" * len(keys)]
     lines += ["| " + " | ".join(cell(row.get(k)) for k in keys) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    how = "scripts/bench" + "".join(" " + a for a in sys.argv[2:])
-    print(f"# Results\n\nWritten by `{how}` on {datetime.date.today()}; ratios inside one table hold, seconds are this machine's.\n")
+    folder, results = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    old = re.split(r"(?m)^(?=## )", results.read_text())[1:] if results.exists() else []
+    sections = {part[3:].split("\n", 1)[0]: part.rstrip() + "\n" for part in old}
     for file in sorted(folder.glob("*.json")):
         rows = json.loads(file.read_text())
         if not rows:
             sys.exit(f"{file.stem}: no rows")
-        question = (file.with_suffix(".txt").read_text().strip().splitlines() or [""])[0]
-        print(section(file.stem, rows, question))
+        sections[file.stem] = section(file.stem, rows, " ".join(["build/bench/" + file.stem, *sys.argv[3:]]))
+    results.write_text("\n".join([HEAD, *(sections[name] for name in sorted(sections))]))
 
 
 main()

@@ -156,8 +156,8 @@ void ConvolutionCuts::sweep(const Convolution& k, PassKind pass, const std::vect
   busy_.assign(cuts_.size(), {});
   runs_ = lost_ = 0;
   std::mt19937 random(1);  // the same order on both ranks
-  const std::size_t wanted = quick_ ? 20 : 30;
-  for (std::size_t round = 0; round < 4 * wanted && !order.empty(); round++) {
+  const std::size_t wanted = 16;
+  for (std::size_t round = 0; round < 3 * wanted && !order.empty(); round++) {
     std::shuffle(order.begin(), order.end(), random);
     std::vector<double> mine;  // per cut: wall seconds (infinite: the core was lost), CPU seconds
     for (std::size_t i : order) {
@@ -178,14 +178,14 @@ void ConvolutionCuts::sweep(const Convolution& k, PassKind pass, const std::vect
   }
 }
 
-// Those that have enough rounds, and after four those that are far from the best.
+// Those that have enough rounds, and after three those that are far from the best.
 void ConvolutionCuts::leave_out(std::vector<std::size_t>& order, const std::vector<std::size_t>& keep, std::size_t wanted) const {
   auto least_of = [](const std::vector<double>& s) { return *std::min_element(s.begin(), s.end()); };
   double best = HUGE_VAL;
   for (const auto& s : busy_) best = std::min(best, least_of(s));
   std::erase_if(order, [&](std::size_t i) {
-    const double far = std::find(keep.begin(), keep.end(), i) != keep.end() ? 2 : busy_[i].size() < 10 ? 1.25 : 1.1;
-    return seconds_[i].size() >= wanted || (busy_[i].size() >= 4 && least_of(busy_[i]) > far * best);
+    const double far = std::find(keep.begin(), keep.end(), i) != keep.end() ? 2 : busy_[i].size() < 6 ? 1.2 : 1.08;
+    return seconds_[i].size() >= wanted || (busy_[i].size() >= 3 && least_of(busy_[i]) > far * best);
   });
 }
 

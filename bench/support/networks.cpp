@@ -68,7 +68,14 @@ Network network(const std::string& name, Index batch) {
     l.hidden(512);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11)");
+  if (name == "pair") {  // one column -> row pair and little else
+    Layers l(image(batch, 128, 16));
+    l.conv(128, 3);
+    l.conv(128, 3);
+    l.h = global_avg_pool2d(l.h);
+    return l.finish(batch, 10);
+  }
+  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair)");
 }
 
 }  // namespace motley::bench

@@ -16,7 +16,8 @@ struct Network {
   std::vector<std::string> column_dims{};  // filters of every first convolution of a pair: cut as in the paper
 };
 
-// "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10).
+// "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10), "pair"
+// (two 3x3 convolutions, 128 channels, 16x16: one column -> row pair).
 Network network(const std::string& name, Index batch);
 
 }  // namespace motley::bench

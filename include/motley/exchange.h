@@ -40,6 +40,10 @@ std::vector<Held> owners(std::span<const Held> held);
 // Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
 std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to);
 
+// As copies(), where ranks of `from` may hold the same elements: a rank keeps what it has; what it lacks comes from the rank that has
+// most of it (of equals: who has given least so far, then the first). Every element arrives once. UserError: nobody holds it.
+std::vector<BoxMessage> fill(std::span<const Held> from, std::span<const Held> to);
+
 // `boxes` without what `removed` covers, as disjoint boxes.
 std::vector<Box> subtract(const Box& box, std::span<const Box> removed);
 

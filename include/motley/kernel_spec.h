@@ -53,6 +53,9 @@ struct FoldOperand {
 //   sgd            forward          g, v, w           g' = g + weight_decay*w; v = momentum*v + g'; w -= learning_rate*v, in place
 // Conv and pool rows: y[p] reads x[p*stride[0] - padding[0] + r*dilation[0]] where that lies in 0..h-1; columns alike with
 // [1] and padding[2]. padding = top, bottom, left, right; a negative one means x has rows that no window reaches at that side.
+// Pools: x as a whole has margin = top, bottom, left, right more real rows and columns that these windows reach and this slice has
+// not. A mean divides by them too; a maximum takes the slice's elements only (none, but some in the margin: -infinity). In
+// max_pool2d's gradient x has the margin (its extents are h, w and the margin), dx not: a winner there takes its dy elsewhere.
 // Results are overwritten (not accumulated). Operands do not overlap, but a fold may write onto an operand of the same strides.
 struct KernelSpec {
   KernelOp op = KernelOp::conv2d;
@@ -61,6 +64,7 @@ struct KernelSpec {
   Roles roles{};
   std::array<Index, 2> stride{1, 1}, dilation{1, 1};
   std::array<Index, 4> padding{0, 0, 0, 0};
+  std::array<Index, 4> margin{0, 0, 0, 0};  // pools
   Format x_format = Format::plain;  // of x and dx (conv2d, pools)
   Format w_format = Format::plain;  // of w and dw (conv2d)
   Format y_format = Format::plain;  // of y and dy (conv2d, pools)

@@ -9,5 +9,6 @@
 #include <motley/ops.h>
 #include <motley/plan.h>
 #include <motley/profile.h>
+#include <motley/redistribute.h>
 #include <motley/runtime.h>
 #include <motley/trainer.h>

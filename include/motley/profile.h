@@ -22,10 +22,12 @@ struct Estimate {
   Known known = Known::modelled;
 };
 
-// What was measured, so that a profile of another device is refused.
+// What was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it down:
+// kernels are measured while all of them compute.
 struct DeviceFacts {
-  std::string name{}, kind{}, model{}, isa{}, library{};
+  std::string name{}, kind{}, model{}, isa{}, library{}, host{};
   int threads = 1;
+  double alone_over_shared = 1;  // seconds of its large kernels while the others rest, over those while they compute
   bool operator==(const DeviceFacts&) const = default;
 };
 

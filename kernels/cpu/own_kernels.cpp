@@ -61,6 +61,8 @@ class PoolKernel final : public Kernel {
       : loops_(loops),
         spec_(spec),
         x_(spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}),
+        wide_(spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h + spec.margin[0] + spec.margin[1],
+                              spec.roles.w + spec.margin[2] + spec.margin[3]}),
         y_(spec.y_format, {spec.roles.n, spec.roles.c, spec.roles.p, spec.roles.q}) {
     const Roles& e = spec.roles;
     loop_.max = spec.op == KernelOp::max_pool2d;
@@ -74,8 +76,11 @@ class PoolKernel final : public Kernel {
     set_windows();
     loop_.x_stride[0] = x_.row(), loop_.x_stride[1] = x_.col();
     loop_.y_stride[0] = y_.row(), loop_.y_stride[1] = y_.col();
-    // The padding of a last block is zero in the operands, so pooling it writes zeros: no case of its own.
-    whole_blocks_ = spec.x_format == spec.y_format;
+    loop_.wide_stride[0] = wide_.row(), loop_.wide_stride[1] = wide_.col();
+    std::copy(spec.margin.begin(), spec.margin.end(), loop_.margin);
+    loop_.beyond = std::any_of(spec.margin.begin(), spec.margin.end(), [](Index m) { return m > 0; });
+    // The padding of a last block is zero in the operands, so pooling it writes zeros: no case of its own (but -infinity).
+    whole_blocks_ = spec.x_format == spec.y_format && !(loop_.max && loop_.beyond);
     channels_ = whole_blocks_ ? x_.padded(e.c) : e.c;
     lanes_ = std::max<Index>(1, std::min(x_.most_lanes(e.c), y_.most_lanes(e.c)));
     groups_ = (channels_ + lanes_ - 1) / lanes_;
@@ -90,7 +95,7 @@ class PoolKernel final : public Kernel {
       });
     } else {
       for_images(x_, operands.back(), [&](const PoolLoop& loop, Index n, Index c) {
-        loops_.pool_backward(loop, at(operands[0], y_, n, c), loop.max ? at(operands[1], x_, n, c) : nullptr,
+        loops_.pool_backward(loop, at(operands[0], y_, n, c), loop.max ? at(operands[1], wide_, n, c) : nullptr,
                              at(operands.back(), x_, n, c));
       });
     }
@@ -134,7 +139,7 @@ class PoolKernel final : public Kernel {
 
   const Loops& loops_;
   KernelSpec spec_;
-  PoolOperand x_, y_;
+  PoolOperand x_, wide_, y_;  // wide_: the x that has the margin
   PoolLoop loop_{};
   bool whole_blocks_ = false;
   Index channels_ = 0, lanes_ = 1, groups_ = 0;

@@ -7,24 +7,6 @@
 namespace motley::reference {
 namespace {
 
-// Calls with (h, w) of every real element of the window of (p, q), in row-major order; returns how many there are.
-template <class Call>
-Index for_each_real(const KernelSpec& spec, Index p, Index q, Call&& call) {
-  const Roles& e = spec.roles;
-  Index count = 0;
-  for (Index r = 0; r < e.r; r++) {
-    const Index h = row_of(spec, p, r);
-    if (h < 0 || h >= e.h) continue;
-    for (Index s = 0; s < e.s; s++) {
-      const Index w = col_of(spec, q, s);
-      if (w < 0 || w >= e.w) continue;
-      call(h, w);
-      count++;
-    }
-  }
-  return count;
-}
-
 template <class T>
 void forward(const KernelSpec& spec, Operands operands, void*) {
   const Roles& e = spec.roles;
@@ -35,7 +17,9 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
       for (Index p = 0; p < e.p; p++)
         for (Index q = 0; q < e.q; q++) {
           double sum = 0;
-          const Index count = for_each_real(spec, p, q, [&](Index h, Index w) { sum += static_cast<double>(x(n, c, h, w)); });
+          const Index count = for_each_real(spec, p, q, [&](Index h, Index w) {
+            if (in_slice(spec, h, w)) sum += static_cast<double>(x(n, c, h, w));
+          });
           y(n, c, p, q) = static_cast<T>(count == 0 ? 0 : sum / static_cast<double>(count));
         }
   y.zero_block_padding();
@@ -55,7 +39,9 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
         for (Index q = 0; q < e.q; q++) {
           const Index count = for_each_real(spec, p, q, [](Index, Index) {});
           const double share = static_cast<double>(dy(n, c, p, q)) / static_cast<double>(count);  // unused where count is 0
-          for_each_real(spec, p, q, [&](Index h, Index w) { plane[h * e.w + w] += share; });
+          for_each_real(spec, p, q, [&](Index h, Index w) {
+            if (in_slice(spec, h, w)) plane[h * e.w + w] += share;
+          });
         }
       for (Index h = 0; h < e.h; h++)
         for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = static_cast<T>(plane[h * e.w + w]);

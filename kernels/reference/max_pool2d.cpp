@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n c p q] = max over r s of x[n c row(p,r) col(q,s)], real elements only; 0 where a window has none.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/reference/reference.h"
 
@@ -8,23 +9,18 @@ namespace motley::reference {
 namespace {
 
 struct Winner {
-  Index h = -1, w = -1;  // -1: the window has no real element
+  Index h = 0, w = 0;
+  bool any = false;   // of the elements that `takes` allows
+  bool real = false;  // the window has a real element
 };
 
-// The first of the greatest elements in row-major order.
-template <class T>
-Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q) {
-  const Roles& e = spec.roles;
+// The first of the greatest elements in row-major order; element (0, 0) of the slice is x(.., top, left).
+template <class T, class Takes>
+Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q, Index top, Index left, Takes&& takes) {
   Winner best;
-  for (Index r = 0; r < e.r; r++) {
-    const Index h = row_of(spec, p, r);
-    if (h < 0 || h >= e.h) continue;
-    for (Index s = 0; s < e.s; s++) {
-      const Index v = col_of(spec, q, s);
-      if (v < 0 || v >= e.w) continue;
-      if (best.h < 0 || x(n, c, h, v) > x(n, c, best.h, best.w)) best = {h, v};
-    }
-  }
+  best.real = for_each_real(spec, p, q, [&](Index h, Index w) {
+                if (takes(h, w) && (!best.any || x(n, c, h + top, w + left) > x(n, c, best.h + top, best.w + left))) best = {h, w, true, true};
+              }) > 0;
   return best;
 }
 
@@ -37,8 +33,8 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
     for (Index c = 0; c < e.c; c++)
       for (Index p = 0; p < e.p; p++)
         for (Index q = 0; q < e.q; q++) {
-          const Winner best = winner(spec, x, n, c, p, q);
-          y(n, c, p, q) = best.h < 0 ? T{0} : x(n, c, best.h, best.w);
+          const Winner best = winner(spec, x, n, c, p, q, 0, 0, [&](Index h, Index w) { return in_slice(spec, h, w); });
+          y(n, c, p, q) = best.any ? x(n, c, best.h, best.w) : best.real ? -std::numeric_limits<T>::infinity() : T{0};
         }
   y.zero_block_padding();
 }
@@ -48,7 +44,7 @@ template <class T>
 void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
-  const auto x = x_slice<T>(operands[1], spec);
+  const auto x = x_slice_with_margin<T>(operands[1], spec);
   const auto dx = x_slice<T>(operands[2], spec);
   double* plane = static_cast<double*>(workspace);
   for (Index n = 0; n < e.n; n++)
@@ -56,8 +52,8 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
       std::fill(plane, plane + e.h * e.w, 0.0);
       for (Index p = 0; p < e.p; p++)
         for (Index q = 0; q < e.q; q++) {
-          const Winner best = winner(spec, x, n, c, p, q);
-          if (best.h >= 0) plane[best.h * e.w + best.w] += static_cast<double>(dy(n, c, p, q));
+          const Winner best = winner(spec, x, n, c, p, q, spec.margin[0], spec.margin[2], [](Index, Index) { return true; });
+          if (best.any && in_slice(spec, best.h, best.w)) plane[best.h * e.w + best.w] += static_cast<double>(dy(n, c, p, q));
         }
       for (Index h = 0; h < e.h; h++)
         for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = static_cast<T>(plane[h * e.w + w]);

@@ -12,6 +12,7 @@ namespace motley {
 
 namespace {
 
+constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double tells apart
 constexpr std::size_t kMostPrinted = 10, kWindow = 100, kLongest = 200;
 
 struct Position {
@@ -109,13 +110,15 @@ std::string Reader::kind(const Json& j) {
 bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi) {
   std::optional<std::int64_t> v;
   if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = *i;
-  if (const auto* d = std::get_if<double>(&j.value); d != nullptr && std::floor(*d) == *d && std::abs(*d) <= 9007199254740992.0)
+  if (const auto* d = std::get_if<double>(&j.value); d != nullptr && std::floor(*d) == *d && std::abs(*d) <= kExact)
     v = static_cast<std::int64_t>(*d);  // 20e9
   if (!v || *v < lo || *v > hi) {
     constexpr std::int64_t kAny = INT32_MAX;  // a bound past this is news only to what exceeds it
+    const auto* d = std::get_if<double>(&j.value);
+    const bool exceeds = v ? *v > hi : d != nullptr && *d > kExact;
     std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
     if (lo == hi) range = " " + std::to_string(lo);
-    if (lo < hi && hi > kAny) range = v && *v > hi ? " of at most " + std::to_string(hi) : " of at least " + std::to_string(lo);
+    if (lo < hi && hi > kAny && !exceeds) range = " of at least " + std::to_string(lo);
     complain(j, "an integer" + range + " belongs here, this is " + kind(j));
     return false;
   }

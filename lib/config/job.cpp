@@ -5,10 +5,9 @@
 #include <filesystem>
 
 #include "config/job_tree.h"
+#include "config/unbuilt.h"
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
-#include "plan/layouts.h"
-#include "plan/planner.h"
 #include "plan/rules_json.h"
 
 namespace motley {
@@ -20,7 +19,7 @@ const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
 
 struct Parts {
   std::string name{};
-  std::optional<Mesh> mesh{};
+  MeshParts mesh{};
   std::optional<ModelSpec> model{};
   std::optional<LayoutRules> rules{};
   ProfileOptions profile{};
@@ -144,7 +143,8 @@ class JobReader {
     Parts parts;
     Reader r{complaints_};
     r.object(tree_.root(), table(), parts);
-    if (parts.model) check_model(parts);
+    if (parts.train && parts.data) check_samples(parts);
+    hold_together(parts);
     return parts;
   }
 
@@ -180,7 +180,7 @@ class JobReader {
                  r.complain(j, "a job's name is part of a folder's name: no slash, no dot first");
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh); }},
+             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); }},
             {"model", "the layers: a path or the object", "text or object", true,
              [this](Reader&, const Json& j, Parts& p) {
                p.model = read_part("model", j, [](Reader& r, const Json& m, VersionKey v) -> std::optional<ModelSpec> {
@@ -200,43 +200,47 @@ class JobReader {
              [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); }}};
   }
 
-  // What only shows when the parts are held against each other.
-  void check_model(Parts& parts) {
-    std::optional<Model> model;
-    const Json& tree = *tree_.root().find("model");
-    inside("model", [&](Reader& r) {
-      model = build_model(*parts.model, parts.train ? parts.train->batch : 0,
-                          [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
-    });
-    if (parts.train && parts.data) check_samples(parts);
-    if (!model) return;
-    if (parts.data) inside("model", [&](Reader& r) { check_data(r, tree, parts, *model); });
-    if (!parts.mesh || !parts.rules) return;
-    std::optional<Step> step;
-    inside("model", [&](Reader& r) {
-      try {
-        step = training(model->loss, parts.train ? parts.train->optimizer : Optimizer{});
-      } catch (const UserError& e) {
-        complain_below(r, tree, "/layers", e.what());
-      }
-    });
-    if (!step) return;
-    inside("layout", [&](Reader& r) { check_layout(r, *step, *parts.mesh, *parts.rules); });
+  // What only shows when the parts are held against each other: as far as each of them is known.
+  void hold_together(Parts& parts) {
+    std::optional<Passes> passes;
+    Unbuilt unbuilt{.anything = true};
+    if (parts.model) {
+      const Json& tree = *tree_.root().find("model");
+      inside("model", [&](Reader& r) {
+        const Model model = build_model(*parts.model, parts.train ? parts.train->batch : 0,
+                                        [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
+        if (parts.data && !model.inputs.empty()) check_data(r, tree, parts, model);
+        passes = passes_of(r, tree, model, parts);
+        unbuilt = unbuilt_of(tree, *parts.model, model);
+      });
+    }
+    if (parts.rules) inside("layout", [&](Reader& r) { check_layout(r, passes, unbuilt, parts); });
   }
 
-  void check_layout(Reader& r, const Step& step, const Mesh& mesh, const LayoutRules& rules) {
-    const Json& layout = *tree_.root().find("layout");
-    const std::vector<RuleComplaint> complaints = check_rules(step.passes(), mesh, rules);
-    for (const RuleComplaint& c : complaints) complain_below(r, layout, c.pointer, c.text);
-    if (!complaints.empty()) return;
+  // Of the training step, or of the layers that could be built.
+  static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
     try {
-      static_cast<void>(Layouts(passes_for(step, rules), mesh, rules));
-    } catch (const UserError& e) {  // what planning cannot do: said here, at the rule whose dim it names
-      const std::string text = e.what();
-      const auto names = [&](const Rule& rule) { return text.find("\"" + rule.dim + "\"") != std::string::npos; };
-      const auto rule = std::find_if(rules.split.begin(), rules.split.end(), names);
-      complain_below(r, layout, rule == rules.split.end() ? "" : "/split/" + pointer_token(rule->dim), text);
+      if (model.whole) return training(model.loss, parts.train ? parts.train->optimizer : Optimizer{}).passes();
+      if (!model.layers.empty()) return inference(model.layers).passes();
+    } catch (const UserError& e) {
+      complain_below(r, tree, "/layers", e.what());
     }
+    return std::nullopt;
+  }
+
+  void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const Parts& parts) {
+    const Json& layout = *tree_.root().find("layout");
+    auto address = [](const auto& known) { return known ? &*known : nullptr; };
+    RuleSubject subject{.passes = address(passes), .mesh = address(parts.mesh.whole), .axes = address(parts.mesh.axes), .devices = address(parts.mesh.devices)};
+    subject.may_be = [&](const std::string& name) { return unbuilt.may_be(name); };
+    for (const Complaints::One& one : complaints_.list) {
+      if (tree_.from_file(layout) && one.where.source == layout.where.source) subject.refused.push_back(one.path);
+      if (one.path.starts_with("/layout/")) subject.refused.push_back(one.path.substr(std::string("/layout").size()));
+    }
+    const std::vector<RuleComplaint> complaints = check_rules(subject, *parts.rules);
+    for (const RuleComplaint& c : complaints) complain_below(r, layout, c.pointer, c.text);
+    if (!complaints.empty() || !subject.refused.empty() || !parts.mesh.whole || !passes || !passes->trains) return;
+    if (const auto c = check_layouts(*passes, *parts.mesh.whole, *parts.rules)) complain_below(r, layout, c->pointer, c->text);
   }
 
   void check_samples(Parts& parts) {
@@ -276,6 +280,7 @@ class JobReader {
       complain_below(r, tree, at,
                      "a sample of " + to_string(kind) + " is " + product(wanted) + " (channels, rows, columns), this input's is " +
                          product(found));
+    if (!model.whole) return;
     if (const Index classes = model.logits.shape().size_of(parts.model->loss.over); classes < 10)
       complain_below(
           r, tree, "/loss/over",
@@ -290,13 +295,13 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path) {
   tree.resolve_paths();
   Parts parts = JobReader(tree, complaints).read();
   complaints.raise();
-  check(parts.mesh && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
+  check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {
     parts.name = std::filesystem::path(path).stem().string();
     tree.root().set("name", parts.name);
   }
   return {parts.name,
-          std::move(*parts.mesh),
+          std::move(*parts.mesh.whole),
           std::move(*parts.model),
           std::move(*parts.rules),
           parts.profile,

@@ -25,13 +25,14 @@ class Builder {
  public:
   Builder(const ModelSpec& spec, Index batch, const ModelComplaint& complain) : spec_(spec), batch_(batch), complain_(complain) {}
 
-  std::optional<Model> run() {
+  Model run() {
     for (const InputSpec& input : spec_.inputs) add_input(input);
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
     const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && !spec_.loss.over.empty();
-    if (!whole || !tensors_.contains(spec_.layers.back().name)) return std::nullopt;
-    model_.logits = tensors_.at(spec_.layers.back().name);
-    if (!attempt("/loss/over", [&] { add_loss(); }) || failed_) return std::nullopt;
+    if (whole && tensors_.contains(spec_.layers.back().name)) {
+      model_.logits = tensors_.at(spec_.layers.back().name);
+      model_.whole = attempt("/loss/over", [&] { add_loss(); }) && !failed_;
+    }
     return std::move(model_);
   }
 
@@ -90,6 +91,7 @@ class Builder {
       Tensor y = apply(layer, x);
       if (layer.activation != Activation::none) y = activate(y, layer.activation);
       tensors_.emplace(layer.name, y);
+      model_.layers.push_back(y);
     });
   }
   void fail() { failed_ = true; }
@@ -151,7 +153,7 @@ class Builder {
   const ModelSpec& spec_;
   Index batch_;
   const ModelComplaint& complain_;
-  Model model_{std::make_unique<Graph>(), {}, {}, {}, {}};
+  Model model_{.graph = std::make_unique<Graph>()};
   std::map<std::string, Tensor> tensors_{};
   std::map<std::string, Index> sizes_{};  // of every dim declared so far
   bool failed_ = false;
@@ -166,15 +168,15 @@ std::string ModelSpec::batch_dim() const {
   return inputs.empty() || inputs.front().dims.empty() ? "batch" : inputs.front().dims.front().name;
 }
 
-std::optional<Model> build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain) {
+Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain) {
   return Builder(spec, batch, complain).run();
 }
 
 Model build_model(const ModelSpec& spec, Index batch) {
-  auto model = build_model(
+  Model model = build_model(
       spec, batch, [](const std::string& pointer, const std::string& text) { throw UserError("model, " + pointer + ": " + text); });
-  if (!model) throw UserError("the model has something that cannot be built: read it with complaints first");
-  return std::move(*model);
+  if (!model.whole) throw UserError("the model has something that cannot be built: read it with complaints first");
+  return model;
 }
 
 }  // namespace motley

@@ -51,6 +51,8 @@ struct Model {
   std::unique_ptr<Graph> graph{};
   std::vector<Tensor> inputs{};
   Tensor label{}, logits{}, loss{};  // label[batch], i32; loss: the mean, a scalar
+  std::vector<Tensor> layers{};      // those that could be built
+  bool whole = false;                // there was no complaint: logits and loss are there
 };
 
 // Called for every complaint, with the place inside the model ("/layers/3").
@@ -59,9 +61,9 @@ using ModelComplaint = std::function<void(const std::string& pointer, const std:
 // Complains to the reader; layers with a complaint are marked, so that the others can still be built and checked.
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version);
 
-// The graph for this many samples (0: as many as the model says). Nothing when it complained, or when the spec is not good; a
+// The graph for this many samples (0: as many as the model says). Not whole when it complained, or when the spec is not good; a
 // layer that reads one that could not be built is passed over in silence.
-std::optional<Model> build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
+Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
 Model build_model(const ModelSpec& spec, Index batch);  // UserError with the first complaint
 
 }  // namespace motley

@@ -188,7 +188,8 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   if (!good) return layer;
   r.object(j, layer_table(layer.op), layer);
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
-    if (layer.op == "add" && layer.from.size() < 2)
+    const auto* list = std::get_if<Json::Array>(&from->value);
+    if (layer.op == "add" && (list == nullptr || list->size() < 2))
       r.in("from", [&] { r.complain(*from, "add needs at least two, as [\"a\", \"b\"]"); });
     if (layer.op != "add" && layer.from.size() > 1)
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
@@ -264,11 +265,17 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
       // Where the inputs were refused, their names are not known.
       if (model.inputs.empty() && !own && !after) continue;
+      const std::string hint = did_you_mean(l.from[k], earlier);
       complain_below(r, j, at + "/from/" + std::to_string(k),
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" stands further down; a layer reads what stands above it"
-                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
-      l.good = false;
+                             : "there is no layer or input \"" + l.from[k] + "\" above" + hint);
+      // What was probably meant is read instead: so the layers behind it are built and checked too.
+      const auto meant = std::find_if(earlier.begin(), earlier.end(), [&](const std::string& name) { return hint == "; did you mean \"" + name + "\"?"; });
+      if (meant != earlier.end() && !own && !after)
+        l.from[k] = *meant;
+      else
+        l.good = false;
     }
     earlier.push_back(l.name);
   }

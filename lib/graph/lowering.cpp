@@ -157,6 +157,10 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
            (all.tensors[static_cast<std::size_t>(t)].role != TensorRole::activation &&
             all.tensors[static_cast<std::size_t>(t)].role != TensorRole::gradient);
   };
+  auto adds = [&](int t) {  // is it made by passes whose terms are added
+    const std::vector<int> writers = all.writers_of(t);
+    return !writers.empty() && std::all_of(writers.begin(), writers.end(), [&](int w) { return passes[static_cast<std::size_t>(w)].combine == Combine::add; });
+  };
   for (std::size_t i = 0; i < passes.size();) {
     if (!is_plain_copy(all, passes[i])) {
       i++;
@@ -174,7 +178,7 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
       for (Pass& q : passes)
         for (PassOperand& in : q.reads)
           if (in.tensor == result) in.tensor = source;
-    } else if (readers == 1 && !kept(source) && !all.writers_of(source).empty()) {
+    } else if (readers == 1 && !kept(source) && adds(source)) {
       // One of several terms: the source's writers write the sum directly.
       passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
       for (Pass& q : passes)

@@ -47,7 +47,9 @@ struct Pass {
   std::vector<PassOperand> reads{};  // in the kernel's operand order
   PassOperand writes{};
   std::vector<Window> windows{};  // rows, columns
-  std::vector<int> roles{};       // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none)
+  std::vector<int> roles{};       // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none); max_pool2d's
+                                  // gradient has two more: rows and columns of x, as far as its windows reach
+  std::vector<int> whole{};       // indices that no pick cuts
                                   // dense: none; its indices are those of x's kept, x's contracted, then the made dims
   FoldKind fold = FoldKind::copy;
   Activation activation = Activation::none;

@@ -2,6 +2,7 @@
 #include <motley/step.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "graph/nodes.h"
@@ -29,7 +30,7 @@ std::uint64_t hash_of(const Passes& all) {
     mix(h, static_cast<Index>(p.activation));
   }
   if (const Sgd* sgd = std::get_if<Sgd>(&all.optimizer); sgd != nullptr && all.trains) {
-    mix(h, std::to_string(sgd->learning_rate) + " " + std::to_string(sgd->momentum) + " " + std::to_string(sgd->weight_decay));
+    for (double v : {sgd->learning_rate, sgd->momentum, sgd->weight_decay}) mix(h, std::bit_cast<Index>(v));
   }
   return h;
 }

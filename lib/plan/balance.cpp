@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/nodes.h"
+#include "plan/check_rules.h"
 #include "plan/choose_parts.h"
 #include "plan/planner.h"
 #include "plan/sweep.h"
@@ -100,6 +101,7 @@ void predict(PlanData& data, const Profile& profile) {
 }
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
   Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(told.plan);

@@ -37,13 +37,22 @@ struct Effective {  // the rule that holds for one dim of one tensor
 
 class RuleChecker {
  public:
-  RuleChecker(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
-      : passes_(passes), mesh_(mesh), rules_(rules), sizes_(reference_sizes(passes)), batch_(batch_dim(passes)) {
-    for (const StepTensor& t : passes.tensors) {
+  RuleChecker(const RuleSubject& subject, const LayoutRules& rules)
+      : subject_(subject),
+        passes_(subject.passes == nullptr ? kNothing : *subject.passes),
+        rules_(rules),
+        sizes_(reference_sizes(passes_)),
+        batch_(batch_dim(passes_)) {
+    for (std::size_t i = 0; i < passes_.tensors.size(); i++) {
+      const StepTensor& t = passes_.tensors[i];
       if (t.role == TensorRole::gradient || t.role == TensorRole::parameter_gradient || t.role == TensorRole::seed) continue;
       tensors_.insert(t.name);
-      if (!t.layer.empty()) layers_.insert(t.layer);
+      if (t.layer.empty()) continue;
+      layers_.insert(t.layer);
+      if (passes_.logits < 0 || static_cast<int>(i) <= passes_.logits) known_layers_.insert(t.layer);
     }
+    for (std::string at : subject.refused)
+      for (; !at.empty(); at.erase(at.rfind('/'))) bad_.insert(at);
   }
 
   std::vector<RuleComplaint> run() {
@@ -51,8 +60,13 @@ class RuleChecker {
     check_tensors();
     check_places();
     check_shared_axes();
-    check_placed_parts();
+    if (subject_.mesh != nullptr) check_placed_parts();
     return std::move(out_);
+  }
+
+  std::string pointer_of(const std::string& tensor, const std::string& dim) const {
+    const int t = passes_.find(tensor);
+    return t < 0 ? "" : rule_of(passes_.tensors[static_cast<std::size_t>(t)], dim).pointer;
   }
 
  private:
@@ -68,7 +82,7 @@ class RuleChecker {
       const std::string at = "/split/" + pointer_token(rule.dim);
       if (Reader::is_one_of(rule.dim, seen)) complain(at, "two rules for dim " + quoted(rule.dim) + "; keep one");
       seen.push_back(rule.dim);
-      if (Reader::is_one_of(rule.dim, known))
+      if (Reader::is_one_of(rule.dim, known) || subject_.may_be(rule.dim))
         check_rule(at, rule);
       else
         refuse(at, "the model has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, known));
@@ -78,7 +92,8 @@ class RuleChecker {
   void check_tensors() {
     std::vector<std::string> known(tensors_.begin(), tensors_.end());
     std::erase_if(known, [&](const std::string& name) {
-      return layers_.contains(name.substr(0, name.rfind('.'))) && !is_parameter(name) && !layers_.contains(name);
+      const std::string layer = name.substr(0, name.rfind('.'));
+      return layers_.contains(layer) && (!known_layers_.contains(layer) || (!is_parameter(name) && !layers_.contains(name)));
     });
     for (const auto& [name, dims] : rules_.tensors) {
       const std::string at = "/tensors/" + pointer_token(name);
@@ -86,7 +101,8 @@ class RuleChecker {
         refuse(at, "gradients lie as their tensors; name " + quoted(name.substr(12)));
         continue;
       }
-      if (!tensors_.contains(name) && !layers_.contains(name)) {
+      const bool unsure = subject_.may_be(name) || subject_.may_be(name.substr(0, name.rfind('.')));
+      if (!tensors_.contains(name) && !layers_.contains(name) && !unsure) {
         refuse(at, "the model has no input, layer or parameter " + quoted(name) + did_you_mean(name, known));
         continue;
       }
@@ -97,7 +113,7 @@ class RuleChecker {
             if (!is_window(d.name) && !Reader::is_one_of(d.name, here)) here.push_back(d.name);
       for (const Rule& rule : dims) {
         const std::string inner = at + "/" + pointer_token(rule.dim);
-        if (Reader::is_one_of(rule.dim, here))
+        if (Reader::is_one_of(rule.dim, here) || unsure)
           check_rule(inner, rule);
         else
           refuse(inner, quoted(name) + " has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, here));
@@ -122,29 +138,31 @@ class RuleChecker {
       const std::string& name = rule.axes.names[i];
       const std::string inner = at + "/axis/" + std::to_string(i);
       if (const int axis = axis_of(inner, name); axis >= 0)
-        ranks *= static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(axis)].size);
+        ranks *= static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(axis)].size);
       if (std::find(rule.axes.names.begin(), rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i), name) !=
           rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i))
         complain(inner, "axis " + quoted(name) + " stands twice");
     }
-    if (out_.size() == before && !rule.axes.names.empty()) check_parts(at, rule, ranks);
+    if (out_.size() == before && !rule.axes.names.empty()) check_parts(at, rule, subject_.mesh != nullptr ? ranks : 0);
     if (out_.size() != before) bad_.insert(at);
   }
 
   int axis_of(const std::string& pointer, const std::string& name) {
+    if (subject_.axes == nullptr) return -1;
     std::vector<std::string> known;
-    for (std::size_t i = 0; i < mesh_.axes().size(); i++) {
-      if (mesh_.axes()[i].name == name) return static_cast<int>(i);
-      known.push_back(mesh_.axes()[i].name);
+    for (std::size_t i = 0; i < subject_.axes->size(); i++) {
+      if ((*subject_.axes)[i].name == name) return static_cast<int>(i);
+      known.push_back((*subject_.axes)[i].name);
     }
     complain(pointer, "the mesh has no axis " + quoted(name) + did_you_mean(name, known));
     return -1;
   }
 
+  // ranks 0: not known, because axes and devices do not fit each other.
   void check_parts(const std::string& at, const Rule& rule, std::size_t ranks) {
     if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
       const bool odd = std::any_of(shares->of.begin(), shares->of.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });
-      if (shares->of.size() != ranks)
+      if (ranks > 0 && shares->of.size() != ranks)
         complain(at + "/parts/shares", wrong_number(shares->of.size(), "share", rule, ranks));
       else if (odd || std::none_of(shares->of.begin(), shares->of.end(), [](double s) { return s > 0; }))
         complain(at + "/parts/shares", "shares are numbers of at least 0, one of them above 0");
@@ -152,10 +170,10 @@ class RuleChecker {
       check_sizes(at + "/parts", sizes->of, rule, ranks);
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
       const int per = axis_of(at + "/per", jagged->per);
-      if (per < 0) return;
       if (Reader::is_one_of(jagged->per, rule.axes.names))
         return complain(at + "/per", "\"per\" may not be an axis of the cut itself; " + quoted(jagged->per) + " is");
-      const auto rows = static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(per)].size);
+      if (per < 0) return;
+      const auto rows = ranks == 0 ? jagged->of.size() : static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(per)].size);
       if (jagged->of.size() != rows)
         return complain(at + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
                                            " has the size " + std::to_string(rows) +
@@ -175,7 +193,8 @@ class RuleChecker {
   void check_sizes(const std::string& at, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
     if (std::any_of(parts.begin(), parts.end(), [](Index s) { return s < 0; }))
       return complain(at, "a part has at least the size 0");
-    if (parts.size() != ranks) return complain(at, wrong_number(parts.size(), "part", rule, ranks));
+    if (ranks > 0 && parts.size() != ranks) return complain(at, wrong_number(parts.size(), "part", rule, ranks));
+    if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
     if (rule.dim == batch_) {
       if (sum == 0) complain(at, "at least one part above 0 belongs here");
@@ -184,7 +203,7 @@ class RuleChecker {
     if (sum == size) return;
     const std::vector<double> shares(parts.begin(), parts.end());
     const std::vector<Index> right =
-        (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(ranks))).sizes();
+        (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(parts.size()))).sizes();
     complain(at, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
                      (is_slid_over(rule.dim) ? " in the inputs" : "") + "; " + list_of(right) + " would be right");
   }
@@ -197,15 +216,16 @@ class RuleChecker {
 
   void check_places() {
     std::vector<std::string> devices;
-    for (const Device& d : mesh_.devices()) devices.push_back(d.name);
+    if (subject_.devices != nullptr)
+      for (const Device& d : *subject_.devices) devices.push_back(d.name);
     for (const auto& [layer, on] : rules_.places) {
       const std::string at = "/place/" + pointer_token(layer);
-      if (!layers_.contains(layer))
-        refuse(at, "the model has no layer " + quoted(layer) + did_you_mean(layer, {layers_.begin(), layers_.end()}));
-      if (on.empty()) refuse(at, "at least one device belongs here");
+      if (!layers_.contains(layer) && !subject_.may_be(layer))
+        refuse(at, "the model has no layer " + quoted(layer) + did_you_mean(layer, {known_layers_.begin(), known_layers_.end()}));
+      if (on.empty() && !bad_.contains(at)) refuse(at, "at least one device belongs here");
       for (std::size_t i = 0; i < on.size(); i++) {
         const std::string inner = at + "/" + std::to_string(i);
-        if (!Reader::is_one_of(on[i], devices)) {
+        if (subject_.devices != nullptr && !Reader::is_one_of(on[i], devices)) {
           complain(inner, "the mesh has no device " + quoted(on[i]) + did_you_mean(on[i], devices));
           bad_.insert(at);
         }
@@ -286,7 +306,7 @@ class RuleChecker {
         names += (names.empty() ? "" : ", ") + quoted(t);
         lines += (lines.empty() ? "" : ", ") + quoted(t) + ": { " + c.lines + " }";
       }
-      complain(c.pointer, "the dims " + c.dims + " of " + names + " lie on one axis, " + quoted(c.axis) +
+      complain(c.pointer, "the dims " + c.dims + " of " + names + " cannot both be cut: they lie on one axis, " + quoted(c.axis) +
                               "; say which of them is not cut there, as \"tensors\": { " + lines + " }");
     }
   }
@@ -306,11 +326,11 @@ class RuleChecker {
       lists = {sizes->of};
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
       lists = jagged->of;
-      cut.per = mesh_.axis(jagged->per);
+      cut.per = subject_.mesh->axis(jagged->per);
     } else {
       return std::nullopt;
     }
-    for (const std::string& a : rule.axes.names) cut.axes.push_back(mesh_.axis(a));
+    for (const std::string& a : rule.axes.names) cut.axes.push_back(subject_.mesh->axis(a));
     const Index size = sizes_.at(rule.dim);
     for (const auto& parts : lists)
       cut.lists.push_back(rule.dim == batch_ ? Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()))
@@ -319,6 +339,7 @@ class RuleChecker {
   }
 
   void check_placed_parts() {
+    const Mesh& mesh = *subject_.mesh;
     for (const auto& [layer, on] : rules_.places) {
       const std::string at = "/place/" + pointer_token(layer);
       const int output = passes_.find(layer);
@@ -328,12 +349,12 @@ class RuleChecker {
       for (const Dim& d : t.shape.dims())
         if (const Effective e = rule_of(t, d.name); e.rule != nullptr && e.rule->dim == d.name)
           if (auto cut = explicit_cut(*e.rule, d.size)) cuts.emplace_back(d.name, std::move(*cut));
-      for (int r = 0; r < mesh_.ranks() && !cuts.empty(); r++) {
-        if (Reader::is_one_of(mesh_.device(r).name, on)) continue;
-        if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh_, r).size() == 0; })) continue;
+      for (int r = 0; r < mesh.ranks() && !cuts.empty(); r++) {
+        if (Reader::is_one_of(mesh.device(r).name, on)) continue;
+        if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh, r).size() == 0; })) continue;
         const auto& [dim, cut] = cuts.front();
-        complain(at, quoted(layer) + " is not placed on " + quoted(mesh_.device(r).name) + ", but the parts of " + quoted(dim) +
-                         " give that device " + std::to_string(cut.at(mesh_, r).size()) +
+        complain(at, quoted(layer) + " is not placed on " + quoted(mesh.device(r).name) + ", but the parts of " + quoted(dim) +
+                         " give that device " + std::to_string(cut.at(mesh, r).size()) +
                          " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
                          ": null } }");
         break;
@@ -341,19 +362,36 @@ class RuleChecker {
     }
   }
 
+  inline static const Passes kNothing{};
+  const RuleSubject& subject_;
   const Passes& passes_;
-  const Mesh& mesh_;
   const LayoutRules& rules_;
   std::map<std::string, Index> sizes_;
   std::string batch_;
   std::set<std::string> tensors_{}, layers_{}, bad_{};
+  std::set<std::string> known_layers_{};  // without those of the loss, which nobody has named
   std::vector<RuleComplaint> out_{};
 };
 
 }  // namespace
 
+std::vector<RuleComplaint> check_rules(const RuleSubject& subject, const LayoutRules& rules) {
+  return RuleChecker(subject, rules).run();
+}
+
 std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
-  return RuleChecker(passes, mesh, rules).run();
+  return check_rules({.passes = &passes, .mesh = &mesh, .axes = &mesh.axes(), .devices = &mesh.devices()}, rules);
+}
+
+std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  try {
+    static_cast<void>(Layouts(passes, mesh, rules));
+    return std::nullopt;
+  } catch (const LayoutError& e) {
+    return RuleComplaint{RuleChecker({.passes = &passes}, rules).pointer_of(e.tensor, e.dim), e.what()};
+  } catch (const UserError& e) {
+    return RuleComplaint{"", e.what()};
+  }
 }
 
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {

@@ -4,6 +4,8 @@
 #include <motley/mesh.h>
 #include <motley/rules.h>
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +18,23 @@ struct RuleComplaint {
   std::string text{};
 };
 
+// What rules are held against. Where the model or the mesh is wrong itself, what is known of it; nothing is said about the rest.
+struct RuleSubject {
+  const Passes* passes = nullptr;                // of what could be built
+  const Mesh* mesh = nullptr;
+  const std::vector<Axis>* axes = nullptr;       // of the mesh
+  const std::vector<Device>* devices = nullptr;  // of the mesh
+  std::function<bool(const std::string&)> may_be = [](const std::string&) { return false; };  // a dim or layer that could not be built
+  std::vector<std::string> refused{};            // pointers inside the layout that have been complained about
+};
+
 // All that is wrong: axes the mesh has not, dims nobody has, parts that do not fit, tensors, layers and devices nobody knows, two
 // dims of an input or a layer's output on one axis, placed layers whose own explicit parts give something to other devices.
 // Explicit sizes of slid-over dims speak of the inputs' size; those of the batch are shares of any batch.
+std::vector<RuleComplaint> check_rules(const RuleSubject& subject, const LayoutRules& rules);
 std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
+// What planning cannot do with rules that are right, at the rule which asks for it.
+std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 
 // UserError with the first complaint, for rules that were written in C++.
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);

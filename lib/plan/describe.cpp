@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "plan/layouts.h"
+
 namespace motley {
 
 namespace {
@@ -18,6 +20,30 @@ bool adds(const Messages& messages) {
       if (messages[i].to == messages[j].to && messages[i].from != messages[j].from && volume(intersect(messages[i].box, messages[j].box)) > 0)
         return true;
   return false;
+}
+
+// The edges of parts that the readers hold already, along dims over which windows slide; no reader ends with all of such a dim.
+bool is_halo(const Messages& messages, const Layout& layout, const std::set<std::string>& slid) {
+  std::map<int, Box> own, all;
+  for (const BoxMessage& m : messages) {
+    auto add = [&](std::map<int, Box>& to) { to[m.to] = to.contains(m.to) ? hull(to[m.to], m.box) : m.box; };
+    add(all);
+    if (m.from == m.to) add(own);
+  }
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < layout.shape.rank(); d++)
+    if (slid.contains(layout.shape[d].name) && layout.cuts.contains(layout.shape[d].name)) dims.push_back(d);
+  auto whole = [&](const Box& box) { return std::any_of(dims.begin(), dims.end(), [&](std::size_t d) { return box[d].size() == layout.shape[d].size; }); };
+  bool travels = false, all_whole = true;
+  for (const BoxMessage& m : messages) {
+    if (m.from == m.to) continue;
+    if (!own.contains(m.to) || contains(m.box, own[m.to])) return false;
+    for (std::size_t d = 0; d < m.box.size(); d++)
+      if (std::find(dims.begin(), dims.end(), d) == dims.end() && !contains({own[m.to][d]}, {m.box[d]})) return false;
+    travels = true;
+    all_whole = all_whole && whole(all[m.to]);
+  }
+  return travels && !dims.empty() && !all_whole;
 }
 
 Collective kind_of_copies(const Messages& messages) {
@@ -57,15 +83,19 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
         if (m.from != m.to) d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
     out.push_back(std::move(d));
   };
+  const std::set<std::string> slid = slid_dims(data.passes);
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const TensorPlan& plan = data.tensors[t];
+    auto kind = [&](const Messages& copies) { return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies); };
     if (travels(plan.first) || travels(plan.second)) {
       if (!adds(plan.first))
-        entry(t, kind_of_copies(travels(plan.first) ? plan.first : plan.second), {&plan.first, &plan.second});
+        entry(t, kind(travels(plan.first) ? plan.first : plan.second), {&plan.first, &plan.second});
+      else if (!travels(plan.second) && is_halo(plan.first, plan.layout, slid))  // overlapping terms: the halo reversed
+        entry(t, Collective::halo, {&plan.first});
       else
         entry(t, travels(plan.second) ? Collective::all_reduce : Collective::reduce_scatter, {&plan.first, &plan.second});
     }
-    if (travels(plan.third)) entry(t, kind_of_copies(plan.third), {&plan.third});
+    if (travels(plan.third)) entry(t, kind(plan.third), {&plan.third});
   }
   return out;
 }

@@ -2,6 +2,8 @@
 // What ranks compare before they trust one plan.
 #include "plan/planner.h"
 
+#include <bit>
+
 namespace motley {
 
 namespace {
@@ -19,7 +21,7 @@ struct Hash {
     mix(static_cast<Index>(rule.parts.index()));
     if (const auto* by = std::get_if<CutBy>(&rule.parts)) mix(static_cast<Index>(*by));
     if (const auto* shares = std::get_if<Shares>(&rule.parts))
-      for (double s : shares->of) mix(std::to_string(s));
+      for (double s : shares->of) mix(std::bit_cast<Index>(s));
     if (const auto* sizes = std::get_if<Sizes>(&rule.parts))
       for (Index s : sizes->of) mix(s);
     if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {

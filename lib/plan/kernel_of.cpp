@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "plan/narrow.h"
+
 namespace motley {
 
 namespace {
@@ -17,6 +19,13 @@ std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>&
   const Index before = h.begin - (p.begin * w.stride - w.before + r.begin * w.dilation);
   const Index after = (p.size() - 1) * w.stride + (r.size() - 1) * w.dilation + 1 - before - h.size();
   return {before, after};
+}
+
+// Real rows of the read end that the window reaches beyond work's, at the low and the high end.
+std::pair<Index, Index> margin_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
+  const Range h = work[static_cast<std::size_t>(w.read)];
+  const Range reach = reach_of(w, work[static_cast<std::size_t>(w.made)], pass.indices[static_cast<std::size_t>(w.tap)].size, pass.indices[static_cast<std::size_t>(w.read)].size);
+  return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
 }
 
 void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
@@ -36,6 +45,10 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
   spec.padding = {top, bottom, left, right};
   spec.stride = {pass.windows[0].stride, pass.windows[1].stride};
   spec.dilation = {pass.windows[0].dilation, pass.windows[1].dilation};
+  if (pass.op == KernelOp::conv2d) return;
+  const auto [above, below] = margin_of(pass, pass.windows[0], work);
+  const auto [before, behind] = margin_of(pass, pass.windows[1], work);
+  spec.margin = {above, below, before, behind};
 }
 
 // dense: indices kept (of x and y), contracted (of x and w), made (of w and y).

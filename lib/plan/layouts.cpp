@@ -187,7 +187,6 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
   std::map<std::string, Rule> split;
   for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
   inherit_flat(passes, reference, maker, split);
-  const std::set<std::string> slid = slid_dims(passes);
   std::set<int> with_part;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];
@@ -206,8 +205,6 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
       if (rule == own.end() || rule->second.axes.names.empty()) continue;
       const Index size = reference.at(d.name);
       Cut cut = maker.make(rule->second, size).scaled(size, d.size);
-      if (slid.contains(d.name))
-        throw UserError("a cut of dim \"" + d.name + "\", over which windows slide, is not built yet; cut filters, channels or the batch");
       if (maker.placed != nullptr) {  // explicit parts that give others something: the placed layer does not follow them
         bool outside = false;
         for (int r : all_)
@@ -228,7 +225,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
       std::string dims;
       for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw UserError("in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
+      throw LayoutError(t.name, found.back().first, "in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
                       (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }

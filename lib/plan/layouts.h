@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules -> the layout of every tensor.
 #pragma once
+#include <motley/error.h>
 #include <motley/layout.h>
 #include <motley/rules.h>
 
@@ -21,11 +22,17 @@ std::map<std::string, Index> reference_sizes(const Passes& passes);
 // The dim whose explicit parts are rescaled when its size changes.
 std::string batch_dim(const Passes& passes);
 
-// Dims over which windows slide: cutting them (halo) is not built yet.
+// Dims over which windows slide.
 std::set<std::string> slid_dims(const Passes& passes);
 
 // A rule's cut of its dim, parts told; the dim's size is that of reference_sizes.
 Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
+
+// What a layout cannot be: the rule of this dim of this tensor is to blame.
+struct LayoutError : UserError {
+  LayoutError(std::string of, std::string along, const std::string& text) : UserError(text), tensor(std::move(of)), dim(std::move(along)) {}
+  std::string tensor, dim;
+};
 
 class Layouts {
  public:

@@ -209,13 +209,12 @@ Json dims_json(const std::vector<Rule>& rules) {
 }  // namespace
 
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version) {
-  const std::size_t before = reader.complaints.list.size();
   LayoutRules rules;
-  if (const auto* word = std::get_if<std::string>(&json.value); word != nullptr && *word == "auto")
+  if (const auto* word = std::get_if<std::string>(&json.value); word != nullptr && *word == "auto") {
     reader.complain(json, "\"auto\" is not built yet; write the rules, or the path of a layout file");
-  else
-    reader.object(json, rules_table(version), rules);
-  if (reader.complaints.list.size() != before) return std::nullopt;
+    return std::nullopt;
+  }
+  if (!reader.object(json, rules_table(version), rules)) return std::nullopt;
   return rules;
 }
 

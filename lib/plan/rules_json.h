@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// Nothing when it complained. Whether the rules fit a model and a mesh: check_rules.
+// When it complained: what is good of them. Whether the rules fit a model and a mesh: check_rules.
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version);
 Json to_json(const LayoutRules& rules);
 

@@ -7,22 +7,11 @@
 #include <tuple>
 
 #include "plan/kernel_of.h"
+#include "plan/narrow.h"
 
 namespace motley {
 
 namespace {
-
-// Rows of the read end that outputs `made` reach, and outputs that touch rows `read`; sizes bound them.
-Range reach(const Window& w, Range made, Index taps, Index size) {
-  if (made.size() == 0) return {0, 0};
-  return intersect({made.begin * w.stride - w.before, (made.end - 1) * w.stride - w.before + w.dilation * (taps - 1) + 1}, {0, size});
-}
-Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-Range touch(const Window& w, Range read, Index taps, Index size) {
-  if (read.size() == 0) return {0, 0};
-  const Index low = -floor_div(-(read.begin + w.before - w.dilation * (taps - 1)), w.stride);  // ceil
-  return intersect({low, floor_div(read.end - 1 + w.before, w.stride) + 1}, {0, size});
-}
 
 // Adds to a set of disjoint boxes what it lacks; a set that fills its hull becomes the hull.
 void want(std::vector<Box>& have, const Box& more) {
@@ -91,25 +80,6 @@ std::vector<Held> Sweeper::resting(int tensor, const std::vector<Held>& needs) c
       if (key(need.rank, other) == key(r, other)) want(rest[static_cast<std::size_t>(r)], intersect(mine, need.box));
   }
   return held_of(rest);
-}
-
-void Sweeper::narrow(const Pass& pass, std::vector<Range>& work) const {
-  for (int round = 0; round < 2; round++)
-    for (const Window& w : pass.windows) {
-      auto at = [&](int i) -> Range& { return work[static_cast<std::size_t>(i)]; };
-      const Index taps = pass.indices[static_cast<std::size_t>(w.tap)].size;
-      at(w.made) = intersect(at(w.made), touch(w, at(w.read), taps, pass.indices[static_cast<std::size_t>(w.made)].size));
-      at(w.read) = intersect(at(w.read), reach(w, at(w.made), taps, pass.indices[static_cast<std::size_t>(w.read)].size));
-    }
-  if (pass.flat < 0) return;
-  Range& flat = work[static_cast<std::size_t>(pass.flat)];
-  Range& outer = work[static_cast<std::size_t>(pass.merged.front())];
-  const Index inner = pass.indices[static_cast<std::size_t>(pass.flat)].size / pass.indices[static_cast<std::size_t>(pass.merged.front())].size;
-  const bool forward = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.flat) != pass.writes.indices.end();
-  if (forward)
-    outer = flat.size() == 0 ? Range{0, 0} : Range{flat.begin / inner, (flat.end + inner - 1) / inner};
-  else
-    flat = {outer.begin * inner, outer.end * inner};
 }
 
 PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Held>& asked) const {
@@ -247,8 +217,7 @@ std::vector<Pick> Sweeper::candidates(int pass) const {
       if (cut == layout.cuts.end()) continue;
       const int index = o.indices[d];
       const bool made = std::find(p.writes.indices.begin(), p.writes.indices.end(), index) != p.writes.indices.end();
-      const bool slid = std::any_of(p.windows.begin(), p.windows.end(), [&](const Window& w) { return w.read == index || w.made == index; });
-      if (!made && (p.flat >= 0 || (pool && slid))) continue;
+      if ((!made && p.flat >= 0) || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
       const PickPart part{index, cut->second};
       if (std::find(cuts.begin(), cuts.end(), part) == cuts.end()) cuts.push_back(part);
     }

@@ -36,7 +36,6 @@ class Sweeper {
   };
   int key(int rank, const std::vector<bool>& axes) const;
   PassPlan work(int pass, const Pick& pick, const std::vector<Held>& asked) const;
-  void narrow(const Pass& pass, std::vector<Range>& work) const;
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const;
   Pick cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const;
   std::vector<Held> home(int parameter) const;

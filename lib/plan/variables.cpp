@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/variables.h"
 
+#include "plan/narrow.h"
+
 namespace motley {
 
 Rule* rule_of(LayoutRules& rules, const Variable& v) {
@@ -66,7 +68,13 @@ LayoutRules told_even(const LayoutRules& rules, const std::vector<Variable>& var
 }
 
 std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
-  box[static_cast<std::size_t>(index)] = {0, (k * pass.indices[static_cast<std::size_t>(index)].size + v.size - 1) / v.size};
+  auto size = [&](int i) { return pass.indices[static_cast<std::size_t>(i)].size; };
+  for (const Window& w : pass.windows)  // what the index bounds, or is bounded by
+    for (const Window& other : pass.windows)
+      if ((w.made == index || w.read == index) && other.made == w.made)
+        for (int end : {other.made, other.read}) box[static_cast<std::size_t>(end)] = {0, size(end)};
+  box[static_cast<std::size_t>(index)] = {0, (k * size(index) + v.size - 1) / v.size};
+  narrow(pass, box);
   return box;
 }
 

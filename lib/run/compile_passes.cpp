@@ -195,6 +195,8 @@ void Compiler::emit_window(int p, KernelSpec spec, const std::vector<View>& view
       roles = {role[4], role[1], role[5], role[6]};
     else if (has(role[2]))
       roles = {role[0], role[1], role[2], role[3]};
+    else if (role.size() > 9 && has(role[9]))
+      roles = {role[0], role[1], role[9], role[10]};
     else
       roles = {role[0], role[4] >= 0 ? role[4] : role[1], role[7], role[8]};
     std::vector<int> dims;

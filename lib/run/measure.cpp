@@ -42,6 +42,7 @@ class Measurer {
     // Candidate sizes first; then what the plan made from them runs besides, until it guesses no kernel: who reads the profile
     // later makes the same plan and measures nothing.
     double budget = options_.budget_seconds;
+    const bool all_new = fresh_;
     for (int round = 0; round < 6; round++) {
       const std::vector<KernelSpec> missing = round == 0 ? missing_candidates(profile) : missing_of_plan(profile);
       if (round > 0) fresh_ = false;
@@ -52,6 +53,7 @@ class Measurer {
       changed = true;
       budget = std::max(budget - measure(profile, missing, budget), options_.budget_seconds / 6);
     }
+    if (all_new) measure_alone(profile);
     if (changed) keep(profile, file);
     return profile;
   }
@@ -156,6 +158,37 @@ class Measurer {
       say(line);
     };
     return measure_kernels(backend_, rt_.rank(), specs, o, [&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
+  }
+
+  // Each rank in turn, the others at rest: its largest kernel of each op and pass, of those that take a two-hundredth of the budget at most.
+  void measure_alone(Profile& profile) {
+    if (rt_.ranks() == 1) return;
+    std::vector<const KernelPoint*> largest;
+    for (const KernelPoint& p : profile.kernels()) {
+      if (p.device != rt_.rank() || p.seconds.median > options_.budget_seconds / 200 || p.spec.op == KernelOp::fold || p.spec.op == KernelOp::sgd) continue;
+      auto same = std::find_if(largest.begin(), largest.end(), [&](const KernelPoint* q) { return q->spec.op == p.spec.op && q->spec.pass == p.spec.pass; });
+      if (same == largest.end())
+        largest.push_back(&p);
+      else if (p.seconds.min > (*same)->seconds.min)
+        *same = &p;
+    }
+    double ratio = 1;
+    for (int r = 0; r < rt_.ranks(); r++) {
+      if (r == rt_.rank() && !largest.empty()) {
+        std::vector<KernelSpec> specs;
+        for (const KernelPoint* p : largest) specs.push_back(p->spec);
+        const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7});
+        double alone = 0, shared = 0;
+        for (std::size_t i = 0; i < made.points.size(); i++) {
+          alone += made.points[i].seconds.min;
+          shared += largest[i]->seconds.min;
+        }
+        if (alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
+      }
+      agree(rt_.transport(), 0);
+    }
+    const auto all = rt_.transport().gather_all(std::as_bytes(std::span(&ratio, 1)));
+    for (std::size_t r = 0; r < all.size(); r++) std::memcpy(&profile.devices[r].alone_over_shared, all[r].data(), sizeof(double));
   }
 
   // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.

@@ -1,61 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks' Programs in virtual time: a kernel takes its profiled seconds, a message arrives link seconds after both ends have
-// posted it, a rank receives one message after another.
+// All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
+// arrives link seconds after both ends have posted it, a rank receives one message after another.
 #include <motley/error.h>
 #include <motley/program.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace motley {
 
-Simulated simulate(const std::vector<Program>& programs, const Profile& profile) {
-  const std::size_t ranks = programs.size();
-  Simulated out;
-  out.busy_seconds.assign(ranks, 0);
-  out.waiting_seconds.assign(ranks, 0);
-  std::vector<double> now(ranks, 0);
-  std::vector<std::size_t> at(ranks, 0);
-  std::map<std::pair<int, std::size_t>, double> posted;  // (exchange, rank) -> when
-  std::map<std::pair<int, std::size_t>, const Post*> posts;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t r = 0; r < ranks; r++) {
-      const int me = static_cast<int>(r);
-      while (at[r] < programs[r].steps.size()) {
-        const auto& what = programs[r].steps[at[r]].what;
-        if (const auto* run = std::get_if<RunKernel>(&what)) {
-          const double seconds = profile.seconds(me, run->spec).seconds;
-          now[r] += seconds;
-          out.busy_seconds[r] += seconds;
-        } else if (const auto* post = std::get_if<Post>(&what)) {
-          posted.emplace(std::pair{post->exchange, r}, now[r]);  // the readers of a window say so before they wait for their own readers
-          posts[{post->exchange, r}] = post;
-        } else {
-          const int exchange = std::get<Wait>(what).exchange;
-          const Post* mine = posts.at({exchange, r});
-          double done = now[r];
-          bool ready = true;
-          for (const Piece& piece : mine->receives) {
-            auto there = posted.find({exchange, static_cast<std::size_t>(piece.peer)});
-            ready = ready && there != posted.end();
-            if (ready && piece.window)  // the kernel that looks takes the time
-              done = std::max(done, there->second);
-            else if (ready)
-              done = std::max(done, there->second) + profile.seconds(piece.peer, me, piece.bytes).seconds;
-          }
-          if (!ready) break;
-          out.waiting_seconds[r] += done - now[r];
-          now[r] = done;
-        }
-        at[r]++;
-        moved = true;
+namespace {
+
+class Simulator {
+ public:
+  Simulator(const std::vector<Program>& programs, const Profile& profile) : programs_(programs), profile_(profile), ranks_(programs.size()) {
+    out_.busy_seconds.assign(programs.size(), 0);
+    out_.waiting_seconds.assign(programs.size(), 0);
+  }
+
+  Simulated run() {
+    for (;;) {
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t r = 0; r < ranks_.size(); r++) moved = go_on(r) || moved;
       }
+      const double passes = to_next_event();
+      if (!std::isfinite(passes)) break;
+      let_pass(passes);
+    }
+    for (std::size_t r = 0; r < ranks_.size(); r++) check(ranks_[r].at == programs_[r].steps.size(), "every rank's Program comes to its end");
+    return out_;
+  }
+
+ private:
+  enum class Doing { next, computing, arriving, blocked };
+  struct Rank {
+    std::size_t at = 0;
+    Doing doing = Doing::next;
+    double left = 0;  // computing: profiled seconds; arriving: seconds
+  };
+  struct Posted {
+    double when = 0;
+    const Post* post = nullptr;
+  };
+
+  // Starts what this rank can start now; false: nothing.
+  bool go_on(std::size_t r) {
+    Rank& rank = ranks_[r];
+    if (rank.doing == Doing::computing || rank.doing == Doing::arriving || rank.at == programs_[r].steps.size()) return false;
+    const auto& what = programs_[r].steps[rank.at].what;
+    if (const auto* kernel = std::get_if<RunKernel>(&what)) {
+      rank.doing = Doing::computing;
+      rank.left = profile_.seconds(static_cast<int>(r), kernel->spec).seconds;
+      return true;
+    }
+    if (const auto* post = std::get_if<Post>(&what)) {
+      // The readers of a window say so before they wait for their own readers in the same exchange: the first time counts.
+      posted_.try_emplace({post->exchange, r}, Posted{out_.step_seconds, nullptr}).first->second.post = post;
+      rank.at++;
+      return true;
+    }
+    const int exchange = std::get<Wait>(what).exchange;
+    double done = out_.step_seconds;
+    for (const Piece& piece : posted_.at({exchange, r}).post->receives) {
+      const auto there = posted_.find({exchange, static_cast<std::size_t>(piece.peer)});
+      if (there == posted_.end()) {
+        rank.doing = Doing::blocked;
+        return false;
+      }
+      const double both = std::max(there->second.when, posted_.at({exchange, r}).when);
+      done = std::max(done, both);
+      if (!piece.window) done += profile_.seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;  // else the kernel that looks takes the time
+    }
+    rank.doing = Doing::arriving;
+    rank.left = done - out_.step_seconds;
+    return true;
+  }
+
+  // Seconds that one profiled second lasts now: the profile was measured while all ranks of a host computed.
+  double pace(std::size_t r) const {
+    if (r >= profile_.devices.size()) return 1;
+    const DeviceFacts& mine = profile_.devices[r];
+    double others = 0, computing = 0;
+    for (std::size_t q = 0; q < ranks_.size(); q++) {
+      if (q == r || q >= profile_.devices.size() || profile_.devices[q].host != mine.host) continue;
+      others++;
+      if (ranks_[q].doing == Doing::computing) computing++;
+    }
+    return others == 0 ? 1 : mine.alone_over_shared + (1 - mine.alone_over_shared) * computing / others;
+  }
+
+  double to_next_event() const {
+    double least = HUGE_VAL;
+    for (std::size_t r = 0; r < ranks_.size(); r++) {
+      if (ranks_[r].doing == Doing::computing) least = std::min(least, ranks_[r].left * pace(r));
+      if (ranks_[r].doing == Doing::arriving) least = std::min(least, ranks_[r].left);
+    }
+    return least;
+  }
+
+  void let_pass(double seconds) {
+    std::vector<double> paces;
+    for (std::size_t r = 0; r < ranks_.size(); r++) paces.push_back(ranks_[r].doing == Doing::computing ? pace(r) : 1);
+    out_.step_seconds += seconds;
+    for (std::size_t r = 0; r < ranks_.size(); r++) {
+      Rank& rank = ranks_[r];
+      if (rank.doing == Doing::next) continue;
+      (rank.doing == Doing::computing ? out_.busy_seconds : out_.waiting_seconds)[r] += seconds;
+      if (rank.doing == Doing::blocked) continue;
+      const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
+      rank.left -= seconds / paces[r];
+      if (!ends) continue;
+      rank.doing = Doing::next;
+      rank.at++;
     }
   }
-  for (std::size_t r = 0; r < ranks; r++) check(at[r] == programs[r].steps.size(), "every rank's Program comes to its end");
-  out.step_seconds = ranks == 0 ? 0 : *std::max_element(now.begin(), now.end());
-  return out;
-}
+
+  const std::vector<Program>& programs_;
+  const Profile& profile_;
+  std::vector<Rank> ranks_;
+  std::map<std::pair<int, std::size_t>, Posted> posted_{};
+  Simulated out_{};
+};
+
+}  // namespace
+
+Simulated simulate(const std::vector<Program>& programs, const Profile& profile) { return Simulator(programs, profile).run(); }
 
 }  // namespace motley

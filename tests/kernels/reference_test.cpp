@@ -159,6 +159,31 @@ TEST_CASE("pools: a window with no real element gives 0, and takes no gradient")
   }
 }
 
+TEST_CASE("pools of a slice: the margin is no border") {
+  // Column x of 4 rows [1 4 | 3 2], windows of 3 at stride 1, padding 1: outputs 4. Rows 0-1 are this slice, rows 2-3 the other.
+  KernelSpec upper = pool(KernelOp::avg_pool2d, PassKind::forward, {.h = 2, .w = 1, .r = 3, .s = 1, .p = 3, .q = 1}), lower = upper;
+  upper.padding = {1, 2, 0, 0};  // outputs 0-2
+  upper.margin = {0, 2, 0, 0};   // the last of them reads rows 1-3
+  lower.padding = {2, 1, 0, 0};  // outputs 1-3 read rows 0-3
+  lower.margin = {2, 0, 0, 0};
+  const Image first{12, 48}, second{36, 24};
+  CHECK(run(upper, {first}) == Image{30, 20, 16});  // 60/2, 60/3 of 96/3, 48/3 of 108/3
+  CHECK(run(lower, {second}) == Image{12, 20, 30});
+  upper.op = lower.op = KernelOp::max_pool2d;
+  upper.roles.p = 4;
+  upper.padding[1] = 3;  // the last window lies beyond
+  CHECK(run(upper, {first}) == Image{48, 48, 48, -INFINITY});
+  upper.roles.p = 3;
+  upper.padding[1] = 2;
+  upper.pass = lower.pass = PassKind::backward_data;
+  const Image all{12, 48, 36, 24};
+  CHECK(run(upper, {{1, 10, 100}, all}) == Image{0, 111});
+  CHECK(run(lower, {{10, 100, 1000}, all}) == Image{1000, 0});
+  upper.op = lower.op = KernelOp::avg_pool2d;
+  CHECK(run(upper, {{2, 3, 6}}) == Image{2, 4});
+  CHECK(run(lower, {{3, 6, 2}}) == Image{4, 3});
+}
+
 TEST_CASE("extents of 0") {
   KernelSpec spec = conv_3x3_by_2x2();
   spec.roles.c = 0;

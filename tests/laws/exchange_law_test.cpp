@@ -1,121 +1,178 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange law: any layout to any layout and back is the identity; every rank has what its new box says. Buffers hold the global
-// linear index.
-#include <motley/exchange.h>
-#include <motley/layout.h>
-#include <motley/runtime.h>
+// Exchange law: any layout to any layout and back is the identity, every rank has what its new box says, and as many bytes move as
+// are counted element by element. Paths: the cheapest way through other layouts.
+#include <motley/error.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <limits>
+#include <mutex>
 
-#include "laws/random_network.h"
+#include "laws/redistribute_law.h"
+#include "tests/support/threads.h"
 
 using namespace motley;
 using namespace motley::law;
 
+TEST_CASE("exchange law: any layout to any layout, and back", "[law]") {
+  for (unsigned number = 0; number < 240; number++) {
+    const int ranks = number % 40 == 39 ? 12 : static_cast<int>(number % 4) + 1;
+    std::mutex mutex;
+    std::string wrong;
+    on_threads(ranks, [&](Transport& transport) {
+      const std::string mine = redistribute_law(transport, number);
+      const std::lock_guard lock(mutex);
+      if (!mine.empty()) wrong = "rank " + std::to_string(transport.rank()) + ": " + mine;
+    });
+    INFO("case " << number << ", " << ranks << " ranks");
+    CHECK(wrong == "");
+  }
+}
+
 namespace {
 
-using Values = std::vector<std::pair<Box, std::vector<double>>>;  // a rank's boxes, row-major
-
-double global_index(const Shape& shape, const std::vector<Index>& at) {
-  Index g = 0;
-  for (std::size_t d = 0; d < at.size(); d++) g = g * shape[d].size + at[d];
-  return static_cast<double>(g);
+LaidOut cut_rows(const std::vector<Index>& parts) {
+  return {mesh_of({{"all", static_cast<int>(parts.size())}}), {Shape{{"rows", 6}, {"cols", 4}}, {{"rows", {{0}, -1, {Partition::of(parts)}}}}}};
 }
 
-template <class F>
-void for_each(const Box& box, F visit) {
-  std::vector<Index> at;
-  for (const Range& r : box) at.push_back(r.begin);
-  for (Index left = volume(box); left > 0; left--) {
-    visit(at);
-    for (std::size_t d = box.size(); d-- > 0;) {
-      if (++at[d] < box[d].end) break;
-      at[d] = box[d].begin;
-    }
+std::string refused(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UserError& e) {
+    return e.what();
   }
-}
-
-std::size_t offset(const Box& box, const std::vector<Index>& at) {
-  Index o = 0;
-  for (std::size_t d = 0; d < box.size(); d++) o = o * box[d].size() + at[d] - box[d].begin;
-  return static_cast<std::size_t>(o);
-}
-
-Values move(Transport& transport, const Values& have, const std::vector<Held>& from, const std::vector<Held>& to) {
-  Values out;
-  for (const Held& h : to)
-    if (h.rank == transport.rank()) out.push_back({h.box, std::vector<double>(static_cast<std::size_t>(volume(h.box)), -1.0)});
-  std::vector<std::vector<double>> packets;
-  packets.reserve(4096);
-  std::vector<Transport::Ticket> tickets;
-  std::vector<std::pair<Box, std::size_t>> arriving;
-  auto place = [&](const Box& box, const std::vector<double>& values) {
-    for (auto& [mine, data] : out)
-      if (contains(mine, box)) {
-        std::size_t k = 0;
-        for_each(box, [&](const auto& at) { data[offset(mine, at)] = values[k++]; });
-      }
-  };
-  for (const BoxMessage& m : copies(from, to)) {
-    if (m.from == transport.rank()) {
-      std::vector<double> packed;
-      for (const auto& [mine, data] : have)
-        if (contains(mine, m.box)) for_each(m.box, [&](const auto& at) { packed.push_back(data[offset(mine, at)]); });
-      if (m.to == m.from) {
-        place(m.box, packed);
-        continue;
-      }
-      packets.push_back(std::move(packed));
-      tickets.push_back(transport.send(m.to, 7, std::as_bytes(std::span(packets.back()))));
-    } else if (m.to == transport.rank()) {
-      packets.emplace_back(static_cast<std::size_t>(volume(m.box)));
-      arriving.emplace_back(m.box, packets.size() - 1);
-      tickets.push_back(transport.receive(m.from, 7, std::as_writable_bytes(std::span(packets.back()))));
-    }
-  }
-  wait(transport, tickets, "exchange law");
-  for (const auto& [box, k] : arriving) place(box, packets[k]);
-  return out;
-}
-
-std::vector<Held> random_layout(Random& random, const Shape& shape, int ranks) {
-  std::vector<Held> out;
-  if (chance(random, 0.3)) {  // owners of copies
-    for (int r = 0; r < ranks; r++) out.push_back({r, whole(shape)});
-    return owners(out);
-  }
-  const auto dim = static_cast<std::size_t>(pick(random, 0, static_cast<Index>(shape.rank()) - 1));
-  const Partition cut = Partition::of(parts(random, shape[dim].size, ranks));
-  for (int r = 0; r < ranks; r++) {
-    Box box = whole(shape);
-    box[dim] = cut.range(r);
-    if (volume(box) > 0) out.push_back({r, box});
-  }
-  return out;
+  return "";
 }
 
 }  // namespace
 
-TEST_CASE("exchange law: any layout to any layout, and back", "[law]") {
-  for (int number = 0; number < 200; number++) {
-    Random random(static_cast<unsigned>(number));
-    const Shape shape{{"a", pick(random, 1, 6)}, {"b", pick(random, 1, 7)}, {"c", pick(random, 1, 5)}};
-    const int ranks = static_cast<int>(pick(random, 1, 4));
-    const auto from = random_layout(random, shape, ranks), to = random_layout(random, shape, ranks);
-    std::atomic<int> wrong{0};
-    run_ranks_in_memory(ranks, [&](Runtime& rt) {
-      Values mine;
-      for (const Held& h : from)
-        if (h.rank == rt.rank()) {
-          mine.push_back({h.box, {}});
-          for_each(h.box, [&](const auto& at) { mine.back().second.push_back(global_index(shape, at)); });
-        }
-      const Values there = move(rt.transport(), mine, from, to);
-      for (const auto& [box, values] : there) for_each(box, [&](const auto& at) { wrong += values[offset(box, at)] != global_index(shape, at); });
-      wrong += move(rt.transport(), there, to, from) != mine;
-    });
-    INFO("case " << number);
-    CHECK(wrong == 0);
+TEST_CASE("redistribute says what was found, what was expected, what to change", "[law]") {
+  const auto transport = std::move(in_memory(1).front());
+  const LaidOut one = cut_rows({6});
+  const std::vector<float> few(23), all(24);
+  CHECK(refused([&] { redistribute(std::span(few), one, one, *transport); }) ==
+        "rank 0 holds 24 values, its box [0,6)x[0,4), but 23 were given; size it by layout.box(mesh, rank)");
+  CHECK(refused([&] { redistribute(std::span(all), one, cut_rows({3, 3}), *transport); }) ==
+        "the mesh has 2 ranks, the transport 1; start one rank per device");
+  LaidOut other = one;
+  other.layout = {Shape{{"rows", 6}, {"columns", 4}}, {}};
+  CHECK(refused([&] { redistribute(std::span(all), one, other, *transport); }) ==
+        "a tensor [rows=6 cols=4] cannot be laid out as [rows=6 columns=4]: redistribute() moves values, names and sizes of the dims stay; "
+        "give both layouts one shape (in any order)");
+  CHECK(refused([&] { moves(one, cut_rows({3, 2})); }) == "the parts of \"rows\" sum to 5, its size is 6");
+  const std::vector<double> values(24);
+  std::vector<double> room(23);
+  CHECK(refused([&] {
+          redistribute(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(room)), DType::f64, one, one, *transport);
+        }) == "rank 0 is to hold 24 values, its box [0,6)x[0,4), but 23 were given; size it by layout.box(mesh, rank)");
+  // A jagged circle leaves an element to nobody.
+  const Mesh mesh = mesh_of({{"x", 2}, {"y", 2}});
+  auto jagged = [](int axis) { return Cut{{axis}, 1 - axis, {Partition::of(std::vector<Index>{2, 0}), Partition::of(std::vector<Index>{0, 2})}}; };
+  const LaidOut circle{mesh, {Shape{{"a", 2}, {"b", 2}}, {{"a", jagged(0)}, {"b", {{1}, 0, {Partition::of(std::vector<Index>{0, 2}), Partition::of(std::vector<Index>{2, 0})}}}}}};
+  const LaidOut whole{mesh, {Shape{{"a", 2}, {"b", 2}}, {}}};
+  CHECK(refused([&] { moves(circle, whole); }).find("which no rank holds") != std::string::npos);
+}
+
+TEST_CASE("redistribute: senders of copies take turns, one message per pair", "[law]") {
+  // Ranks 0 and 1 hold all, 2 and 3 nothing; then all hold all.
+  const LaidOut two{mesh_of({{"all", 2}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}}, four{mesh_of({{"all", 4}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}};
+  std::vector<BoxMessage> travelling;
+  for (const BoxMessage& m : moves(two, four))
+    if (m.from != m.to) travelling.push_back(m);
+  const Box all{{0, 6}, {0, 4}};
+  CHECK(travelling == std::vector<BoxMessage>{{0, 2, all, {}}, {1, 3, all, {}}});
+}
+
+// ---- paths
+
+namespace {
+
+// Two hosts of two ranks: between them a message takes 1 s and 1 s per byte, inside 0.1 s and 0.01 s per byte.
+double two_hosts(int from, int to, Index bytes) {
+  const bool near = from / 2 == to / 2;
+  return (near ? 0.1 : 1.0) + static_cast<double>(bytes) * (near ? 0.01 : 1.0);
+}
+
+std::vector<Held> state_of(const LaidOut& lay) {
+  std::vector<Held> out;
+  for (int r = 0; r < lay.mesh.ranks(); r++)
+    if (const Box box = lay.layout.box(lay.mesh, r); volume(box) > 0) out.push_back({r, box});
+  return out;
+}
+
+// Every path without repetition.
+double brute_force(const std::vector<Held>& from, const std::vector<Held>& to, std::vector<std::vector<Held>> via, const LinkSeconds& link, Index item) {
+  double best = seconds_of(fill(from, to), item, link);
+  for (std::size_t k = 0; k < via.size(); k++) {
+    std::vector<std::vector<Held>> others = via;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+    best = std::min(best, seconds_of(fill(from, via[k]), item, link) + brute_force(via[k], to, others, link, item));
   }
+  return best;
+}
+
+const std::vector<std::vector<int>> kHosts{{0, 1}, {2, 3}};
+
+}  // namespace
+
+TEST_CASE("paths: what both ranks of a host read crosses the slow link once", "[law]") {
+  const std::vector<Held> slices = state_of(cut_rows({2, 2, 1, 1}));
+  const std::vector<Held> everywhere = state_of({mesh_of({{"all", 4}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}});
+  const std::vector<std::vector<Held>> via{relays(slices, everywhere, kHosts)};
+  // Directly rank 2 receives 8 + 8 items of 4 bytes from afar: 2 + 64 s, and 4 from its neighbour: 0.1 + 0.16 s.
+  CHECK(seconds_of(fill(slices, everywhere), 4, two_hosts) == Approx(66.26));
+  const Path path = cheapest_path(slices, everywhere, via, two_hosts);
+  CHECK(path.through == std::vector<std::size_t>{0});
+  CHECK(path.seconds < 0.6 * 66.26);
+  Index across = 0;
+  for (const BoxMessage& m : fill(slices, via[0])) across += m.from / 2 != m.to / 2 ? volume(m.box) : 0;
+  CHECK(across == 24);  // each element once, to the other host
+  for (const BoxMessage& m : fill(via[0], everywhere)) CHECK(m.from / 2 == m.to / 2);
+  // Memory that has no room for both ends of a hop forbids it, and nothing but it.
+  CHECK(cheapest_path(slices, everywhere, via, two_hosts, {.item_bytes = 4, .rank_bytes = {100, 100, 100, 100}}).through.empty());
+}
+
+TEST_CASE("paths: where messages cost and bytes do not, straight is the cheapest", "[law]") {
+  const std::vector<Held> slices = state_of(cut_rows({2, 2, 1, 1}));
+  const std::vector<Held> everywhere = state_of({mesh_of({{"all", 4}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}});
+  const std::vector<std::vector<Held>> via{relays(slices, everywhere, kHosts)};
+  CHECK(cheapest_path(slices, everywhere, via, [](int, int, Index) { return 1.0; }).through.empty());
+  CHECK(cheapest_path(slices, slices, via, two_hosts).seconds == 0);
+}
+
+TEST_CASE("paths: equal to brute force over all paths, never dearer than direct", "[law]") {
+  int through = 0;
+  for (unsigned number = 0; number < 60; number++) {
+    Random random(number);
+    const Shape shape{{"a", pick(random, 1, 6)}, {"b", pick(random, 1, 5)}, {"c", 2}};
+    auto state = [&] {
+      LaidOut lay = random_lay(random, shape, 4);
+      lay.layout.shape = shape;
+      return state_of(lay);
+    };
+    const std::vector<Held> from = state(), to = state();
+    const std::vector<std::vector<Held>> via{state(), relays(from, to, kHosts), state(), relays(from, to, std::vector<std::vector<int>>{{0, 1, 2, 3}})};
+    std::map<std::pair<int, int>, double> slow;
+    for (int a = 0; a < 4; a++)
+      for (int b = 0; b < 4; b++) slow[{a, b}] = static_cast<double>(pick(random, 1, 20));
+    const LinkSeconds link = [&](int a, int b, Index bytes) { return slow.at({a, b}) * (0.5 + static_cast<double>(bytes)); };
+    INFO("case " << number);
+    // A relay that does not hold all that is asked for is no state to go through.
+    std::vector<std::vector<Held>> usable;
+    for (const auto& v : via)
+      if (refused([&] { fill(v, to); }).empty()) usable.push_back(v);
+    CHECK(usable.size() == 4);
+    const Path path = cheapest_path(from, to, usable, link);
+    CHECK(path.seconds == Approx(brute_force(from, to, usable, link, 4)));
+    CHECK(path.seconds <= seconds_of(fill(from, to), 4, link));
+    through += path.through.empty() ? 0 : 1;
+    double along = 0;
+    std::vector<Held> at = from;
+    for (std::size_t k : path.through) {
+      along += seconds_of(fill(at, usable[k]), 4, link);
+      at = usable[k];
+    }
+    CHECK(along + seconds_of(fill(at, to), 4, link) == Approx(path.seconds));
+  }
+  CHECK(through > 0);
 }

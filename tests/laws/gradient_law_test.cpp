@@ -51,7 +51,7 @@ struct Runner {
 TEST_CASE("gradient law: finite differences of every parameter of random networks", "[law]") {
   for (int number = 0; number < 60; number++) {
     Random random(static_cast<unsigned>(40000 + number));
-    const Network net = network(random);
+    const Network net = build(random_recipe(random));
     Runner run(training(net.loss, Sgd{.learning_rate = 0}));
     run.feed();
     run.executor.run();

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "laws/random_network.h"
 
+#include <motley/partition.h>
+
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <sstream>
 
 namespace motley::law {
 
@@ -10,67 +15,151 @@ bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(ra
 
 namespace {
 
-Tensor activated(Random& random, const Tensor& x) {
-  switch (pick(random, 0, 5)) {
-    case 0: return sigmoid(x);
-    case 1: return motley::tanh(x);
-    case 2: return elu(x);
-    case 3: return x;
-    default: return relu(x);
+Tensor activated(Activation activation, const Tensor& x) {
+  switch (activation) {
+    case Activation::none: return x;
+    case Activation::relu: return relu(x);
+    case Activation::sigmoid: return sigmoid(x);
+    case Activation::tanh: return motley::tanh(x);
+    case Activation::elu: return elu(x);
+  }
+  return x;
+}
+
+Activation any_activation(Random& random) {
+  static const Activation all[] = {Activation::none, Activation::relu, Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu};
+  return all[pick(random, 0, 5)];
+}
+
+Sliding any_sliding(Random& random, bool pool) {
+  Sliding s;
+  s.window = chance(random, 0.25) ? 1 : pick(random, 2, pool ? 3 : 4);
+  s.stride = pool ? pick(random, 1, s.window) : chance(random, 0.7) ? 1 : pick(random, 2, 3);
+  s.dilation = !pool && chance(random, 0.2) ? 2 : 1;
+  if (chance(random, 0.6)) {
+    s.before = pick(random, 0, s.window - 1);
+    s.after = pick(random, 0, s.window - 1);
+  }
+  return s;
+}
+
+Sliding fitted(Sliding s, Index size) {
+  auto reach = [&] { return (s.window - 1) * s.dilation + 1; };
+  for (;;) {
+    s.before = std::min(s.before, reach() - 1);
+    s.after = std::min(s.after, reach() - 1);
+    if (reach() <= size + s.before + s.after) return s;
+    (s.dilation > 1 ? s.dilation : s.window)--;
   }
 }
 
-Padding padding(Random& random, Index window) {
-  switch (pick(random, 0, 2)) {
-    case 0: return same;
-    case 1: return Padding({pick(random, 0, window - 1), pick(random, 0, window - 1)}, {pick(random, 0, window - 1), pick(random, 0, window - 1)});
-    default: return valid;
+Padding padding_of(const Layer& layer, const Sliding& rows, const Sliding& cols) {
+  return layer.same ? Padding(same) : Padding({rows.before, rows.after}, {cols.before, cols.after});
+}
+
+// x, and x's sum with one or two branches that go over another dim and come back.
+Tensor with_branches(const Layer& layer, const Tensor& x, const Dim& f, const Dim& g) {
+  const Activation a = layer.activation;
+  const Tensor branch = conv2d(activated(a, conv2d(x, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
+  if (layer.filters % 2 == 0) return add(x, branch);
+  const std::string name = "again" + std::to_string(layer.id);
+  return add({branch, x, conv2d(activated(a, conv2d(x, {.out = g, .window = 1, .name = name})), {.out = f, .window = 1})});
+}
+
+Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
+  const Sliding rows = fitted(layer.rows, x.shape()[2].size), cols = fitted(layer.cols, x.shape()[3].size);
+  if (layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool) {
+    const Pool2dOptions options{.window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
+    return layer.kind == Layer::Kind::max_pool ? max_pool2d(x, options) : avg_pool2d(x, options);
   }
+  const Dim f{"f" + std::to_string(layer.id), layer.filters};
+  net.dims.push_back(f);
+  Tensor h = conv2d(x, {.out = f,
+                        .window = {rows.window, cols.window},
+                        .stride = {rows.stride, cols.stride},
+                        .dilation = {rows.dilation, cols.dilation},
+                        .padding = padding_of(layer, rows, cols),
+                        .bias = layer.bias});
+  h = activated(layer.activation, h);
+  if (layer.kind == Layer::Kind::conv) return h;
+  const Dim g{"g" + std::to_string(layer.id), layer.inner};
+  net.dims.push_back(g);
+  return activated(layer.activation, with_branches(layer, h, f, g));
 }
 
 }  // namespace
 
-Network network(Random& random) {
-  Network net;
-  const Dim batch{"batch", pick(random, 2, 5)}, in{"in", pick(random, 1, 3)}, rows{"rows", pick(random, 7, 11)}, cols{"cols", pick(random, 7, 10)};
-  net.dims = {batch};
-  const Tensor image = net.graph->input("image", {batch, in, rows, cols});
-  const Tensor label = net.graph->input("label", {batch}, DType::i32);
-  Tensor h = image;
+Recipe random_recipe(Random& random) {
+  Recipe r;
+  r.batch = pick(random, 2, 5);
+  r.in = pick(random, 1, 3);
+  r.rows = pick(random, 7, 12);
+  r.cols = pick(random, 7, 10);
   const Index convolutions = pick(random, 1, 3);
   for (Index i = 0; i < convolutions; i++) {
-    const Dim f{"f" + std::to_string(i), pick(random, 3, 7)};
-    net.dims.push_back(f);
-    const Index window = pick(random, 1, 3);
-    h = conv2d(h, {.out = f, .window = {window, pick(random, 1, 3)}, .stride = pick(random, 1, i == 0 ? 2 : 1), .padding = same, .bias = chance(random, 0.7)});
-    h = activated(random, h);
-    if (chance(random, 0.4)) {  // a residual block: the branch goes over another dim and comes back
-      const Dim g{"g" + std::to_string(i), pick(random, 2, 6)};
-      net.dims.push_back(g);
-      const Tensor branch = conv2d(activated(random, conv2d(h, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
-      h = chance(random, 0.5) ? add(h, branch) : add({branch, h, conv2d(image.shape().has(f.name) ? image : activated(random, conv2d(h, {.out = g, .window = 1, .name = "again" + std::to_string(i)})), {.out = f, .window = 1})});
-      h = activated(random, h);
-    }
-    const Index size = std::min(h.shape()[2].size, h.shape()[3].size);
-    if (size >= 4 && chance(random, 0.6)) {
-      const Index w = pick(random, 2, 3);
-      const Pool2dOptions options{.window = w, .stride = pick(random, 1, w), .padding = padding(random, w)};
-      h = chance(random, 0.5) ? max_pool2d(h, options) : avg_pool2d(h, options);
-    }
+    Layer conv;
+    conv.id = i;
+    conv.kind = chance(random, 0.35) ? Layer::Kind::residual : Layer::Kind::conv;
+    conv.filters = pick(random, 3, 7);
+    conv.inner = pick(random, 2, 6);
+    conv.rows = any_sliding(random, false);
+    conv.cols = any_sliding(random, false);
+    conv.same = chance(random, 0.4);
+    conv.bias = chance(random, 0.7);
+    conv.activation = any_activation(random);
+    r.layers.push_back(conv);
+    if (!chance(random, 0.5)) continue;
+    Layer pool;
+    pool.kind = chance(random, 0.5) ? Layer::Kind::max_pool : Layer::Kind::avg_pool;
+    pool.rows = any_sliding(random, true);
+    pool.cols = any_sliding(random, true);
+    pool.same = chance(random, 0.3);
+    r.layers.push_back(pool);
   }
-  const Dim hidden{"hidden", pick(random, 3, 8)}, classes{"classes", pick(random, 2, 5)};
+  r.head = static_cast<Recipe::Head>(std::max<Index>(0, pick(random, -1, 2)));
+  r.hidden = chance(random, 0.7) ? pick(random, 3, 8) : 0;
+  r.classes = pick(random, 2, 5);
+  return r;
+}
+
+Recipe random_integer_recipe(Random& random) {
+  Recipe r = random_recipe(random);
+  r.integers = true;
+  r.batch = std::min<Index>(r.batch, 4);
+  r.rows = pick(random, 5, 9);
+  r.cols = pick(random, 5, 8);
+  r.hidden = 0;
+  r.classes = pick(random, 2, 9);
+  if (r.head == Recipe::Head::global_pool) r.head = Recipe::Head::dense;
+  std::size_t convolutions = 0;
+  std::erase_if(r.layers, [&](const Layer& l) { return (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) && ++convolutions > 2; });
+  for (Layer& l : r.layers) {
+    if (l.kind == Layer::Kind::avg_pool) l.kind = Layer::Kind::max_pool;
+    if (l.kind == Layer::Kind::residual) l.kind = Layer::Kind::conv;
+    l.filters = pick(random, 3, 19);
+    l.rows.window = std::min<Index>(l.rows.window, 3);
+    l.activation = chance(random, 0.5) ? Activation::relu : Activation::none;
+  }
+  return r;
+}
+
+Network build(const Recipe& r) {
+  Network net;
+  const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
+  net.dims = {batch, rows, cols};
+  Tensor h = net.graph->input("image", {batch, {"in", r.in}, rows, cols});
+  for (const Layer& layer : r.layers) h = add_layer(net, layer, h);
+  if (r.head == Recipe::Head::global_pool) h = global_avg_pool2d(h);
+  if (r.head == Recipe::Head::flatten) h = flatten(h, "flat");
+  const Dim classes{"classes", r.classes};
   net.dims.push_back(classes);
-  switch (pick(random, 0, 3)) {
-    case 0: h = global_avg_pool2d(h); break;
-    case 1: h = flatten(h, "flat"); break;
-    default: break;
-  }
-  if (chance(random, 0.7)) {
-    h = activated(random, dense(h, {.out = {hidden}}));
+  if (r.hidden > 0) {
+    const Dim hidden{"hidden", r.hidden};
     net.dims.push_back(hidden);
+    h = relu(dense(h, {.out = {hidden}}));
   }
-  const Tensor logits = dense(h, {.out = {classes}, .bias = chance(random, 0.8)});
-  net.loss = mean(softmax_cross_entropy(logits, label, classes));
+  const Tensor logits = dense(h, {.out = {classes}});
+  net.loss = r.integers ? sum(logits) : mean(softmax_cross_entropy(logits, net.graph->input("label", {batch}, DType::i32), classes));
   return net;
 }
 
@@ -82,6 +171,82 @@ std::vector<Index> parts(Random& random, Index size, int ranks) {
   }
   for (Index i = 0; i < size; i++) out[static_cast<std::size_t>(pick(random, 0, ranks - 1))]++;
   return out;
+}
+
+std::vector<CutRecipe> random_cuts(Random& random, const Network& net, const std::vector<Axis>& axes, const CutOptions& options) {
+  std::vector<CutRecipe> cuts;
+  std::set<std::string> taken;  // by batch, rows and columns
+  auto any_axis = [&]() -> const Axis& { return axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))]; };
+  for (const Dim& d : net.dims) {
+    const bool meets = d.name == "batch" || d.name == "rows" || d.name == "cols";
+    if (!chance(random, d.name == "rows" || d.name == "cols" ? options.spatial : options.often)) continue;
+    const Axis &axis = any_axis(), &other = any_axis();
+    const bool nested = axis.name != other.name && chance(random, options.nested) && !taken.contains(other.name);
+    if (taken.contains(axis.name)) continue;
+    CutRecipe cut{d.name, {axis.name}, {}, {}};
+    int ranks = axis.size;
+    if (nested) {
+      cut.axes.push_back(other.name);
+      ranks *= other.size;
+    } else if (axis.name != other.name && chance(random, options.jagged)) {
+      cut.per = other.name;
+    }
+    for (int k = 0; k < (cut.per.empty() ? 1 : other.size); k++) cut.parts.push_back(parts(random, d.size, ranks));
+    if (meets) taken.insert(cut.axes.begin(), cut.axes.end());
+    cuts.push_back(std::move(cut));
+  }
+  return cuts;
+}
+
+LayoutRules rules_of(const Case& one, const Network& net) {
+  LayoutRules rules;
+  for (const CutRecipe& cut : one.cuts) {
+    const auto dim = std::find_if(net.dims.begin(), net.dims.end(), [&](const Dim& d) { return d.name == cut.dim; });
+    if (dim == net.dims.end()) continue;
+    std::vector<std::vector<Index>> lists = cut.parts;
+    for (auto& list : lists) {
+      if (std::accumulate(list.begin(), list.end(), Index{0}) == dim->size) continue;
+      std::vector<double> shares(list.begin(), list.end());
+      if (std::all_of(shares.begin(), shares.end(), [](double s) { return s == 0; })) shares.front() = 1;
+      list = Partition::proportional(dim->size, shares).sizes();
+    }
+    if (cut.per.empty())
+      rules.split.push_back({*dim, Axes(cut.axes), Sizes{lists.front()}});
+    else
+      rules.split.push_back({*dim, Axes(cut.axes), Jagged{lists, cut.per}});
+  }
+  return rules;
+}
+
+std::string to_text(const Case& one) {
+  std::ostringstream text;
+  const Recipe& r = one.net;
+  text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual"};
+  for (const Layer& l : r.layers) {
+    text << "; " << kinds[static_cast<std::size_t>(l.kind)];
+    if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
+    if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
+    for (const Sliding* s : {&l.rows, &l.cols}) {
+      text << (s == &l.rows ? " rows " : " cols ") << s->window << "/" << s->stride;
+      if (s->dilation > 1) text << " dilation " << s->dilation;
+      if (!l.same && s->before + s->after > 0) text << " padding " << s->before << "," << s->after;
+    }
+    text << (l.same ? " same" : "");
+    if (l.activation != Activation::none) text << " activation " << static_cast<int>(l.activation);
+  }
+  static const char* heads[] = {"dense", "flatten", "global_pool"};
+  text << "; " << heads[static_cast<std::size_t>(r.head)] << " hidden=" << r.hidden << " classes=" << r.classes << (r.integers ? "; integers" : "") << " | mesh";
+  for (const Axis& a : one.axes) text << " " << a.name << "=" << a.size;
+  for (const CutRecipe& cut : one.cuts) {
+    text << " | " << cut.dim << " over";
+    for (const std::string& a : cut.axes) text << " " << a;
+    if (!cut.per.empty()) text << " per " << cut.per;
+    for (const auto& list : cut.parts)
+      for (std::size_t i = 0; i < list.size(); i++) text << (i == 0 ? " [" : " ") << list[i] << (i + 1 == list.size() ? "]" : "");
+  }
+  if (one.picks != 0) text << " | picks " << one.picks;
+  return text.str();
 }
 
 Mesh mesh_of(const std::vector<Axis>& axes) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random small networks and cuts for the laws. Seeded: a number tells a case.
+// Random small networks and cuts for the laws, as data: a number tells a case, a failing case can be made smaller (shrink.h).
 #pragma once
+#include <motley/kernel_spec.h>
 #include <motley/mesh.h>
 #include <motley/ops.h>
+#include <motley/rules.h>
 
 #include <memory>
 #include <random>
@@ -16,14 +18,58 @@ using Random = std::mt19937;
 Index pick(Random& random, Index low, Index high);
 bool chance(Random& random, double p);
 
+// A window along one dim; one that does not fit is made to fit when the network is built.
+struct Sliding {
+  Index window = 1, stride = 1, dilation = 1, before = 0, after = 0;
+};
+struct Layer {
+  enum class Kind : std::uint8_t { conv, max_pool, avg_pool, residual } kind = Kind::conv;
+  Index id = 0;                  // names its dims
+  Index filters = 1, inner = 0;  // inner: of a residual's branch
+  Sliding rows{}, cols{};
+  bool same = false, bias = false;
+  Activation activation = Activation::none;
+};
+struct Recipe {
+  enum class Head : std::uint8_t { dense, flatten, global_pool } head = Head::dense;
+  Index batch = 1, in = 1, rows = 1, cols = 1, hidden = 0, classes = 2;
+  std::vector<Layer> layers{};
+  bool integers = false;  // only what is exact on small integers; the loss is a sum
+};
+Recipe random_recipe(Random& random);
+Recipe random_integer_recipe(Random& random);
+
 struct Network {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   Tensor loss{};
   std::vector<Dim> dims{};  // that a rule may name
 };
-// Convolutions with strides, padding and residual blocks, pools, flatten, dense layers, all activations.
-Network network(Random& random);
-std::vector<Index> parts(Random& random, Index size, int ranks);  // sum to size; zeros, all on one rank at times
+Network build(const Recipe& recipe);
+
+// A rule whose parts are rescaled to whatever size its dim has.
+struct CutRecipe {
+  std::string dim{};
+  std::vector<std::string> axes{};
+  std::string per{};
+  std::vector<std::vector<Index>> parts{};  // one list, or one per coordinate of `per`
+};
+struct Case {
+  Recipe net{};
+  std::vector<Axis> axes{};
+  std::vector<CutRecipe> cuts{};
+  unsigned picks = 0;  // not 0: every pass takes a pick at random, told by this number
+};
+LayoutRules rules_of(const Case& one, const Network& net);
 Mesh mesh_of(const std::vector<Axis>& axes);
+std::string to_text(const Case& one);
+
+struct CutOptions {
+  double often = 0.35;           // that a dim is cut
+  double spatial = 0.5;          // that rows, columns are
+  double nested = 0.0, jagged = 0.0;
+};
+// Batch, rows and columns on axes of their own (they meet in every activation), other dims anywhere else.
+std::vector<CutRecipe> random_cuts(Random& random, const Network& net, const std::vector<Axis>& axes, const CutOptions& options);
+std::vector<Index> parts(Random& random, Index size, int ranks);  // sum to size; zeros, all on one rank at times
 
 }  // namespace motley::law

@@ -226,6 +226,18 @@ TEST_CASE("what is wrong in a model file") {
        "{ \"op\": \"add\", \"from\": [\"middle\"] }",
        {"m.json:7:28: error: /layers/3/from: add needs at least two, as [\"a\", \"b\"]"}},
       {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"add\", \"from\": [\"middle\", \"middle\"] }",
+       {"m.json:7:39: error: /layers/3/from/1: \"middle\" stands twice"}},
+      // What was meant is read instead, so that what lies behind it is looked at too.
+      {"\"window\": 2 },\n    { \"op\": \"conv2d\",",
+       "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"stride\": 0,",
+       {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
+        "m.json:6:33: error: /layers/2/stride: an integer from 1 to 1048576 belongs here, this is 0"}},
+      {"\"window\": 2 },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2]",
+       "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": 99",
+       {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
+        "m.json:6:5: error: /layers/2: a window that reaches over 99 does not fit \"rows\" of size 14; make it smaller or pad more"}},
+      {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\" }",
        {"m.json:7:5: error: /layers/3: \"from\" is missing (the layers or inputs it reads)"}},
       {"{ \"op\": \"relu\" }",
@@ -417,9 +429,7 @@ TEST_CASE("what is wrong in --set") {
       {"layout.split.filters1.parts=[9,9]",
        {"--set:1:29: error: /layout/split/filters1/parts: the parts sum to 18, but \"filters1\" has the size 6; [3, 3] would be "
         "right"}},
-      {"layout.split={\"rows\":\"all\"}",
-       {"--set:1:22: error: /layout/split/rows: a cut of dim \"rows\", over which windows slide, is not built yet; cut filters, "
-        "channels or the batch"}},
+      {"layout.split={\"rows\":\"all\"}", {"fine"}},
       {"layout.split.f\xc3\xbcr=all",
        {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is no dim name: letters, digits, _ and -, a letter or _ "
         "first"}},
@@ -466,4 +476,68 @@ TEST_CASE("check tells kinds, complaints and codes") {
               "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links)",
               "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
               "broken.json:1:1: error: the file ends before the closing }"});
+}
+
+// "FILE: POINTER: TEXT": without line and column.
+static Lines without_places(Lines lines) {
+  for (std::string& line : lines)
+    if (const std::size_t file = line.find(".json:"), text = line.find(": error: "); text != std::string::npos)
+      line = line.substr(0, file + 5) + ":" + line.substr(text + 8);
+  return lines;
+}
+
+TEST_CASE("errors of independent parts are said at once") {
+  const auto lines_of = [](const std::string& mesh, const std::string& model, const std::string& layout) {
+    const Files files;
+    files.folder.write("parts/mesh.json", mesh);
+    files.folder.write("parts/model.json", model);
+    files.folder.write("parts/layout.json", layout);
+    return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
+  };
+  const std::string layout = R"({ "version": 1, "split": { "nodim": "all", "filters1": "noaxis", "filters2": "all" },
+  "tensors": { "nolayer": { "batch": null }, "relu_4": { "batch": "al" } },
+  "place": { "max_pool2d": "big gpu" } }
+)";
+  const Lines of_layout{
+      "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, classes, cols, filters1, "
+      "filters2, rows)",
+      "parts/layout.json: /split/filters1: the mesh has no axis \"noaxis\" (known: all)",
+      "parts/layout.json: /tensors/nolayer: the model has no input, layer or parameter \"nolayer\" (known: conv2d_1, "
+      "conv2d_1.bias, conv2d_1.weight, dense_5, dense_5.bias, dense_5.weight, image, label, max_pool2d_2, middle, middle.weight, "
+      "relu_4)",
+      "parts/layout.json: /tensors/relu_4/batch: the mesh has no axis \"al\"; did you mean \"all\"?"};
+  Lines all = of_layout;
+  all.push_back("parts/layout.json: /place/max_pool2d: the model has no layer \"max_pool2d\"; did you mean \"max_pool2d_2\"?");
+  all.push_back("parts/layout.json: /place/max_pool2d: the mesh has no device \"big gpu\" (known: fast cpu, slow cpu)");
+  CHECK(lines_of(kMesh, kModel, layout) == all);
+  // A mesh whose size does not fit its devices still has axes and devices.
+  Lines with_mesh = all;
+  with_mesh.insert(with_mesh.begin(), "parts/mesh.json: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank");
+  CHECK(lines_of(replaced(kMesh, "\"size\": 2", "\"size\": 3"), kModel, layout) == with_mesh);
+  // Nothing is said about what a layer that was not understood may have: the dim "filters2", the layer "max_pool2d".
+  const Lines with_op = lines_of(kMesh, replaced(replaced(kModel, "\"name\": \"middle\", ", ""), "conv2d\", \"out\": { \"filters2", "conv2\", \"out\": { \"filters2"), layout);
+  REQUIRE(with_op.size() == 7);
+  CHECK(with_op[0].starts_with("parts/model.json: /layers/2/op: \"conv2\" is not known here"));
+  CHECK(with_op[1] == "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, cols, filters1, rows)");
+  CHECK(with_op[2] == of_layout[1]);
+  CHECK(lines_of(kMesh, "nothing", layout).size() == 4);  // the model; axes and devices
+  // What could not be read of a layout hides nothing of the rest, and is complained about once.
+  CHECK(lines_of(kMesh, kModel, R"({ "version": 1, "split": { "filters1": 3, "nodim": "all" }, "place": { "middle": [], "relu_4": ["fast cpu", 1] } }
+)") == Lines{"parts/layout.json: /split/filters1: an axis or { \"axis\", \"parts\" } belongs here, this is 3",
+             "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, classes, cols, filters1, "
+             "filters2, rows)",
+             "parts/layout.json: /place/middle: at least one device belongs here",
+             "parts/layout.json: /place/relu_4/1: a text belongs here, this is 1"});
+}
+
+TEST_CASE("what planning cannot do is said where the rule stands") {
+  const Files files;
+  files.folder.write("parts/layout.json", R"({ "version": 1,
+  "tensors": { "conv2d_1.bias": { "filters1": null },
+               "max_pool2d_2": { "filters1": { "axis": "all", "parts": "even" },
+                                 "batch": "all" } } }
+)");
+  const Lines lines = without_places(files.said_with({}));
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].starts_with("parts/layout.json: /tensors/max_pool2d_2/filters1: the dims \"batch\", \"filters1\" of \"max_pool2d_2\" cannot both be cut"));
 }

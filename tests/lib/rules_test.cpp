@@ -202,11 +202,11 @@ TEST_CASE("tensors and places nobody knows") {
 
 TEST_CASE("two dims of an input or an output on one axis") {
   CHECK(complaints_of(kAll, {{"batch", "all"}, {"hidden", "all"}}) ==
-        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" lie on one axis, \"all\"; say which of them is not cut "
+        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" cannot both be cut: they lie on one axis, \"all\"; say which of them is not cut "
               "there, as "
               "\"tensors\": { \"wide\": { \"hidden\": null } }"});
   CHECK(complaints_of(kAll, {{"rows", "all"}, {"cols", "all"}}) ==
-        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" lie on one axis, \"all\"; say "
+        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" cannot both be cut: they lie on one axis, \"all\"; say "
               "which of them is not cut "
               "there, as \"tensors\": { \"image\": { \"cols\": null }, \"first\": { \"cols\": null }, \"hot\": { \"cols\": null }, "
               "\"pool\": { \"cols\": null } }"});
@@ -219,7 +219,7 @@ TEST_CASE("two dims of an input or an output on one axis") {
                                 .tensor("first", {{"filters1", Axes{}}})
                                 .tensor("hot", {{"filters1", Axes{}}})
                                 .tensor("pool", {{"filters1", Axes{}}})) ==
-        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" lie on one axis, \"all\"; say which of them is not "
+        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" cannot both be cut: they lie on one axis, \"all\"; say which of them is not "
               "cut there, as "
               "\"tensors\": { \"flattened\": { \"flat\": null } }"});
 }

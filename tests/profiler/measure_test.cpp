@@ -187,7 +187,7 @@ TEST_CASE("a profile of another device is refused with the reason", "[measure]")
   Device device;
   device.name = "left";
   const DeviceFacts here = facts_of(device, backend);
-  CHECK(here == DeviceFacts{"left", "cpu", "made up", "none", "spin 1", 1});
+  CHECK(here == DeviceFacts{"left", "cpu", "made up", "none", "spin 1", "", 1});
   DeviceFacts profiled = here;
   profiled.name = "right";
   CHECK_NOTHROW(check_same_device(profiled, here, "p.json"));

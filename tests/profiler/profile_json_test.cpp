@@ -13,8 +13,8 @@ namespace {
 
 Profile sample() {
   Profile p;
-  p.devices = {{"fast", "cpu", "AMD EPYC", "avx512_core", "oneDNN 2.6.3", 1},
-               {"slow", "cpu", "AMD EPYC", "avx2", "oneDNN 2.6.3", 2}};
+  p.devices = {{"fast", "cpu", "AMD EPYC", "avx512_core", "oneDNN 2.6.3", "", 1, 0.875},
+               {"slow", "cpu", "AMD EPYC", "avx2", "oneDNN 2.6.3", "old-node", 2}};
   KernelSpec conv;
   conv.roles = {.n = 8, .c = 64, .h = 28, .w = 28, .f = 16, .r = 3, .s = 3, .p = 28, .q = 28};
   conv.padding = {1, 1, 1, 1};

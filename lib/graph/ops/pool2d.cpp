@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // max_pool2d, avg_pool2d: x[n c h w] -> y[n c p q]; windows h~r->p, w~s->q. The maximum's winner is found again from x when
 // the gradient needs it: nothing but x and dy is kept or sent.
+#include <algorithm>
+
 #include "graph/ops/windows.h"
 
 namespace motley {
@@ -17,6 +19,7 @@ class Pool2d final : public Op {
     Pass& p = pass(to, node, window, "forward", PassKind::forward);
     p.reads = {{x, window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read)}};
     p.writes = {y, window_operand(window, node.shape, slides_, WindowEnd::made)};
+    if (op_ == KernelOp::max_pool2d) p.combine = Combine::max;
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -27,8 +30,8 @@ class Pool2d final : public Op {
     const std::vector<int> x_at = window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read);
     Pass& p = pass(to, node, window, "backward_data", PassKind::backward_data);
     p.reads = {{dy, window_operand(window, node.shape, slides_, WindowEnd::made)}};
-    if (op_ == KernelOp::max_pool2d) p.reads.push_back({x, x_at});
     p.writes = {dx, x_at};
+    if (op_ == KernelOp::max_pool2d) p.reads.push_back({x, add_reach(p, x_at)});
   }
 
  private:
@@ -37,6 +40,20 @@ class Pool2d final : public Op {
     for (const Dim& d : x.dims())
       if (d.name != slides_[0].dim && d.name != slides_[1].dim) others.push_back(d);
     return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides_, Dim{});
+  }
+  // A winner is told from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the windows do.
+  static std::vector<int> add_reach(Pass& p, std::vector<int> x_at) {
+    for (std::size_t i = 0; i < 2; i++) {
+      Window window = p.windows[i];
+      const PassIndex read = p.indices[static_cast<std::size_t>(window.read)];
+      std::replace(x_at.begin(), x_at.end(), window.read, static_cast<int>(p.indices.size()));
+      window.read = static_cast<int>(p.indices.size());
+      p.indices.push_back({"reach:" + read.name, read.size});
+      p.windows.push_back(window);
+      p.roles.push_back(window.read);
+      p.whole.push_back(window.read);
+    }
+    return x_at;
   }
   Pass& pass(Lowering& to, const Node& node, const WindowIndices& window, const std::string& what, PassKind kind) const {
     Pass& p = to.pass(node, what, op_, kind);

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain loop that moves a box between two places in memory.
+#pragma once
+#include <motley/dims.h>
+
+#include <cstddef>
+#include <span>
+
+namespace motley {
+
+// to[i . to_strides] = from[i . from_strides] for every i below extents; strides in items of `item` bytes, one per extent. The two
+// places do not overlap. Runs that both sides have without gaps are copied as one.
+void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides, std::byte* to,
+              std::span<const Index> to_strides);
+
+// Strides of the dims of a box that lies row-major and without gaps.
+std::vector<Index> row_major(const Box& box);
+// The item of `at` in memory that holds `box` in these strides.
+Index item_of(const Box& box, std::span<const Index> strides, const Box& at);
+
+}  // namespace motley

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/narrow.h"
+
+#include <algorithm>
+
+namespace motley {
+
+namespace {
+
+Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+// Outputs whose windows touch the rows `read`.
+Range touch(const Window& w, Range read, Index taps, Index size) {
+  if (read.size() == 0) return {0, 0};
+  const Index low = -floor_div(-(read.begin + w.before - w.dilation * (taps - 1)), w.stride);  // rounded up
+  return intersect({low, floor_div(read.end - 1 + w.before, w.stride) + 1}, {0, size});
+}
+
+}  // namespace
+
+Range reach_of(const Window& w, Range made, Index taps, Index size) {
+  if (made.size() == 0) return {0, 0};
+  return intersect({made.begin * w.stride - w.before, (made.end - 1) * w.stride - w.before + w.dilation * (taps - 1) + 1}, {0, size});
+}
+
+void narrow(const Pass& pass, std::vector<Range>& work) {
+  auto at = [&](int i) -> Range& { return work[static_cast<std::size_t>(i)]; };
+  auto size = [&](int i) { return pass.indices[static_cast<std::size_t>(i)].size; };
+  for (int round = 0; round < 2; round++)
+    for (const Window& w : pass.windows) {
+      at(w.made) = intersect(at(w.made), touch(w, at(w.read), size(w.tap), size(w.made)));
+      at(w.read) = intersect(at(w.read), reach_of(w, at(w.made), size(w.tap), size(w.read)));
+    }
+  if (pass.flat < 0) return;
+  Range &flat = at(pass.flat), &outer = at(pass.merged.front());
+  const Index inner = size(pass.flat) / size(pass.merged.front());
+  const bool forward = std::find(pass.writes.indices.begin(), pass.writes.indices.end(), pass.flat) != pass.writes.indices.end();
+  if (forward)
+    outer = flat.size() == 0 ? Range{0, 0} : Range{flat.begin / inner, (flat.end + inner - 1) / inner};
+  else
+    flat = {outer.begin * inner, outer.end * inner};
+}
+
+}  // namespace motley

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/redistribute.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/copy_box.h"
+
+namespace motley {
+
+namespace {
+
+constexpr int kTag = 32000;  // of one redistribute() after another; exchanges of Programs count from 0
+
+std::string dims_of(const Shape& shape) {
+  std::string out;
+  for (const Dim& d : shape.dims()) out += (out.empty() ? "" : " ") + d.name + "=" + std::to_string(d.size);
+  return "[" + out + "]";
+}
+
+// Position in `from` of every dim of `to`.
+std::vector<std::size_t> order_of(const Shape& to, const Shape& from) {
+  std::vector<std::size_t> order;
+  for (const Dim& d : to.dims())
+    if (const auto at = from.find(d.name); at && from[*at].size == d.size) order.push_back(*at);
+  if (order.size() != to.rank() || to.rank() != from.rank())
+    throw UserError("a tensor " + dims_of(from) + " cannot be laid out as " + dims_of(to) +
+                    ": redistribute() moves values, names and sizes of the dims stay; give both layouts one shape (in any order)");
+  return order;
+}
+
+template <class T>
+std::vector<T> ordered(const std::vector<T>& in, const std::vector<std::size_t>& order) {
+  std::vector<T> out(in.size());
+  for (std::size_t d = 0; d < order.size(); d++) out[order[d]] = in[d];
+  return out;
+}
+
+void check_cuts(const LaidOut& at) {
+  for (const auto& [dim, cut] : at.layout.cuts) {
+    if (!at.layout.shape.has(dim)) throw UserError("the layout cuts \"" + dim + "\", which is no dim of " + dims_of(at.layout.shape));
+    for (const Partition& list : cut.lists)
+      if (list.size() != at.layout.shape.size_of(dim))
+        throw UserError("the parts of \"" + dim + "\" sum to " + std::to_string(list.size()) + ", its size is " +
+                        std::to_string(at.layout.shape.size_of(dim)));
+  }
+}
+
+// A rank behind the mesh's last holds nothing.
+Box box_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? at.layout.box(at.mesh, rank) : Box(at.layout.shape.rank()); }
+Index values_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? volume(at.layout.box(at.mesh, rank)) : 0; }
+
+std::vector<Held> held_by(const LaidOut& at, const std::vector<std::size_t>& order) {
+  std::vector<Held> out;
+  for (int r = 0; r < at.mesh.ranks(); r++)
+    if (Box box = ordered(box_of(at, r), order); volume(box) > 0) out.push_back({r, std::move(box)});
+  return out;
+}
+
+std::vector<std::size_t> as_is(const Shape& shape) { return order_of(shape, shape); }
+
+// Memory that holds a box in some order of its dims.
+template <class Byte>
+struct Slice {
+  std::span<Byte> bytes{};
+  Box box{};
+  std::vector<Index> strides{};
+  std::size_t item = 0;
+
+  Byte* at(const Box& part) const { return bytes.data() + static_cast<std::size_t>(item_of(box, strides, part)) * item; }
+  bool whole_runs(const Box& part) const {  // the part lies row-major and without gaps
+    const std::vector<Index> dense = row_major(part);
+    for (std::size_t d = 0; d < part.size(); d++)
+      if (part[d].size() > 1 && strides[d] != dense[d]) return false;
+    return true;
+  }
+};
+
+std::vector<Index> sizes_of(const Box& box) {
+  std::vector<Index> out;
+  for (const Range& r : box) out.push_back(r.size());
+  return out;
+}
+
+void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, const Box& part) {
+  copy_box(sizes_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
+}
+
+// All parts that one rank sends another: one message, part after part, each row-major.
+struct Packet {
+  std::vector<Box> parts{};
+  std::vector<std::byte> packed{};
+  Index items() const {
+    Index sum = 0;
+    for (const Box& b : parts) sum += volume(b);
+    return sum;
+  }
+  Slice<std::byte> slice(Index first, const Box& part, std::size_t item) {
+    const std::size_t at = static_cast<std::size_t>(first) * item;
+    return {std::span(packed).subspan(at, static_cast<std::size_t>(volume(part)) * item), part, row_major(part), item};
+  }
+};
+
+void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result, Transport& transport) {
+  const int me = transport.rank();
+  std::map<int, Packet> outgoing, incoming;
+  for (const BoxMessage& m : messages) {
+    if (m.from == me && m.to == me)
+      move_part(mine, result, m.box);
+    else if (m.from == me)
+      outgoing[m.to].parts.push_back(m.box);
+    else if (m.to == me)
+      incoming[m.from].parts.push_back(m.box);
+  }
+  std::vector<Transport::Ticket> tickets;
+  for (auto& [from, packet] : incoming) {
+    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * result.item;
+    if (packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
+      tickets.push_back(transport.receive(from, kTag, {result.at(packet.parts[0]), bytes}));
+      continue;
+    }
+    packet.packed.resize(bytes);
+    tickets.push_back(transport.receive(from, kTag, packet.packed));
+  }
+  for (auto& [to, packet] : outgoing) {
+    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * mine.item;
+    if (packet.parts.size() == 1 && mine.whole_runs(packet.parts[0])) {
+      tickets.push_back(transport.send(to, kTag, {mine.at(packet.parts[0]), bytes}));
+      continue;
+    }
+    packet.packed.resize(bytes);
+    Index first = 0;
+    for (const Box& part : packet.parts) {
+      move_part(mine, packet.slice(first, part, mine.item), part);
+      first += volume(part);
+    }
+    tickets.push_back(transport.send(to, kTag, packet.packed));
+  }
+  wait(transport, tickets, "redistribute");
+  for (auto& [from, packet] : incoming) {
+    if (packet.packed.empty()) continue;
+    Index first = 0;
+    for (const Box& part : packet.parts) {
+      const Slice<std::byte> arrived = packet.slice(first, part, result.item);
+      move_part({arrived.bytes, arrived.box, arrived.strides, arrived.item}, result, part);
+      first += volume(part);
+    }
+  }
+}
+
+void check_size(std::size_t found, const LaidOut& at, std::size_t item, const std::string& what, int rank) {
+  const auto values = static_cast<std::size_t>(values_of(at, rank));
+  if (found != values * item)
+    throw UserError("rank " + std::to_string(rank) + " " + what + " " + std::to_string(values) + " values, its box " +
+                    to_string(box_of(at, rank)) + ", but " + std::to_string(found / item) + " were given; size it by layout.box(mesh, rank)");
+}
+
+template <class T>
+std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  std::vector<T> result(static_cast<std::size_t>(values_of(to, transport.rank())));
+  redistribute(std::as_bytes(local), std::as_writable_bytes(std::span(result)), dtype, from, to, transport);
+  return result;
+}
+
+}  // namespace
+
+std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to) {
+  check_cuts(from);
+  check_cuts(to);
+  return fill(held_by(from, as_is(from.layout.shape)), held_by(to, order_of(to.layout.shape, from.layout.shape)));
+}
+
+void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from, const LaidOut& to,
+                  Transport& transport) {
+  const std::vector<BoxMessage> messages = moves(from, to);
+  const int me = transport.rank();
+  const std::size_t item = bytes_of(dtype);
+  for (const LaidOut* at : {&from, &to})
+    if (at->mesh.ranks() > transport.size())
+      throw UserError("the mesh has " + std::to_string(at->mesh.ranks()) + " ranks, the transport " + std::to_string(transport.size()) +
+                      "; start one rank per device");
+  check_size(local.size(), from, item, "holds", me);
+  check_size(result.size(), to, item, "is to hold", me);
+  const std::vector<std::size_t> order = order_of(to.layout.shape, from.layout.shape);
+  const Box had = box_of(from, me), gets = box_of(to, me);
+  exchange(messages, {local, had, row_major(had), item}, {result, ordered(gets, order), ordered(row_major(gets), order), item}, transport);
+}
+
+std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  return moved(local, DType::f32, from, to, transport);
+}
+std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  return moved(local, DType::f64, from, to, transport);
+}
+std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  return moved(local, DType::i32, from, to, transport);
+}
+
+}  // namespace motley

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange law over MPI.
+#include <catch2/catch.hpp>
+
+#include "laws/redistribute_law.h"
+#include "tests/support/mpi_world.h"
+
+TEST_CASE("exchange law over MPI", "[law]") {
+  for (unsigned number = 0; number < 60; number++) {
+    INFO("case " << number << ", rank " << world().rank() << " of " << world().size());
+    CHECK(motley::law::redistribute_law(world(), number) == "");
+  }
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a law says of a case, and the smallest case near a failing one that still fails.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "laws/random_network.h"
+
+namespace motley::law {
+
+struct Verdict {
+  bool refused = false;  // two dims of one tensor cannot both be cut
+  std::string wrong{};   // empty: the law holds
+};
+// The network under the case's cuts (and picks) equals the unsharded one, within 1e-11 in f64 or (integers) bit for bit in f32 by
+// the kernels users run; every rank receives the bytes that were planned.
+Verdict verdict_on(const Case& one);
+
+// Drops layers, cuts and axes, makes sizes, windows and meshes smaller and cuts simpler, as long as `fails` holds.
+Case smallest(Case failing, const std::function<bool(const Case&)>& fails, int tries = 400);
+
+// "" or the smallest failing case near this one, with what is wrong with it.
+std::string broken(const Case& one, int* refused = nullptr);
+
+}  // namespace motley::law

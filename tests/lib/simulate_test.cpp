@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <motley/program.h>
+
+using namespace motley;
+
+namespace {
+
+KernelSpec update(Index elements) {
+  KernelSpec spec;
+  spec.op = KernelOp::sgd;
+  spec.roles.n = elements;
+  return spec;
+}
+
+// Rank 0 computes 4 s, then sends 1000 bytes; rank 1 computes 1 s, receives them and computes 1 s more.
+std::vector<Program> two_ranks() {
+  std::vector<Program> out(2);
+  const Place nowhere{0, 0};
+  out[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, {{1, nowhere, 1000}}, {}}}, {Wait{0}}};
+  out[1].steps = {{RunKernel{update(1), {}, "first", false}}, {Post{0, {}, {{0, nowhere, 1000}}}}, {Wait{0}}, {RunKernel{update(1), {}, "then", false}}};
+  return out;
+}
+
+Profile one_second_an_element(double alone_over_shared) {
+  Profile profile;
+  profile.devices.resize(2);
+  for (int d = 0; d < 2; d++) {
+    profile.devices[static_cast<std::size_t>(d)].alone_over_shared = alone_over_shared;
+    for (Index n : {1, 4}) profile.add({d, update(n), {static_cast<double>(n), static_cast<double>(n), static_cast<double>(n), 1}, ""});
+  }
+  profile.links = {{0, 1, {{1 << 20, 0.5, 1000}}}};
+  return profile;
+}
+
+}  // namespace
+
+TEST_CASE("virtual time: kernels, one message and who waits for it") {
+  const Simulated s = simulate(two_ranks(), one_second_an_element(1));
+  CHECK(s.step_seconds == Approx(4 + 0.5 + 1 + 1));
+  CHECK(s.busy_seconds[0] == Approx(4));
+  CHECK(s.busy_seconds[1] == Approx(2));
+  CHECK(s.waiting_seconds[1] == Approx(3 + 1.5));
+}
+
+TEST_CASE("virtual time: a rank is faster while the other rank of its host rests, and only then") {
+  Profile profile = one_second_an_element(0.5);
+  const Simulated shared = simulate(two_ranks(), profile);
+  CHECK(shared.busy_seconds[0] == Approx(1 + 3 * 0.5));  // rank 1 waits after its first second
+  CHECK(shared.busy_seconds[1] == Approx(1 + 0.5));
+  CHECK(shared.step_seconds == Approx(2.5 + 1.5 + 0.5));
+  profile.devices[1].host = "another";
+  CHECK(simulate(two_ranks(), profile).step_seconds == Approx(4 + 1.5 + 1));
+}
