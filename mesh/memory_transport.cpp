@@ -46,11 +46,15 @@ struct Operation {
   bool receives = false;
   std::uint64_t number = 0, seen = 0;  // of the message in its channel; arrivals at the last look
   std::span<std::byte> into{};
+  Awaited flag{};
 };
 
 class MemoryTransport final : public Transport {
  public:
-  MemoryTransport(std::shared_ptr<Hub> hub, int rank, bool crowded) : hub_(std::move(hub)), rank_(rank) { crowded_ = crowded; }
+  MemoryTransport(std::shared_ptr<Hub> hub, int rank, bool crowded) : hub_(std::move(hub)), rank_(rank) {
+    crowded_ = crowded;
+    hosts_.assign(hub_->mailboxes.size(), 0);
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hub_->mailboxes.size()); }
@@ -82,6 +86,10 @@ class MemoryTransport final : public Transport {
     }
     Operation& op = tickets_.at(ticket);
     if (op.receives && !take(op)) return false;
+    if (op.flag.waits()) {
+      if (!op.flag.there()) return false;
+      bytes_received_ += op.flag.bytes;
+    }
     tickets_.remove(ticket);
     return true;
   }
@@ -93,7 +101,12 @@ class MemoryTransport final : public Transport {
     return control::gather(*this, bytes);
   }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.emplace_back(bytes).bytes(); }
+  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.allocate(bytes); }
+  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return windows_.share(*this, mine); }
+  Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
+    static_cast<void>(other(from));
+    return tickets_.add({.peer = from, .flag = {&flag, value, bytes}});
+  }
 
   void abort(const Error& error) noexcept override {
     const std::lock_guard lock(hub_->mutex);
@@ -141,7 +154,7 @@ class MemoryTransport final : public Transport {
   std::shared_ptr<Hub> hub_;
   int rank_;
   Tickets<Operation> tickets_;
-  std::vector<Window> windows_;
+  Windows windows_;
 };
 
 bool more_than_cores(int ranks) {

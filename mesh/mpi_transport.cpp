@@ -4,11 +4,13 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <random>
 #include <utility>
 
 #include "mesh/control.h"
@@ -36,13 +38,27 @@ struct Operation {
   int peer = -1, tag = 0;
   bool receives = false;
   std::size_t bytes = 0;
+  Awaited flag{};
 };
 
-// Where a rank runs: the machine (containers of one machine share its cores) and the cores it may use.
+// Where a rank runs: the machine (containers of one machine share its cores), the cores it may use, and a window with a token
+// in it: who reads the token there maps this rank's memory.
 struct Seat {
   std::array<char, 64> machine{};
   cpu_set_t cores{};
+  Window::Name probe{};
+  std::uint64_t token = 0;
 };
+
+bool maps(const Seat& seat) {
+  try {
+    std::uint64_t found = 0;
+    std::memcpy(&found, PeerWindow(seat.probe).bytes().data(), sizeof found);
+    return found == seat.token;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
 
 Seat my_seat() {
   Seat seat;
@@ -68,7 +84,7 @@ class MpiTransport final : public Transport {
     int found = 0;
     mpi_check(MPI_Comm_get_attr(data_, MPI_TAG_UB, static_cast<void*>(&limit), &found), "MPI_Comm_get_attr");
     if (found != 0) last_tag_ = *static_cast<int*>(limit);
-    find_crowd();
+    look_around();
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -100,6 +116,12 @@ class MpiTransport final : public Transport {
 
   bool test(Ticket ticket) override {
     Operation& op = tickets_.at(ticket);
+    if (op.flag.waits()) {
+      if (!op.flag.there()) return false;
+      bytes_received_ += op.flag.bytes;
+      tickets_.remove(ticket);
+      return true;
+    }
     int done = 0;
     MPI_Status status;
     mpi_check(MPI_Test(&op.request, &done, &status), "MPI_Test");
@@ -121,7 +143,13 @@ class MpiTransport final : public Transport {
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.emplace_back(bytes).bytes(); }
+  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.allocate(bytes); }
+  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return windows_.share(*this, mine); }
+  Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
+    Operation op = operation(from, 0, 0);
+    op.flag = {&flag, value, bytes};
+    return tickets_.add(op);
+  }
 
   void abort(const Error& error) noexcept override {
     std::fprintf(stderr, "[rank %d] %s\n", rank_, error.what());
@@ -147,15 +175,26 @@ class MpiTransport final : public Transport {
     mpi_check(MPI_Comm_set_errhandler(to, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
 
+  void look_around() {
+    Seat mine = my_seat();
+    const Window probe(sizeof mine.token);
+    mine.probe = probe.name();
+    std::random_device random;
+    mine.token = (std::uint64_t{random()} << 32U) | random();
+    std::memcpy(probe.bytes().data(), &mine.token, sizeof mine.token);
+    std::vector<Seat> seats;
+    for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1)))) std::memcpy(&seats.emplace_back(), bytes.data(), sizeof(Seat));
+    find_crowd(seats);
+    find_hosts(seats);  // a rank leaves it when all have looked, so the probe is there
+  }
+
   // Crowded: the ranks of this machine that may run on one of this rank's cores outnumber the cores they have together.
-  void find_crowd() {
-    const Seat mine = my_seat();
+  void find_crowd(const std::vector<Seat>& seats) {
+    const Seat& mine = seats[static_cast<std::size_t>(rank_)];
     cpu_set_t together;
     CPU_ZERO(&together);
     int sharers = 0;
-    for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1)))) {
-      Seat its;
-      std::memcpy(&its, bytes.data(), sizeof its);
+    for (const Seat& its : seats) {
       cpu_set_t both;
       CPU_AND(&both, &mine.cores, &its.cores);
       if (its.machine != mine.machine || CPU_COUNT(&both) == 0) continue;
@@ -165,10 +204,28 @@ class MpiTransport final : public Transport {
     crowded_ = sharers > CPU_COUNT(&together);
   }
 
+  // The ranks of a machine see each other's memory, all of them or none.
+  void find_hosts(const std::vector<Seat>& seats) {
+    std::vector<std::byte> seen;
+    for (std::size_t r = 0; r < seats.size(); r++)
+      seen.push_back(static_cast<std::byte>(static_cast<int>(r) == rank_ || seats[r].machine != seats[static_cast<std::size_t>(rank_)].machine || maps(seats[r])));
+    const auto all = control::gather(*this, seen);
+    for (std::size_t r = 0; r < seats.size(); r++) {
+      std::size_t first = r;
+      bool whole = true;
+      for (std::size_t q = 0; q < seats.size(); q++) {
+        if (seats[q].machine != seats[r].machine) continue;
+        first = std::min(first, q);
+        whole = whole && std::find(all[q].begin(), all[q].end(), std::byte{0}) == all[q].end();
+      }
+      hosts_.push_back(static_cast<int>(whole ? first : r));
+    }
+  }
+
   MPI_Comm data_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, last_tag_ = 32767;  // MPI's guaranteed minimum
   Tickets<Operation> tickets_;
-  std::vector<Window> windows_;
+  Windows windows_;
 };
 
 }  // namespace

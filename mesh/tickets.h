@@ -3,9 +3,20 @@
 #include <motley/error.h>
 #include <motley/transport.h>
 
+#include <atomic>
+#include <cstdint>
 #include <vector>
 
 namespace motley {
+
+// A flag in shared memory that an unfinished operation waits for; none: it waits for something else.
+struct Awaited {
+  const std::atomic<std::uint64_t>* flag = nullptr;
+  std::uint64_t value = 0;
+  std::int64_t bytes = 0;
+  bool waits() const { return flag != nullptr; }
+  bool there() const { return flag->load(std::memory_order_acquire) >= value; }
+};
 
 // Unfinished operations by ticket. A ticket is slot + generation, so that one used twice is caught.
 template <class Operation>

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -87,14 +88,15 @@ double deadline_seconds() {
 }
 
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
-  std::vector<Ticket> open(tickets.begin(), tickets.end());
+  std::vector<Ticket> open;  // the unfinished ones
+  for (Ticket t : tickets)
+    if (!transport.test(t)) open.push_back(t);
   bool device_busy = static_cast<bool>(also);
   WaitObserver* const observer = transport.observer();
   Backoff backoff(transport.crowded());
   double moved_at = 0;
-  bool news = true;
-  for (;;) {
-    bool moved = sweep(transport, open);
+  bool news = true, moved = false;
+  for (;; moved = sweep(transport, open)) {
     if (device_busy && also()) {
       device_busy = false;
       moved = true;
@@ -140,26 +142,36 @@ Verdict agree(Transport& transport, int status, const std::string& text) {
 
 namespace control {
 
+namespace {
+// What travels first: the size, and with it all of a small message, so that small ones take one round.
+struct Frame {
+  std::uint64_t size = 0;
+  std::array<std::byte, 248> bytes{};
+};
+}  // namespace
+
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine) {
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
-  std::vector<std::uint64_t> sizes(ranks, mine.size());
+  std::vector<Frame> frames(ranks);
+  const std::size_t first = frames[me].bytes.size();
+  auto head = [&](std::size_t size) { return std::min(size, first); };
+  frames[me].size = mine.size();
+  std::copy_n(mine.begin(), head(mine.size()), frames[me].bytes.begin());
   std::vector<Ticket> sends, receives;
   for (std::size_t r = 0; r < ranks; r++) {
     if (r == me) continue;
     const int other = static_cast<int>(r);
-    sends.push_back(transport.send(other, kGather, bytes_of(sizes[me])));
-    if (!mine.empty()) sends.push_back(transport.send(other, kGather, mine));
-    receives.push_back(transport.receive(other, kGather, std::as_writable_bytes(std::span(&sizes[r], 1))));
+    sends.push_back(transport.send(other, kGather, bytes_of(frames[me])));
+    if (mine.size() > first) sends.push_back(transport.send(other, kGather, mine.subspan(first)));
+    receives.push_back(transport.receive(other, kGather, std::as_writable_bytes(std::span(&frames[r], 1))));
   }
   wait(transport, receives, "gather_all");
   receives.clear();
   std::vector<std::vector<std::byte>> all(ranks);
   for (std::size_t r = 0; r < ranks; r++) {
-    all[r].resize(sizes[r]);
-    if (r == me)
-      std::copy(mine.begin(), mine.end(), all[r].begin());
-    else if (sizes[r] > 0)
-      receives.push_back(transport.receive(static_cast<int>(r), kGather, all[r]));
+    all[r].resize(frames[r].size);
+    std::copy_n(r == me ? mine.data() : frames[r].bytes.data(), r == me ? mine.size() : head(all[r].size()), all[r].begin());
+    if (r != me && all[r].size() > first) receives.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(first)));
   }
   receives.insert(receives.end(), sends.begin(), sends.end());
   wait(transport, receives, "gather_all");

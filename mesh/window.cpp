@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <motley/error.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,6 +79,51 @@ Window::Window(Window&& other) noexcept
 Window::~Window() {
   if (start_ != nullptr) munmap(start_, mapped_);
   if (fd_ >= 0) ::close(fd_);
+}
+
+Window::Name Window::name() const { return {static_cast<std::int32_t>(getpid()), fd_, size_}; }
+
+PeerWindow::PeerWindow(const Window::Name& name) : size_(name.bytes) {
+  const std::string path = "/proc/" + std::to_string(name.pid) + "/fd/" + std::to_string(name.fd);
+  auto refuse = [&](const std::string& why) { throw DeviceError("memory of process " + std::to_string(name.pid) + " cannot be mapped: " + why); };
+  if (name.fd < 0) refuse("it is private");
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) refuse(because(("open of " + path).c_str()));
+  struct stat file{};  // a PID of another namespace may name any process: look before touching
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || static_cast<std::uint64_t>(file.st_size) < name.bytes) {
+    ::close(fd);
+    refuse(path + " is something else");
+  }
+  void* at = mmap(nullptr, std::max<std::size_t>(size_, 1), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  const std::string why = at == MAP_FAILED ? because("mmap") : "";
+  ::close(fd);
+  if (at == MAP_FAILED) refuse(why);
+  start_ = static_cast<std::byte*>(at);
+}
+
+PeerWindow::PeerWindow(PeerWindow&& other) noexcept : start_(std::exchange(other.start_, nullptr)), size_(other.size_) {}
+
+PeerWindow::~PeerWindow() {
+  if (start_ != nullptr) munmap(start_, std::max<std::size_t>(size_, 1));
+}
+
+std::vector<std::span<std::byte>> Windows::share(Transport& transport, std::span<std::byte> mine) {
+  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Window& w) { return w.bytes().data() == mine.data(); });
+  check(own != own_.end(), "memory from allocate() is shared");
+  const Window::Name name = own->name();
+  const auto all = transport.gather_all(std::as_bytes(std::span(&name, 1)));
+  std::vector<std::span<std::byte>> out(all.size());
+  const auto me = static_cast<std::size_t>(transport.rank());
+  for (std::size_t r = 0; r < all.size(); r++) {
+    Window::Name its;
+    check(all[r].size() == sizeof its, "all ranks are in the same share()");
+    std::memcpy(&its, all[r].data(), sizeof its);
+    if (r == me)
+      out[r] = mine;
+    else if (transport.hosts()[r] == transport.hosts()[me])
+      out[r] = others_.emplace_back(its).bytes();
+  }
+  return out;
 }
 
 }  // namespace motley

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <motley/transport.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 
 namespace motley {
 
@@ -14,11 +18,42 @@ class Window {
   Window(Window&& other) noexcept;
   Window& operator=(Window&&) = delete;
   std::span<std::byte> bytes() const { return {start_, size_}; }
+  // What a rank of this host needs to map it. fd -1: it is private memory.
+  struct Name {
+    std::int32_t pid = 0, fd = -1;
+    std::uint64_t bytes = 0;
+  };
+  Name name() const;
 
  private:
   std::byte* start_ = nullptr;
   std::size_t size_ = 0, mapped_ = 0;
   int fd_ = -1;
+};
+
+// Another rank's window, mapped by its name. Stays readable when that rank is gone.
+class PeerWindow {
+ public:
+  explicit PeerWindow(const Window::Name& name);  // DeviceError: it cannot be mapped
+  ~PeerWindow();
+  PeerWindow(PeerWindow&& other) noexcept;
+  PeerWindow& operator=(PeerWindow&&) = delete;
+  std::span<std::byte> bytes() const { return {start_, size_}; }
+
+ private:
+  std::byte* start_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// One rank's windows and those of others that it maps: what Transport::allocate and share are made of.
+class Windows {
+ public:
+  std::span<std::byte> allocate(std::size_t bytes) { return own_.emplace_back(bytes).bytes(); }
+  std::vector<std::span<std::byte>> share(Transport& transport, std::span<std::byte> mine);
+
+ private:
+  std::vector<Window> own_{};
+  std::vector<PeerWindow> others_{};
 };
 
 }  // namespace motley

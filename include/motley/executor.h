@@ -27,7 +27,7 @@ class Executor {
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  // Reads this rank's box of every input and label: read(name, box, out).
+  // Reads this rank's box of every input and label: read(name, box, out). Collective behind a forward half without its backward half.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
   Ran run();           // the whole step; every rank calls it
   Ran run_forward();   // up to loss and logits

@@ -12,8 +12,8 @@
 namespace motley {
 
 // Where a buffer lies. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step (parameters,
-// optimizer slots, constants).
-enum class Space : std::uint8_t { arena, state };
+// optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
+enum class Space : std::uint8_t { arena, state, peer };
 
 struct Buffer {
   std::string name{};
@@ -23,6 +23,7 @@ struct Buffer {
   Space space = Space::arena;
   Index bytes = 0, offset = 0;  // offset in the arena
   int first = -1, last = -1;    // steps between which it is live
+  int peer = -1, exchange = -1, piece = -1;  // Space::peer: what that rank's piece-th window piece of the exchange to this rank shows
 };
 
 struct Place {
@@ -39,8 +40,11 @@ struct Piece {
   int peer = -1;
   Place at{};
   Index bytes = 0;
+  bool window = false;  // no message: the sender says that `at` is written (or read), the receiver looks at the sender's memory
 };
-struct Post {  // starts the messages of an exchange
+// Starts the messages of an exchange. Exchanges that let a writer know that its window has been read (0 bytes each) are posted by
+// the readers behind their last look, and by the writer where it waits for them.
+struct Post {
   int exchange = 0;
   std::vector<Piece> sends{}, receives{};
 };
@@ -74,6 +78,7 @@ struct Program {
   std::vector<int> main_buffer{};  // per tensor of the plan's passes; -1: this rank holds nothing of it
   int forward_steps = 0;           // the first so many steps make the loss and the logits
   Index arena_bytes = 0, state_bytes = 0;
+  bool windows = false;            // some rank reads another one's memory; the same on every rank
 };
 
 struct CompileOptions {
@@ -82,6 +87,8 @@ struct CompileOptions {
   // Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
   // before it travels.
   Index staged_bytes = Index{1} << 20;
+  // Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
+  std::vector<int> hosts{};
 };
 
 // Pure; no device. InternalError only.

@@ -4,6 +4,7 @@
 #include <motley/dims.h>
 #include <motley/error.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -40,9 +41,18 @@ class Transport {
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   // Memory in which exchanged buffers should lie: 4096-aligned, zeroed, touched; lives as long as the transport. DeviceError.
   virtual std::span<std::byte> allocate(std::size_t bytes) = 0;
+  // Per rank a number: ranks with one number map each other's memory (threads of a process, ranks of a host that allows it).
+  // The same on every rank.
+  const std::vector<int>& hosts() const { return hosts_; }
+  // Collective over all ranks. `mine` came from allocate(). Every rank's memory as this rank sees it, itself included; empty:
+  // a rank of another host. Mapped and touched; lives as long as the transport. DeviceError.
+  virtual std::vector<std::span<std::byte>> share(std::span<std::byte> mine) = 0;
+  // Done when the flag, which lies in memory of rank `from`, has reached the value. What that rank wrote before it stored the
+  // flag (release) is then seen here. Counts as so many payload bytes received.
+  virtual Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) = 0;
   // Wakes or ends all ranks: whoever waits gets an Error with this text.
   virtual void abort(const Error& error) noexcept = 0;
-  std::int64_t bytes_received() const { return bytes_received_; }  // payload of finished receives since construction
+  std::int64_t bytes_received() const { return bytes_received_; }  // payload of finished receives and awaits since construction
   bool crowded() const { return crowded_; }  // more ranks on this rank's cores than there are cores: waits give them up soon
   // Whoever observes must outlive the waits; nullptr ends it. While observed, wait() has no deadline of its own: the
   // observer sees all ranks and knows a slow one from a hung one.
@@ -52,6 +62,7 @@ class Transport {
  protected:
   std::int64_t bytes_received_ = 0;
   bool crowded_ = false;
+  std::vector<int> hosts_{};
 
  private:
   WaitObserver* observer_ = nullptr;

@@ -51,6 +51,20 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
   return share;
 }
 
+// By the mesh: ranks of one host whose kernels work in the host's memory.
+std::vector<int> hosts_of(const Mesh& mesh) {
+  std::vector<int> out;
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Device* real = &mesh.device(r);
+    while (real->of != nullptr) real = real->of.get();
+    int first = r;
+    for (int q = 0; q < r && first == r; q++)
+      if (real->kind == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && out[static_cast<std::size_t>(q)] >= 0) first = q;
+    out.push_back(real->kind == DeviceKind::cpu ? first : -1 - r);
+  }
+  return out;
+}
+
 PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype) {
   PlanData data;
   data.dtype = dtype;
@@ -59,6 +73,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.pass_plans = std::move(sweep.passes);
   data.tensors = std::move(sweep.tensors);
   data.busy = layouts.busy();
+  data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
   for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
   for (const auto& received : sweep.received)

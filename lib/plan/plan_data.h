@@ -66,6 +66,7 @@ struct PlanData {
   std::vector<Format> formats{};      // per tensor
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
+  std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
   std::optional<double> step_seconds{};

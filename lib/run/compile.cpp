@@ -20,6 +20,14 @@ Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options
     writers_[static_cast<std::size_t>(all_.passes[p].writes.tensor)].push_back(static_cast<int>(p));
     for (const PassOperand& o : all_.passes[p].reads) readers_[static_cast<std::size_t>(o.tensor)].push_back(static_cast<int>(p));
   }
+  opens_.resize(all_.passes.size());
+  for (std::size_t t = 0; t < all_.tensors.size(); t++) {
+    if (writers_[t].empty()) continue;
+    int p = writers_[t].front();
+    if (pass(p).op == KernelOp::fold && pass(p).fold == FoldKind::activation)  // the kernel before it may do it
+      if (const auto& before = writers_[static_cast<std::size_t>(pass(p).reads[0].tensor)]; !before.empty()) p = before.front();
+    opens_[static_cast<std::size_t>(p)].push_back(static_cast<int>(t));
+  }
 }
 
 bool Compiler::works(int p) const {
@@ -50,9 +58,23 @@ View Compiler::fresh_view(const std::string& name, int t, const Box& box) {
   return view_of(out_.buffers[static_cast<std::size_t>(made)], made, box);
 }
 
+View Compiler::peer_view(const std::string& name, int t, const Box& box, int peer, int exchange, int piece) {
+  const int made = add_buffer(name, dtype_of(t), box, format_of(t), Space::peer);
+  Buffer& b = out_.buffers[static_cast<std::size_t>(made)];
+  b.peer = peer;
+  b.exchange = exchange;
+  b.piece = piece;
+  return view_of(b, made, box);
+}
+
 int Compiler::main_buffer(int t) {
   int& at = out_.main_buffer[static_cast<std::size_t>(t)];
   if (at >= 0) return at;
+  if (const Together& mine = together_at(t); std::find(mine.ranks.begin(), mine.ranks.end(), rank_) != mine.ranks.end()) {
+    if (mine.home == rank_)
+      return at = add_buffer(tensor(t).name, dtype_of(t), mine.box, format_of(t));
+    return at = peer_view(tensor(t).name, t, mine.box, mine.home, rooms_.at(t).exchange, 0).buffer;
+  }
   std::optional<Box> all;
   auto take = [&](const Box& box) { all = all ? hull(*all, box) : box; };
   const TensorPlan& plan = plan_of(t);
@@ -84,7 +106,7 @@ void Compiler::make_slices() {
       s.box = h.box;
       s.value = add_buffer(s.name, data_.dtype, h.box, format_of(t), Space::state);
       if (all_.trains) s.velocity = add_buffer("velocity of " + s.name, data_.dtype, h.box, format_of(t), Space::state);
-      if (count == 1 && needs.size() == 1 && needs.front() == h.box) out_.main_buffer[static_cast<std::size_t>(t)] = s.value;
+      if (count == 1 && needs.size() == 1 && needs.front() == h.box && together_at(t).home < 0) out_.main_buffer[static_cast<std::size_t>(t)] = s.value;
       out_.slices.push_back(std::move(s));
     }
   }
@@ -105,13 +127,17 @@ Program Compiler::compile() {
     if (forward && (role == TensorRole::gradient || role == TensorRole::parameter_gradient)) {
       out_.forward_steps = static_cast<int>(out_.steps.size());
       forward = false;
+      backward_ = true;
     }
+    for (int made : opens_[i]) make_room(made);
     for (const PassOperand& o : pass(p).reads)
       if (tensor(o.tensor).role == TensorRole::parameter) exchange_parameter(o.tensor);
     if (works(p) && !taken_.contains(p) && !is_view(p)) emit_pass(p);
     if (writers_[static_cast<std::size_t>(t)].back() == p) assemble(t);
+    leave(p);
   }
   if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
+  await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
   finish();
   return std::move(out_);
@@ -154,7 +180,7 @@ void Compiler::finish() {
   for (std::size_t i = 0; i < out_.buffers.size(); i++) {
     if (out_.buffers[i].space == Space::state)
       out_.state_bytes += out_.buffers[i].bytes;
-    else if (out_.buffers[i].last >= 0)
+    else if (out_.buffers[i].space == Space::arena && out_.buffers[i].last >= 0)
       order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return out_.buffers[a].bytes > out_.buffers[b].bytes; });

@@ -55,6 +55,8 @@ bool Compiler::direct(int p) {
     if (m.from == rank_) good = good && (has ? m.writers == whole : !overlap(m.box, mine));  // another writer's term lies apart
     if (m.to == rank_ && overlap(m.box, mine)) good = good && m.from == rank_ && has;
   }
+  if (together_at(it.writes.tensor).home >= 0)  // what others write there is not overwritten
+    good = good && std::any_of(plan.tiles.begin(), plan.tiles.end(), [&](const Held& tile) { return tile.rank == rank_ && contains(tile.box, mine); });
   return direct_[p] = good;
 }
 
@@ -101,6 +103,7 @@ View Compiler::output_view(int p) {
 }
 
 void Compiler::emit_kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves) {
+  enter(operands.back().buffer);
   out_.steps.push_back({RunKernel{std::move(spec), std::move(operands), name, moves}});
 }
 

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "run/compiler.h"
 
@@ -11,17 +12,12 @@ namespace motley {
 
 namespace {
 
-bool travels(const std::vector<BoxMessage>& messages) {
-  return std::any_of(messages.begin(), messages.end(), [](const BoxMessage& m) { return m.from != m.to; });
+// Window pieces from that rank so far.
+int count_from(const std::vector<Piece>& receives, int peer) {
+  return static_cast<int>(std::count_if(receives.begin(), receives.end(), [&](const Piece& p) { return p.window && p.peer == peer; }));
 }
 
 }  // namespace
-
-int Compiler::next_exchange(const std::vector<BoxMessage>& messages, const std::string& name) {
-  if (!travels(messages)) return -1;
-  out_.exchange_names.push_back(name);
-  return static_cast<int>(out_.exchange_names.size()) - 1;
-}
 
 // Both ends cut a message alike.
 std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const {
@@ -30,16 +26,11 @@ std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const
   for (const Piece& whole : messages) {
     const Index item = static_cast<Index>(bytes_of(out_.buffers[static_cast<std::size_t>(whole.at.buffer)].dtype));
     const Index most = on_device(rank_) || on_device(whole.peer) ? std::max(options_.staged_bytes / item * item, item) : whole.bytes;
-    for (Index done = 0; done < whole.bytes; done += most)
+    if (whole.window) out.push_back(whole);
+    for (Index done = 0; done < whole.bytes && !whole.window; done += most)
       out.push_back({whole.peer, {whole.at.buffer, whole.at.element + done / item}, std::min(most, whole.bytes - done)});
   }
   return out;
-}
-
-void Compiler::post_and_wait(int exchange, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
-  if (sends.empty() && receives.empty()) return;
-  out_.steps.push_back({Post{exchange, in_pieces(sends), in_pieces(receives)}});
-  out_.steps.push_back({Wait{exchange}});
 }
 
 // The values of `box` that this rank holds finished: in the tensor's main buffer, or (a parameter) in its own slice.
@@ -52,12 +43,34 @@ View Compiler::source_view(int t, const Box& box) {
 
 void Compiler::exchange_parameter(int t) {
   if (!exchanged_.insert(t).second) return;
+  make_room(t);
   copy_hop(t, plan_of(t).third, "values of " + tensor(t).name);
 }
 
-// Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
+// What several ranks of a host get from one rank of another goes there once: the first of them gets it, the others have it from there.
+Compiler::Ways Compiler::ways(const std::vector<BoxMessage>& messages) const {
+  Ways out;
+  std::map<std::tuple<int, Box, int>, int> first;  // (from, box, host) -> who gets it there
+  auto host = [&](int r) { return data_.hosts.empty() ? 0 : data_.hosts[static_cast<std::size_t>(r)]; };
+  for (const BoxMessage& m : messages) {
+    const int there = host(m.from) == host(m.to) ? m.to : first.try_emplace({m.from, m.box, host(m.to)}, m.to).first->second;
+    if (there == m.to)
+      out.direct.push_back(m);
+    else
+      out.onward.push_back({there, m.to, m.box, {}});
+  }
+  return out;
+}
+
 void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
-  const int exchange = next_exchange(messages, what);
+  const Ways all = ways(messages);
+  copy_messages(t, all.direct, what);
+  copy_messages(t, all.onward, what + " from another host");
+}
+
+// Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
+void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
+  const Hop hop = next_exchange(messages, what);
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<std::pair<View, View>> unpack;
@@ -70,11 +83,18 @@ void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const st
       continue;
     }
     const Index bytes = volume(m.box) * item;
-    if (m.from == rank_) {
-      sends.push_back({m.to, packed(t, {{m.box, source_view(t, m.box)}}, m.box), bytes});
+    if (rooms_.contains(t) && near(m.from, m.to)) {  // it is where both read it
+      (m.from == rank_ ? sends : receives).push_back({m.from == rank_ ? m.to : m.from, {main_buffer(t), 0}, bytes, true});
+    } else if (m.from == rank_) {
+      sends.push_back(outgoing(t, {{m.box, source_view(t, m.box)}}, m));
     } else {
       const View to = main_view(t, m.box);
-      if (is_dense(to, format_of(t))) {
+      if (near(m.from, rank_)) {
+        const View from = peer_view("rank " + std::to_string(m.from) + "'s " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
+        receives.push_back({m.from, {from.buffer, 0}, bytes, true});
+        unpack.push_back({from, to});
+      } else if (is_dense(to, format_of(t))) {
+        enter(to.buffer);
         receives.push_back({m.from, {to.buffer, to.element}, bytes});
       } else {
         const View from = fresh_view("received " + tensor(t).name, t, m.box);
@@ -83,8 +103,9 @@ void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const st
       }
     }
   }
-  post_and_wait(exchange, sends, receives);
+  post_and_wait(hop, sends, receives);
   for (const auto& [from, to] : unpack) emit_copy(from, to, dtype_of(t), "unpack " + tensor(t).name);
+  tell_looked(hop, receives);
 }
 
 // What this rank's writing pass has of `box`.
@@ -107,16 +128,19 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
   return {box, view_of(out_.buffers[static_cast<std::size_t>(own->second.buffer)], own->second.buffer, box)};
 }
 
-// One dense block of `box` in the tensor's format, made from the sum of the terms: what a message carries.
-Place Compiler::packed(int t, const std::vector<Contribution>& terms, const Box& box) {
+// One dense block of the message's box in the tensor's format, made from the sum of the terms: what travels or is looked at.
+Piece Compiler::outgoing(int t, const std::vector<Contribution>& terms, const BoxMessage& m) {
   const View& first = terms.front().view;
-  if (terms.size() == 1 && is_dense(first, format_of(t))) return {first.buffer, first.element};
-  const View to = fresh_view("packed " + tensor(t).name, t, box);
+  Piece out{m.to, {first.buffer, first.element}, volume(m.box) * static_cast<Index>(bytes_of(dtype_of(t))), near(rank_, m.to)};
+  const bool seen = !out.window || out_.buffers[static_cast<std::size_t>(first.buffer)].space == Space::arena;
+  if (terms.size() == 1 && is_dense(first, format_of(t)) && seen) return out;
+  const View to = fresh_view("packed " + tensor(t).name, t, m.box);
   if (terms.size() == 1)
     emit_copy(first, to, dtype_of(t), "pack " + tensor(t).name);
   else
-    add_atom(t, box, terms, to, Activation::none);
-  return {to.buffer, 0};
+    add_atom(t, m.box, terms, to, Activation::none);
+  out.at = {to.buffer, 0};
+  return out;
 }
 
 void Compiler::assemble(int t) {
@@ -138,30 +162,39 @@ std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage&
 
 void Compiler::add_terms(int t) {
   const TensorPlan& plan = plan_of(t);
-  const int exchange = next_exchange(plan.first, "terms of " + tensor(t).name);
+  const Hop hop = next_exchange(plan.first, "terms of " + tensor(t).name);
   if (inside_.contains(t)) return;
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<Contribution> arrived;  // in the messages' order: (writer's rank, box, pass) inside each tile
   for (const BoxMessage& m : plan.first) {
-    if (m.from == rank_ && m.to != rank_) sends.push_back({m.to, packed(t, own_terms(t, m), m.box), volume(m.box) * item});
+    if (m.from == rank_ && m.to != rank_) sends.push_back(outgoing(t, own_terms(t, m), m));
     if (m.to != rank_) continue;
     if (m.from == rank_) {
       for (Contribution& c : own_terms(t, m)) arrived.push_back(std::move(c));
       continue;
     }
+    if (near(m.from, rank_)) {
+      const View view = peer_view("rank " + std::to_string(m.from) + "'s term of " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
+      arrived.push_back({m.box, view});
+      receives.push_back({m.from, {view.buffer, view.element}, volume(m.box) * item, true});
+      continue;
+    }
     const bool alone = std::none_of(plan.first.begin(), plan.first.end(), [&](const BoxMessage& o) {
       return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0;
     });
-    if (alone && is_dense(main_view(t, m.box), format_of(t)))
+    if (alone && is_dense(main_view(t, m.box), format_of(t))) {
+      enter(main_buffer(t));
       arrived.push_back({m.box, main_view(t, m.box)});
-    else
+    } else {
       arrived.push_back({m.box, fresh_view("received " + tensor(t).name, t, m.box)});
+    }
     receives.push_back({m.from, {arrived.back().view.buffer, arrived.back().view.element}, volume(m.box) * item});
   }
-  post_and_wait(exchange, sends, receives);
+  post_and_wait(hop, sends, receives);
   for (const Held& tile : plan.tiles)
     if (tile.rank == rank_) add_tile(t, tile.box, arrived);
+  tell_looked(hop, receives);
 }
 
 // Atom by atom: where the set of contributors is the same.

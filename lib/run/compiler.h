@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The making of one rank's Program. Passes become kernels (compile_passes.cpp), tensors are put together from terms and
-// messages (compile_tensors.cpp), buffers get their places (compile.cpp).
+// messages (compile_tensors.cpp), some of them in memory that ranks of a host use together (compile_windows.cpp), buffers get their
+// places (compile.cpp).
 #pragma once
 #include <map>
 #include <set>
@@ -26,6 +27,21 @@ class Compiler {
     View view{};  // of exactly the box, strides per tensor dim
   };
 
+  // An exchange and the one by which its readers tell that they have looked (-1: nobody looks into another's memory).
+  struct Hop {
+    int exchange = -1, looked = -1;
+  };
+  // Copies, and those that then go on inside a host.
+  struct Ways {
+    std::vector<BoxMessage> direct{}, onward{};
+  };
+  // A tensor that several ranks of a host read whole: it lies once, in the home's arena.
+  struct Together {
+    int home = -1;  // -1: each for itself
+    Box box{};
+    std::vector<int> ranks{};
+  };
+
   // ---- buffers
   const StepTensor& tensor(int t) const { return all_.tensors[static_cast<std::size_t>(t)]; }
   const Pass& pass(int p) const { return all_.passes[static_cast<std::size_t>(p)]; }
@@ -37,6 +53,7 @@ class Compiler {
   int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena);
   int temp(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format = Format::plain);
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
+  View peer_view(const std::string& name, int t, const Box& box, int peer, int exchange, int piece);  // such a block in a peer's memory
   int main_buffer(int t);  // made at first call: the hull of all that this rank holds of the tensor
   View main_view(int t, const Box& box) { return view_of(out_.buffers[static_cast<std::size_t>(main_buffer(t))], main_buffer(t), box); }
   void make_slices();
@@ -69,13 +86,26 @@ class Compiler {
   void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
+  Ways ways(const std::vector<BoxMessage>& messages) const;
   void copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what);
+  void copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what);
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
-  Place packed(int t, const std::vector<Contribution>& terms, const Box& box);
-  int next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
-  void post_and_wait(int exchange, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
   std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
+  Piece outgoing(int t, const std::vector<Contribution>& terms, const BoxMessage& m);
+  Hop next_exchange(const std::vector<BoxMessage>& messages, const std::string& name);  // -1: nothing travels
+  void post_and_wait(const Hop& hop, const std::vector<Piece>& sends, const std::vector<Piece>& receives);
+  // ---- windows
+  bool near(int a, int b) const;  // they see each other's memory
+  int number(const std::string& name);
+  void tell_looked(const Hop& hop, const std::vector<Piece>& received);
+  void await_looks();
+  Together together(int t, int rank) const;
+  const Together& together_at(int t);  // this rank's
+  void make_room(int t);
+  int last_look(int t) const;
+  void enter(int buffer);
+  void leave(int p);
 
   const PlanData& data_;
   const Passes& all_;
@@ -88,6 +118,15 @@ class Compiler {
   std::set<int> taken_{};                                // passes that another kernel does on this rank
   std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only
   std::set<int> exchanged_{};                            // parameters
+  std::vector<std::pair<int, std::vector<Piece>>> looks_{};  // what peers still look at: exchange, pieces
+  std::vector<std::vector<int>> opens_{};                // per pass: tensors that are first written there, on some rank
+  std::map<int, Together> kept_{};                       // per tensor
+  std::map<int, Hop> rooms_{};                           // tensors that this rank keeps together with others
+  std::set<int> together_{};                             // their buffers
+  std::map<int, int> closed_{};                          // such a buffer in a peer's memory -> what to wait for before it is written
+  std::map<int, std::vector<int>> leaves_{};             // pass -> such tensors that nobody reads behind it
+  std::size_t settled_ = 0;                              // the step behind the last wait
+  bool backward_ = false;
 };
 
 }  // namespace motley

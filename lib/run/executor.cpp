@@ -10,6 +10,7 @@
 
 #include "plan/kernel_of.h"
 #include "run/not_finite.h"
+#include "run/peer_memory.h"
 #include "run/staged_exchanges.h"
 #include "run/views.h"
 
@@ -39,7 +40,11 @@ std::string too_large(const Program& program, Index room) {
 }  // namespace
 
 struct Executor::Bound {
-  using Message = StagedExchanges::Message;
+  struct Message {
+    int peer;
+    std::span<std::byte> bytes;
+    bool window = false;
+  };
   struct Step {
     enum class Kind : std::uint8_t { kernel, post, wait } kind = Kind::kernel;
     Kernel* kernel = nullptr;
@@ -69,6 +74,8 @@ struct Executor::Bound {
   std::vector<Fed> fed{};
   std::span<std::byte> memory{};
   std::byte* workspace = nullptr;
+  std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
+  bool half = false;                    // the last run ended behind the forward half
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds lie in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
@@ -86,13 +93,15 @@ struct Executor::Bound {
   }
   std::byte* address(const Place& place) const {
     const Buffer& b = program.buffers[static_cast<std::size_t>(place.buffer)];
-    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : memory.data() + b.offset;
+    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : b.space == Space::peer ? peers->address(place.buffer) : memory.data() + b.offset;
     return base + place.element * static_cast<Index>(bytes_of(b.dtype));
   }
   void take_memory();
   void bind_steps();
   void bind_feeds();
   void stage();
+  void meet();
+  void begin();
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
   void settle(std::size_t from, std::size_t to);
   // A buffer's bytes, where the host can read them: `room` takes a device's.
@@ -108,7 +117,8 @@ void Executor::Bound::take_memory() {
   if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
     throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " + std::to_string(backend.memory_bytes()) +
                       "; " + too_large(program, backend.memory_bytes() - (all - arena)) + "; use a smaller batch or give this rank a smaller part");
-  const auto bytes = static_cast<std::size_t>(std::max<Index>(arena + rounded(static_cast<Index>(most)), 64));
+  const std::size_t flags = PeerMemory::flag_bytes(program, transport.size()), private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
+  const std::size_t bytes = private_bytes + std::max<std::size_t>(flags, 64);
   if (device == nullptr) {
     memory = transport.allocate(bytes);
   } else {
@@ -120,6 +130,9 @@ void Executor::Bound::take_memory() {
     memory = {blocks.back().get(), bytes};
   }
   workspace = memory.data() + arena;
+  if (!program.windows) return;
+  const std::span<std::byte> shared = device == nullptr ? memory : transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
+  peers = std::make_unique<PeerMemory>(program, transport, shared, shared.last(std::max<std::size_t>(flags, 64)).first(flags));
 }
 
 void Executor::Bound::bind_steps() {
@@ -146,8 +159,8 @@ void Executor::Bound::bind_steps() {
     } else if (const auto* post = std::get_if<Post>(&s.what)) {
       step.kind = Step::Kind::post;
       step.exchange = post->exchange;
-      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
-      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}});
+      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
       tickets[static_cast<std::size_t>(post->exchange)].reserve(step.sends.size() + step.receives.size());
     } else {
       step.kind = Step::Kind::wait;
@@ -170,7 +183,15 @@ void Executor::Bound::stage() {
     }
     std::size_t waited = i;
     while (steps[waited].kind != Step::Kind::wait || steps[waited].exchange != s.exchange) waited++;
-    staged->add(s.exchange, s.sends, s.receives, static_cast<int>(i), static_cast<int>(waited));
+    auto staged_of = [](const std::vector<Message>& messages) {
+      std::vector<StagedExchanges::Message> out;
+      for (const Message& m : messages) {
+        check(!m.window, "nobody looks into a device's memory");
+        out.push_back({m.peer, m.bytes});
+      }
+      return out;
+    };
+    staged->add(s.exchange, staged_of(s.sends), staged_of(s.receives), static_cast<int>(i), static_cast<int>(waited));
   }
   staged->allocate();
 }
@@ -210,12 +231,18 @@ double Executor::Bound::perform(Step& s) {
   } else if (s.kind == Step::Kind::post) {
     auto& open = tickets[static_cast<std::size_t>(s.exchange)];
     open.clear();
-    for (const Message& m : s.receives) open.push_back(transport.receive(m.peer, s.exchange, m.bytes));
-    for (const Message& m : s.sends) open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+    for (const Message& m : s.receives)
+      open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
+    for (const Message& m : s.sends) {
+      if (m.window)
+        peers->tell(s.exchange, m.peer);
+      else
+        open.push_back(transport.send(m.peer, s.exchange, m.bytes));
+    }
   } else if (device != nullptr) {
     own = staged->wait(s.exchange, s.name);
   } else {
-    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], s.name);
+    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], program.exchange_names[static_cast<std::size_t>(s.exchange)]);
   }
   if (device != nullptr) {
     s.before = last;
@@ -230,6 +257,19 @@ void Executor::Bound::settle(std::size_t from, std::size_t to) {
   wait(transport, {}, "the device", [&] { return last->passed(); });
   for (std::size_t i = from; i < to; i++)
     if (steps[i].kind == Step::Kind::kernel) steps[i].seconds += steps[i].end->seconds_since(*steps[i].before);
+}
+
+// Behind a half run peers may still look at what it wrote: all ranks meet before it is written again.
+void Executor::Bound::meet() {
+  if (peers != nullptr && half) static_cast<void>(transport.gather_all({}));
+  half = false;
+}
+
+// Before the forward half.
+void Executor::Bound::begin() {
+  meet();
+  if (peers != nullptr) peers->next_run();
+  half = true;
 }
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to) {
@@ -275,6 +315,7 @@ Executor::Executor(const Program& program, Backend& backend, Transport& transpor
 Executor::~Executor() = default;
 
 void Executor::feed(const std::function<void(const std::string&, const Box&, std::span<std::byte>)>& read) {
+  bound_->meet();
   for (Bound::Fed& f : bound_->fed) {
     read(f.feed->name, bound_->program.buffers[static_cast<std::size_t>(f.feed->buffer)].box, f.staging);
     if (bound_->device != nullptr) copy_and_wait(*bound_->device, f.operands.front(), f.staging.data(), f.staging.size());
@@ -282,11 +323,22 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
   }
 }
 
-Ran Executor::run() { return bound_->run(0, bound_->steps.size()); }
-Ran Executor::run_forward() { return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps)); }
-Ran Executor::run_backward() { return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size()); }
+Ran Executor::run() {
+  bound_->begin();
+  bound_->half = false;
+  return bound_->run(0, bound_->steps.size());
+}
+Ran Executor::run_forward() {
+  bound_->begin();
+  return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps));
+}
+Ran Executor::run_backward() {
+  bound_->half = false;
+  return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size());
+}
 
 void Executor::run_forward(const std::function<void(int)>& after) {
+  bound_->begin();
   for (int i = 0; i < bound_->program.forward_steps; i++) {
     static_cast<void>(bound_->perform(bound_->steps[static_cast<std::size_t>(i)]));
     after(i);

@@ -56,7 +56,8 @@ class Simulator {
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
-      posted_[{post->exchange, r}] = {out_.step_seconds, post};
+      // The readers of a window say so before they wait for their own readers in the same exchange: the first time counts.
+      posted_.try_emplace({post->exchange, r}, Posted{out_.step_seconds, nullptr}).first->second.post = post;
       rank.at++;
       return true;
     }
@@ -69,7 +70,8 @@ class Simulator {
         return false;
       }
       const double both = std::max(there->second.when, posted_.at({exchange, r}).when);
-      done = std::max(done, both) + profile_.seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;
+      done = std::max(done, both);
+      if (!piece.window) done += profile_.seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;  // else the kernel that looks takes the time
     }
     rank.doing = Doing::arriving;
     rank.left = done - out_.step_seconds;

@@ -29,6 +29,14 @@ std::optional<double> median(std::vector<double> values) {
 // Steps that are not timed: caches, clocks and connections settle in the first fifth, ten at most.
 std::size_t warm_up(std::size_t steps) { return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10); }
 
+// Does the plan count on memory that the ranks cannot map?
+bool needs_messages(const std::vector<int>& planned, const std::vector<int>& found) {
+  for (std::size_t r = 0; r < planned.size(); r++)
+    for (std::size_t q = 0; q < r; q++)
+      if (planned[r] == planned[q] && found[r] != found[q]) return true;
+  return false;
+}
+
 // Does `work` on rank 0; if it fails there, all ranks throw. Collective.
 void on_rank_0(Runtime& rt, const std::function<void()>& work) {
   int status = 0;
@@ -89,6 +97,8 @@ class Job {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl");
     });
+    if (in_.progress && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
+      in_.progress("note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all exchanges are messages");
     dump_weights("weights_before");
   }
 

@@ -80,7 +80,7 @@ struct Trainer::Impl {
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
         plan((compare_plans(runtime, runtime.transport(), p), p)),
-        program(compile(plan, runtime.rank())),
+        program(compile(plan, runtime.rank(), {.hosts = runtime.transport().hosts()})),
         reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
         backend(reference ? *reference : runtime.backend(plan.mesh())),
         state(plan, program, options.seed, backend.device_memory()),

@@ -59,7 +59,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
                     Record record = Record::results, const RunRecord* alike = nullptr) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
-  const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}});
+  const Program program = compile(plan, transport.rank(),
+                                  {.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()});
   State state(plan, program, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
   executor.on_step(before);

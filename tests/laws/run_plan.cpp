@@ -4,10 +4,13 @@
 #include <motley/executor.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "base/random.h"
@@ -39,7 +42,10 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
 
 void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
-  const Program program = compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes});
+  std::vector<int> alone(static_cast<std::size_t>(transport.size()));
+  std::iota(alone.begin(), alone.end(), 0);
+  const Program program =
+      compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes, .hosts = options.windows ? transport.hosts() : alone});
   const Device& device = plan.mesh().device(transport.rank());
   auto backend = options.real_devices ? open_backend(device) : options.cpu_backend ? open_backend(Device{}) : reference_backend();
   if (has_own_memory(device) && !options.real_devices)
@@ -47,6 +53,11 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
   State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
   if (options.integers) integer_weights(plan, program, executor);
+  std::minstd_rand random(options.restless + static_cast<unsigned>(transport.rank()));
+  if (options.restless > 0)
+    executor.on_step([&](const char*) {
+      if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+    });
   const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
   Outcome mine;
   const double scale = options.integers ? 3.0 : 1.0;
@@ -55,7 +66,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
     return options.integers ? std::round(u) : u;
   };
   for (int s = 0; s < options.steps; s++) {
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
+    auto feed = [&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
       const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
       const RandomStream stream(options.seed, name);
       if (t.dtype == DType::i32)
@@ -64,7 +75,12 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
         fill<double>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
       else
         fill<float>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
-    });
+    };
+    if (options.restless > 0) {  // a forward half that is not followed up, as an evaluation does it
+      executor.feed(feed);
+      executor.run_forward();
+    }
+    executor.feed(feed);
     const Ran ran = executor.run();
     if (s > 0) continue;
     {

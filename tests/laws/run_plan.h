@@ -24,6 +24,8 @@ struct RunOptions {
   bool cpu_backend = false;  // the one users run, instead of the reference
   bool real_devices = false;  // CUDA devices are what they are
   Index staged_bytes = 64;   // of a piece of a message from or to a device with memory of its own
+  bool windows = true;       // ranks of a host look into each other's memory; else messages alone
+  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed, and run a forward half before each step
 };
 // A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.
 // Inputs are told by the element's global index and the seed; labels in 0..classes-1.

@@ -2,6 +2,7 @@
 #include "tests/mesh/transport_cases.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -135,6 +136,44 @@ void memory(Transport& t) {
   expect(says.find("bytes of memory are free") != std::string::npos, "too much is refused: " + says);
 }
 
+// Each rank writes and says so, looks at what the others wrote, and says so before they write again.
+void shared_memory(Transport& t) {
+  expect(static_cast<int>(t.hosts().size()) == t.size(), "a host number per rank");
+  const auto me = static_cast<std::size_t>(t.rank()), ranks = static_cast<std::size_t>(t.size());
+  const std::size_t size = 5000 + 4096 * me;
+  const auto mine = t.allocate(size);
+  const auto all = t.share(mine);
+  expect(all.size() == ranks && all[me].data() == mine.data(), "one view per rank");
+  auto flag = [&](std::size_t owner, std::size_t which) -> std::atomic<std::uint64_t>& {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(all[owner].data() + 64 * which);
+  };
+  const std::int64_t before = t.bytes_received();
+  std::int64_t expected = 0;
+  for (std::uint64_t round = 1; round <= 50; round++) {
+    const auto text = pattern(t.rank(), 0, static_cast<int>(round), size - 1024);
+    std::copy(text.begin(), text.end(), mine.begin() + 1024);
+    flag(me, 0).store(round, std::memory_order_release);
+    std::vector<Transport::Ticket> written, looked;
+    for (std::size_t r = 0; r < ranks; r++) {
+      expect(all[r].empty() == (t.hosts()[r] != t.hosts()[me]), "what this host's ranks have is seen, no more");
+      if (r == me || all[r].empty()) continue;
+      written.push_back(t.await(flag(r, 0), round, static_cast<int>(r), 10));
+      looked.push_back(t.await(flag(r, 1 + me), round, static_cast<int>(r), 0));
+      expected += 10;
+    }
+    wait(t, written, "written");
+    for (std::size_t r = 0; r < ranks; r++) {
+      if (r == me || all[r].empty()) continue;
+      expect(all[r].size() == 5000 + 4096 * r, "as long as it is");
+      const auto want = pattern(static_cast<int>(r), 0, static_cast<int>(round), all[r].size() - 1024);
+      expect(std::equal(want.begin(), want.end(), all[r].begin() + 1024), "what its rank wrote before it said so");
+      flag(me, 1 + r).store(round, std::memory_order_release);
+    }
+    wait(t, looked, "looked");
+  }
+  expect(t.bytes_received() - before == expected, "the payload is counted as told");
+}
+
 void deadline(Transport& t) {
   if (t.size() < 2) return;
   const double usual = deadline_seconds();
@@ -204,6 +243,7 @@ const std::vector<TransportCase>& transport_cases() {
                                                 {"gather_all", gather_all},
                                                 {"agree", agreement},
                                                 {"memory", memory},
+                                                {"memory that ranks share", shared_memory},
                                                 {"the deadline names the rank", deadline},
                                                 {"the observer hears long waits", observer},
                                                 {"sizes that differ", sizes_that_differ}};

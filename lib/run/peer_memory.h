@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the ranks of one host that look into each other's: where a Program's peer buffers lie, and who has written or read
+// what. A flag is a run's number, stored by its owner behind the fact (release), seen by others before they act on it (acquire): a
+// number only grows, so a run that stopped half way leaves nothing behind.
+#pragma once
+#include <motley/program.h>
+#include <motley/transport.h>
+
+#include <span>
+#include <vector>
+
+namespace motley {
+
+class PeerMemory {
+ public:
+  static std::size_t flag_bytes(const Program& program, int ranks);
+  // Collective. memory: this rank's, from Transport::allocate, its arena first; flags: flag_bytes in it, zero.
+  PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags);
+  std::byte* address(int buffer) const { return buffers_[static_cast<std::size_t>(buffer)]; }  // of a peer buffer
+  // Before the forward half. A whole run leaves no look open; behind a half run all ranks meet first.
+  void next_run() { run_++; }
+  void tell(int exchange, int peer) const;
+  Transport::Ticket await(int exchange, int peer, Index bytes) const;
+
+ private:
+  std::atomic<std::uint64_t>& flag(int owner, int exchange, int to) const;
+  Transport& transport_;
+  std::size_t ranks_;
+  std::vector<std::span<std::byte>> memory_;  // per rank
+  std::vector<std::size_t> flags_;            // per rank: where its flags begin
+  std::vector<std::byte*> buffers_;
+  std::uint64_t run_ = 0;
+};
+
+}  // namespace motley

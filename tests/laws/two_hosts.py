@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts on one machine: network namespaces joined by a virtual cable, ranks of either started through MPICH's own launcher, messages
+between them over TCP. two_hosts.py PROGRAM [ARGS...] runs any MPI program so (4 ranks, two per host; RANKS says otherwise);
+two_hosts.py --verify MOTLEY runs `motley verify` of a small job whose mesh names the hosts. 77: namespaces cannot be made here."""
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+
+NAMES = [f"motley{os.getpid()}{side}" for side in "ab"]
+ADDRESSES = ["10.77.0.1", "10.77.0.2"]
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+
+
+def make_hosts() -> str:
+    """Why not, or nothing."""
+    try:
+        for name in NAMES:
+            ip("netns", "add", name)
+        ends = [f"m{os.getpid()}{side}" for side in "ab"]
+        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
+        for name, end, address in zip(NAMES, ends, ADDRESSES):
+            ip("link", "set", end, "netns", name)
+            ip("-n", name, "addr", "add", address + "/24", "dev", end)
+            ip("-n", name, "link", "set", end, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+    except FileNotFoundError:
+        return "the command ip is missing (Debian package iproute2)"
+    except subprocess.CalledProcessError as error:
+        return f"{' '.join(error.cmd)}: {error.stderr.strip()}"
+    return ""
+
+
+def remove_hosts() -> None:
+    for name in NAMES:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
+
+
+def run(folder: str, command: list[str]) -> subprocess.CompletedProcess:
+    shell = os.path.join(folder, "into_namespace")  # in ssh's place: drops its options, runs the rest in the host's namespace
+    cases = " ".join(f"{address}) n={name};;" for address, name in zip(ADDRESSES, NAMES))
+    with open(shell, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "$*"\n')
+    os.chmod(shell, stat.S_IRWXU)
+    ranks = os.environ.get("RANKS", "4")
+    words = ["ip", "netns", "exec", NAMES[0], "mpiexec", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
+             ",".join(f"{a}:{(int(ranks) + 1) // 2}" for a in ADDRESSES), "-n", ranks, "-genv", "UCX_TLS", "tcp,self", "-genv", "OMP_NUM_THREADS", "1", *command]
+    return subprocess.run(words, cwd=folder, capture_output=command[0].endswith("motley"), text=True, timeout=150, check=False)
+
+
+def verify(folder: str, program: str) -> int:
+    conv = {"op": "conv2d", "window": 3, "padding": "same", "activation": "relu"}
+    job = {"version": 1,
+           "mesh": {"axes": [{"name": "data", "size": 2}, {"name": "model", "size": 2}],
+                    "devices": [{"name": f"rank {r}", "kind": "cpu", "threads": 1, "host": ADDRESSES[r // 2]} for r in range(4)]},
+           "model": {"name": "small", "inputs": {"image": {"batch": 8, "channels": 1, "rows": 8, "cols": 8}},
+                     "layers": [{**conv, "out": {"f1": 8}}, {**conv, "out": {"f2": 8}}, {"op": "global_avg_pool2d"}, {"op": "dense", "out": {"classes": 4}}],
+                     "loss": {"op": "softmax_cross_entropy", "over": "classes"}},
+           "layout": {"split": {"batch": {"axis": "data", "parts": "even"}, "f1": {"axis": "model", "parts": "even"}}},
+           "data": {"kind": "synthetic"},
+           "train": {"batch": 8, "max_steps": 2, "seed": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}}
+    path = os.path.join(folder, "job.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(job, file)
+    ran = run(folder, [program, "verify", path, "--format", "json", "--steps", "2", "--batch", "4"])
+    good = ran.returncode == 0 and json.loads(ran.stdout)["ok"] is True
+    print("ok" if good else f"FAILED {ran.returncode}", ran.stdout.strip(), ran.stderr.strip())
+    return 0 if good else 1
+
+
+def main() -> int:
+    why = make_hosts()
+    try:
+        if why:
+            print("skipped: no second host here:", why)
+            return 77
+        with tempfile.TemporaryDirectory() as folder:
+            if sys.argv[1] == "--verify":
+                return verify(folder, os.path.abspath(sys.argv[2]))
+            return run(folder, [os.path.abspath(sys.argv[1]), *sys.argv[2:]]).returncode
+    finally:
+        remove_hosts()
+
+
+sys.exit(main())

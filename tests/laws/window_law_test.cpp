@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Window law: ranks that look into each other's memory get what messages bring, bit for bit and byte for byte counted, whoever is
+// late; and no look meets a write that is not ordered against it, in any order in which the ranks may run.
+#include <motley/error.h>
+#include <motley/program.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "kernels/operands.h"
+#include "laws/random_network.h"
+#include "laws/run_plan.h"
+#include "plan/plan_data.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+// Up to 4 ranks, at times on two hosts; nothing: the rules do not go together.
+std::optional<Plan> random_plan(Random& random, DType dtype) {
+  Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
+  if (chance(random, 0.4)) one.axes = {{"a", 2}, {"b", 2}};
+  const Network net = build(one.net);
+  one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});
+  std::vector<Device> devices(static_cast<std::size_t>(mesh_of(one.axes).ranks()));
+  if (chance(random, 0.4))
+    for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
+  try {
+    return balance(training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}), Mesh(one.axes, devices), rules_of(one, net), {},
+                   {.dtype = dtype});
+  } catch (const UserError& e) {
+    REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+    return std::nullopt;
+  }
+}
+
+// Clocks that say which steps of other ranks have surely happened: clock[r] steps of rank r.
+using Clock = std::vector<int>;
+
+struct Cell {  // one element of a rank's arena
+  int writer = -1, written = 0;
+  Clock read{};
+};
+
+// Runs all Programs twice, step by step, and keeps clocks in place of values.
+class Races {
+ public:
+  explicit Races(std::vector<Program> programs)
+      : programs_(std::move(programs)),
+        clocks_(programs_.size(), Clock(programs_.size(), 0)),
+        at_(programs_.size(), 0),
+        memory_(programs_.size()) {
+    for (std::size_t r = 0; r < programs_.size(); r++)
+      memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
+  }
+  int shared = 0;  // window pieces and looks into peers' memory
+
+  std::string check() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t r = 0; r < programs_.size(); r++)
+        while (at_[r] < 2 * programs_[r].steps.size() && perform(static_cast<int>(r))) moved = true;
+    }
+    for (std::size_t r = 0; r < programs_.size(); r++)
+      if (at_[r] < 2 * programs_[r].steps.size())
+        wrong_ = "rank " + std::to_string(r) + " waits for ever at step " + std::to_string(at_[r]);
+    return wrong_;
+  }
+
+ private:
+  struct Spot {
+    int rank;
+    Index unit;  // of 4 bytes
+  };
+
+  const Program& program(int rank) const { return programs_[static_cast<std::size_t>(rank)]; }
+
+  // The buffer of a peer that this one shows.
+  std::optional<Spot> spot(int rank, const Place& place) const {
+    const Buffer& b = program(rank).buffers[static_cast<std::size_t>(place.buffer)];
+    const Index unit = place.element * static_cast<Index>(bytes_of(b.dtype)) / 4;
+    if (b.space == Space::state) return std::nullopt;
+    if (b.space == Space::arena) return Spot{rank, b.offset / 4 + unit};
+    int k = 0;
+    for (const ProgramStep& s : program(b.peer).steps)
+      if (const auto* post = std::get_if<Post>(&s.what); post != nullptr && post->exchange == b.exchange)
+        for (const Piece& p : post->sends)
+          if (p.window && p.peer == rank && k++ == b.piece) {
+            auto there = spot(b.peer, p.at);
+            if (there) there->unit += unit;
+            return there;
+          }
+    return Spot{-1, 0};
+  }
+
+  void touch(int rank, const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides, bool writes,
+             const std::string& name) {
+    const auto from = spot(rank, place);
+    if (!from) return;
+    if (from->rank < 0) {
+      wrong_ = name + ": a peer buffer that nobody shows";
+      return;
+    }
+    shared += from->rank != rank;
+    const Buffer& b = program(rank).buffers[static_cast<std::size_t>(place.buffer)];
+    const Index units = static_cast<Index>(bytes_of(b.dtype)) / 4;
+    std::vector<Index> at(extents.size(), 0);
+    Index count = 1;
+    for (Index e : extents) count *= e;
+    for (; count > 0; count--) {
+      Index element = 0;
+      for (std::size_t d = 0; d < at.size(); d++) element += at[d] * strides[d];
+      for (Index u = 0; u < units; u++)
+        use(rank, memory_[static_cast<std::size_t>(from->rank)].at(static_cast<std::size_t>(from->unit + element * units + u)),
+            writes, name);
+      for (std::size_t d = at.size(); d-- > 0;) {
+        if (++at[d] < extents[d]) break;
+        at[d] = 0;
+      }
+    }
+  }
+
+  void use(int rank, Cell& cell, bool writes, const std::string& name) {
+    const Clock& now = clocks_[static_cast<std::size_t>(rank)];
+    auto before = [&](int other, int step) { return other == rank || now[static_cast<std::size_t>(other)] >= step; };
+    if (cell.writer >= 0 && !before(cell.writer, cell.written))
+      wrong_ = name + " on rank " + std::to_string(rank) + " meets a write of rank " + std::to_string(cell.writer);
+    if (cell.read.empty()) cell.read.assign(programs_.size(), 0);
+    if (!writes) {
+      cell.read[static_cast<std::size_t>(rank)] = now[static_cast<std::size_t>(rank)];
+      return;
+    }
+    for (std::size_t r = 0; r < programs_.size(); r++)
+      if (!before(static_cast<int>(r), cell.read[r]))
+        wrong_ = name + " on rank " + std::to_string(rank) + " overwrites what rank " + std::to_string(r) + " still reads";
+    cell.writer = rank;
+    cell.written = now[static_cast<std::size_t>(rank)];
+  }
+
+  void touch_piece(int rank, const Piece& p, bool writes) {
+    if (p.window) return;
+    const Buffer& b = program(rank).buffers[static_cast<std::size_t>(p.at.buffer)];
+    touch(rank, p.at, {p.bytes / static_cast<Index>(bytes_of(b.dtype))}, {1}, writes, "message");
+  }
+
+  bool perform(int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    const Program& mine = programs_[r];
+    const int run = static_cast<int>(at_[r] / mine.steps.size());
+    if (at_[r] % mine.steps.size() == 0)
+      for (const FedBuffer& f : mine.feeds) {
+        const Buffer& b = mine.buffers[static_cast<std::size_t>(f.buffer)];
+        touch(rank, {f.buffer, 0}, {volume(b.box)}, {1}, true, "feed " + f.name);
+      }
+    const auto& what = mine.steps[at_[r] % mine.steps.size()].what;
+    Clock& now = clocks_[r];
+    if (const auto* wait = std::get_if<Wait>(&what)) {
+      const Post& post = *posts_.at({wait->exchange, rank});
+      for (const Piece& p : post.receives)
+        if (told_[{wait->exchange, p.peer, rank}].size() <= static_cast<std::size_t>(run)) return false;
+      now[r]++;
+      for (const Piece& p : post.receives) {
+        const Clock& then = told_[{wait->exchange, p.peer, rank}][static_cast<std::size_t>(run)];
+        for (std::size_t k = 0; k < now.size(); k++) now[k] = std::max(now[k], then[k]);
+        touch_piece(rank, p, true);
+        shared += p.window;
+      }
+      for (const Piece& p : post.sends) touch_piece(rank, p, false);
+    } else if (const auto* post = std::get_if<Post>(&what)) {
+      now[r]++;
+      posts_[{post->exchange, rank}] = post;
+      for (const Piece& p : post->receives) touch_piece(rank, p, true);
+      for (const Piece& p : post->sends) {
+        touch_piece(rank, p, false);
+        auto& told = told_[{post->exchange, rank, p.peer}];
+        if (told.size() <= static_cast<std::size_t>(run)) told.push_back(now);
+      }
+    } else {
+      now[r]++;
+      const auto& kernel = std::get<RunKernel>(what);
+      for (std::size_t k = 0; k < kernel.operands.size(); k++) {
+        const bool last = k + 1 == kernel.operands.size();
+        if (kernel.spec.op == KernelOp::fold)
+          touch(rank, kernel.operands[k], kernel.spec.fold_extents, kernel.spec.operands[k].strides, last, kernel.pass);
+        else
+          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1}, last || kernel.spec.op == KernelOp::sgd,
+                kernel.pass);
+      }
+    }
+    at_[r]++;
+    return true;
+  }
+
+  std::vector<Program> programs_;
+  std::vector<Clock> clocks_;
+  std::vector<std::size_t> at_;
+  std::vector<std::vector<Cell>> memory_;
+  std::map<std::tuple<int, int, int>, std::vector<Clock>> told_;  // (exchange, from, to): when, per run
+  std::map<std::pair<int, int>, const Post*> posts_;
+  std::string wrong_;
+};
+
+std::string races(const Plan& plan, bool keep_gradients, int* shared) {
+  std::vector<Program> programs;
+  for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r, {.keep_gradients = keep_gradients}));
+  for (const Program& p : programs)
+    if (p.exchange_names != programs[0].exchange_names || p.windows != programs[0].windows)
+      return "the ranks number exchanges differently";
+  Races law(std::move(programs));
+  const std::string out = law.check();
+  *shared += law.shared;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("window law: every look is ordered against every write, and nobody waits in a circle", "[law]") {
+  int shared = 0;
+  for (int number = 0; number < 150; number++) {
+    Random random(static_cast<unsigned>(31000 + number));
+    const auto plan = random_plan(random, chance(random, 0.5) ? DType::f32 : DType::f64);
+    if (!plan) continue;
+    INFO("case " << number);
+    REQUIRE(races(*plan, chance(random, 0.5), &shared) == "");
+  }
+  CHECK(shared > 10000);
+}
+
+TEST_CASE("window law: the same bits and the same bytes as messages, whoever is late", "[law]") {
+  for (int number = 0; number < 60; number++) {
+    Random random(static_cast<unsigned>(41000 + number));
+    const auto plan = random_plan(random, DType::f64);
+    if (!plan) continue;
+    INFO("case " << number);
+    const Outcome messages = run_plan(*plan, {.steps = 3, .windows = false});
+    const Outcome windows = run_plan(*plan, {.steps = 3, .restless = 1 + static_cast<unsigned>(number)});
+    CHECK(windows.loss == messages.loss);
+    CHECK(windows.logits == messages.logits);
+    CHECK(windows.gradients == messages.gradients);
+    CHECK(windows.weights == messages.weights);
+    CHECK(windows.counted == messages.counted);
+  }
+}
+
+TEST_CASE("window law: what several ranks of a host read comes from another host once", "[law]") {
+  for (const bool apart : {false, true}) {
+    Random random(5);
+    Recipe recipe = random_recipe(random);
+    recipe.batch = 4;  // one sample a rank
+    const Network net = build(recipe);
+    std::vector<Device> devices(4);
+    for (std::size_t r = 0; r < 4; r++) devices[r].host = apart ? "host " + std::to_string(r) : r < 2 ? "here" : "there";
+    const Mesh mesh({{"all", 4}}, devices);
+    const LayoutRules rules{{"batch", "all", CutBy::even}};
+    const Plan plan = balance(training(net.loss, Sgd{.learning_rate = 0.05}), mesh, rules, {}, {.dtype = DType::f64});
+    Index crossed = 0, values = 0;  // bytes of parameter values by message; bytes of all parameters
+    for (int t : plan.data().passes.parameters)
+      values += plan.data().passes.tensors[static_cast<std::size_t>(t)].shape.elements() * 8;
+    for (int r = 0; r < 4; r++) {
+      const Program program = compile(plan, r);
+      for (const ProgramStep& s : program.steps)
+        if (const auto* post = std::get_if<Post>(&s.what);
+            post != nullptr && program.exchange_names[static_cast<std::size_t>(post->exchange)].starts_with("values of "))
+          for (const Piece& p : post->receives) crossed += p.window ? 0 : p.bytes;
+    }
+    CHECK(crossed == (apart ? 3 : 1) * values);
+  }
+}
