@@ -12,8 +12,6 @@
 
 namespace motley::law {
 
-namespace {
-
 Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype) {
   Random random(number);
   const Passes passes = passes_for(step, rules);
@@ -29,6 +27,8 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   }
   return plan_from(step, mesh, data_of(passes, mesh, layouts, sweeper.run(picks), dtype));
 }
+
+namespace {
 
 // Every case that is one step smaller, what removes most first.
 std::vector<Case> smaller(const Case& one) {
