@@ -132,7 +132,8 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
 Piece Compiler::outgoing(int t, const std::vector<Contribution>& terms, const BoxMessage& m) {
   const View& first = terms.front().view;
   Piece out{m.to, {first.buffer, first.element}, volume(m.box) * static_cast<Index>(bytes_of(dtype_of(t))), near(rank_, m.to)};
-  const bool seen = !out.window || out_.buffers[static_cast<std::size_t>(first.buffer)].space == Space::arena;
+  // A peer sees this rank's arena; what is kept together with others lives by rules of its own.
+  const bool seen = !out.window || (out_.buffers[static_cast<std::size_t>(first.buffer)].space == Space::arena && !together_.contains(first.buffer));
   if (terms.size() == 1 && is_dense(first, format_of(t)) && seen) return out;
   const View to = fresh_view("packed " + tensor(t).name, t, m.box);
   if (terms.size() == 1)

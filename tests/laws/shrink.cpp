@@ -12,8 +12,6 @@
 
 namespace motley::law {
 
-namespace {
-
 Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype) {
   Random random(number);
   const Passes passes = passes_for(step, rules);
@@ -29,6 +27,8 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   }
   return plan_from(step, mesh, data_of(passes, mesh, layouts, sweeper.run(picks), dtype));
 }
+
+namespace {
 
 // The first tensor of which some element of finished values arrives at a rank twice, or at a rank that has it; empty: none.
 std::string sent_twice(const Plan& plan) {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a law says of a case, and the smallest case near a failing one that still fails.
 #pragma once
+#include <motley/plan.h>
+
 #include <functional>
 #include <string>
 
 #include "laws/random_network.h"
 
 namespace motley::law {
+
+// Every pass takes one of its legal picks at random, told by the number. UserError: the rules do not go together.
+Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype);
 
 struct Verdict {
   bool refused = false;  // two dims of one tensor cannot both be cut

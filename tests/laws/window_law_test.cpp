@@ -13,6 +13,7 @@
 #include "kernels/operands.h"
 #include "laws/random_network.h"
 #include "laws/run_plan.h"
+#include "laws/shrink.h"
 #include "plan/plan_data.h"
 
 using namespace motley;
@@ -20,7 +21,7 @@ using namespace motley::law;
 
 namespace {
 
-// Up to 4 ranks, at times on two hosts; nothing: the rules do not go together.
+// Up to 4 ranks, at times on two hosts, at times with picks at random; nothing: the rules do not go together.
 std::optional<Plan> random_plan(Random& random, DType dtype) {
   Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
   if (chance(random, 0.4)) one.axes = {{"a", 2}, {"b", 2}};
@@ -30,8 +31,10 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   if (chance(random, 0.4))
     for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
   try {
-    return balance(training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}), Mesh(one.axes, devices), rules_of(one, net), {},
-                   {.dtype = dtype});
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const Mesh mesh(one.axes, devices);
+    if (chance(random, 0.5)) return with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype);
+    return balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
     return std::nullopt;
