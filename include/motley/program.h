@@ -98,8 +98,6 @@ struct Simulated {
   double step_seconds = 0;
   std::vector<double> busy_seconds{}, waiting_seconds{};
 };
-// False: the ranks would wait for each other in a circle.
-bool come_to_an_end(const std::vector<Program>& ranks);
 // All ranks' Programs in virtual time.
 Simulated simulate(const std::vector<Program>& ranks, const Profile& profile);
 

@@ -89,29 +89,12 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
   return data_of(passes, mesh, layouts, std::move(sweep), dtype);
 }
 
-// All ranks' Programs. Where looks into each other's memory would make the ranks wait in a circle, they exchange messages.
-std::vector<Program> programs_of(PlanData& data, const CompileOptions& options) {
-  auto compiled = [&] {
-    std::vector<Program> out;
-    for (std::size_t r = 0; r < data.predicted.size(); r++) out.push_back(Compiler(data, static_cast<int>(r), options).compile());
-    return out;
-  };
-  std::vector<Program> programs = compiled();
-  if (come_to_an_end(programs)) return programs;
-  data.hosts.clear();
-  programs = compiled();
-  check(come_to_an_end(programs), "messages alone make nobody wait in a circle");
-  return programs;
-}
-
-Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) {
-  for (const bool keep : {false, true}) static_cast<void>(programs_of(data, {.keep_gradients = keep}));
-  return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data)));
-}
+Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }
 
 void predict(PlanData& data, const Profile& profile) {
   const std::size_t ranks = data.predicted.size();
-  const std::vector<Program> programs = programs_of(data, {});
+  std::vector<Program> programs;
+  for (std::size_t r = 0; r < ranks; r++) programs.push_back(Compiler(data, static_cast<int>(r), {}).compile());
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
@@ -127,7 +110,6 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.cuts = std::move(told.cuts);
   data.notes = std::move(told.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
-  if (data.hosts.empty()) data.notes.push_back("ranks of one host exchange messages: looks into each other's memory would make them wait in a circle");
   data.baselines = told.baselines;
   data.hash = plan_hash(step, mesh, rules);
   for (int r = 0; r < mesh.ranks(); r++) {

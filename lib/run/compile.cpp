@@ -130,8 +130,9 @@ Program Compiler::compile() {
       backward_ = true;
     }
     for (int made : opens_[i]) make_room(made);
-    for (const PassOperand& o : pass(p).reads)
-      if (tensor(o.tensor).role == TensorRole::parameter) exchange_parameter(o.tensor);
+    for (int w : writers_[static_cast<std::size_t>(t)])  // on some ranks the kernel takes its bias in: it comes before the kernel on all
+      for (const PassOperand& o : pass(w).reads)
+        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter) exchange_parameter(o.tensor);
     if (works(p) && !taken_.contains(p) && !is_view(p)) emit_pass(p);
     if (writers_[static_cast<std::size_t>(t)].back() == p) assemble(t);
     leave(p);

@@ -151,7 +151,6 @@ void Compiler::emit_pass(int p) {
       auto at = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
       part.push_back(box[static_cast<std::size_t>(at - b.writes.indices.begin())]);
     }
-    exchange_parameter(b.reads[0].tensor);
     bias_view = main_view(b.reads[0].tensor, part);
     spec.bias = true;
     taken_.insert(bias);

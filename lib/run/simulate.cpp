@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
-#include <tuple>
 
 namespace motley {
 
@@ -127,32 +125,6 @@ class Simulator {
 };
 
 }  // namespace
-
-bool come_to_an_end(const std::vector<Program>& programs) {
-  std::set<std::tuple<int, int, std::size_t>> told;  // (exchange, from, to)
-  std::map<std::pair<int, std::size_t>, const Post*> posts;
-  std::vector<std::size_t> at(programs.size(), 0);
-  auto stands = [&](std::size_t r) {  // at a wait for what nobody has said yet
-    const auto* wait = std::get_if<Wait>(&programs[r].steps[at[r]].what);
-    if (wait == nullptr) return false;
-    const auto& receives = posts.at({wait->exchange, r})->receives;
-    return std::any_of(receives.begin(), receives.end(), [&](const Piece& p) { return !told.contains({wait->exchange, p.peer, r}); });
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t r = 0; r < programs.size(); r++)
-      for (; at[r] < programs[r].steps.size() && !stands(r); at[r]++) {
-        moved = true;
-        const auto* post = std::get_if<Post>(&programs[r].steps[at[r]].what);
-        if (post == nullptr) continue;
-        posts[{post->exchange, r}] = post;
-        for (const Piece& p : post->sends) told.insert({post->exchange, static_cast<int>(r), static_cast<std::size_t>(p.peer)});
-      }
-  }
-  for (std::size_t r = 0; r < programs.size(); r++)
-    if (at[r] < programs[r].steps.size()) return false;
-  return true;
-}
 
 Simulated simulate(const std::vector<Program>& programs, const Profile& profile) { return Simulator(programs, profile).run(); }
 
