@@ -95,6 +95,7 @@ Plan plan_of(const Case& c) {
   PlanData data;
   data.passes = passes_of(size);
   data.hosts = {0, c.apart ? 1 : 0};
+  data.on_device = {false, false};
   data.formats.assign(data.passes.tensors.size(), Format::plain);
   data.tensors.resize(data.passes.tensors.size());
   data.predicted.resize(2);
