@@ -141,7 +141,19 @@ Program Compiler::compile() {
   await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
   finish();
+  name_implementations();
   return std::move(out_);
+}
+
+void Compiler::name_implementations() {
+  if (data_.implementations.empty()) return;
+  const std::vector<ChosenKernel>& chosen = data_.implementations[static_cast<std::size_t>(rank_)];
+  for (ProgramStep& s : out_.steps) {
+    auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr) continue;
+    const auto at = std::find_if(chosen.begin(), chosen.end(), [&](const ChosenKernel& c) { return c.spec == run->spec; });
+    if (at != chosen.end()) run->implementation = at->implementation;
+  }
 }
 
 void Compiler::finish() {

@@ -58,6 +58,7 @@ class Compiler {
   View main_view(int t, const Box& box) { return view_of(out_.buffers[static_cast<std::size_t>(main_buffer(t))], main_buffer(t), box); }
   void make_slices();
   void finish();  // lifetimes, places in the arena
+  void name_implementations();
 
   // ---- passes
   void emit_pass(int p);
