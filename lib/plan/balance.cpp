@@ -82,12 +82,22 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   return data;
 }
 
+PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
+  const Profile none;
+  const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
+  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
+  data.rules = rules;
+  return data;
+}
+
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
   const Layouts layouts(passes, mesh, told);
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
-  return data_of(passes, mesh, layouts, std::move(sweep), dtype);
+  PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype);
+  data.rules = told;
+  return data;
 }
 
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }

@@ -4,6 +4,7 @@
 #include <motley/exchange.h>
 #include <motley/layout.h>
 #include <motley/plan.h>
+#include <motley/rules.h>
 
 #include <optional>
 #include <string>
@@ -65,6 +66,7 @@ struct ChosenKernel {
 
 struct PlanData {
   DType dtype = DType::f32;
+  LayoutRules rules{};                // every part told
   Passes passes{};                    // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
