@@ -6,7 +6,6 @@
 
 #include "base/json.h"
 #include "base/units.h"
-#include "kernels/kernel_spec_json.h"
 #include "plan/describe.h"
 #include "plan/plan_data.h"
 #include "plan/plan_file.h"
@@ -30,21 +29,6 @@ Json per_rank(const std::vector<Held>& held, int ranks) {
 }
 
 Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
-
-// Per rank what was chosen where its device has a choice.
-Json implementations_json(const PlanData& d) {
-  Json ranks{Json::Array{}};
-  for (const auto& list : d.implementations) {
-    Json chosen{Json::Array{}};
-    for (const ChosenKernel& c : list) {
-      Json one{Json::Object{}};
-      one.set("kernel", to_json_value(c.spec)).set("implementation", c.implementation);
-      chosen.push(std::move(one));
-    }
-    ranks.push(std::move(chosen));
-  }
-  return ranks;
-}
 
 std::string parts_text(const std::vector<Index>& parts) {
   std::string text;
@@ -92,7 +76,6 @@ std::string Plan::json() const {
     exchanges.push(std::move(one));
   }
   out.set("exchanges", std::move(exchanges));
-  if (std::any_of(d.implementations.begin(), d.implementations.end(), [](const auto& list) { return !list.empty(); })) out.set("implementations", implementations_json(d));
   Json predicted{Json::Object{}}, rows{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
     Json one{Json::Object{}};
