@@ -22,6 +22,7 @@
 #include "app/verbs.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "mesh/mpi_session.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -115,7 +116,8 @@ void look_at_mpi(Findings& found) {
     const fs::path mpiexec = find_mpiexec();
     const std::string version = first_version(mpiexec);
     found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; MPICH's mpiexec belongs here"
-                                      : fmt::format("MPICH {} ({})", version, mpiexec.string()));
+                                      : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
+                                                    mpi_takes_device_memory() ? "go from and to their memory" : "are staged in the host's memory"));
     if (version.empty()) found.packages.emplace_back("mpich");
   } catch (const DeviceError&) {
     found.line("MPI", "no mpiexec");

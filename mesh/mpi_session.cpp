@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mpi_session.h"
 
+#include <dlfcn.h>
 #include <motley/mpi.h>
 #include <unistd.h>
 
@@ -25,6 +26,12 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
 std::unique_ptr<Transport> MpiSession::transport() const {
   return mpi_transport(MPI_COMM_WORLD);
+}
+
+bool mpi_takes_device_memory() {
+  // Not every MPI has it, and it lies in a header of its own in some.
+  const auto asked = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return asked != nullptr && asked() == 1;
 }
 
 void MpiSession::finish() {

@@ -25,4 +25,7 @@ class MpiSession {
   bool ours_ = false;
 };
 
+// Whether this MPI library takes the memory of CUDA devices, asked at run time; one that cannot be asked does not. Also before MPI_Init.
+bool mpi_takes_device_memory();
+
 }  // namespace motley

@@ -48,6 +48,7 @@ struct Window {
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
   Activation activation = Activation::none;
+  bool accumulate = false;
 
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
   MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
@@ -75,6 +76,7 @@ struct ConvolutionForward {
     const At at = g.y.locate(i);
     double sum = 0;
     if (at.b < g.y.extents[1]) {
+      if (g.accumulate) sum = static_cast<double>(y[i]);
       for (Index r = 0; r < g.r; r++)
         for (Index s = 0; s < g.s; s++) {
           const Index h = g.row(at.c, r), v = g.col(at.d, s);
@@ -125,17 +127,27 @@ struct ConvolutionBackwardFilter {
   }
 };
 
-// y = activation(y + b): what the vendor's convolution or product leaves undone.
+// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The sum lies
+// where y does, or elsewhere in another format.
+struct EpilogueOptions {
+  Slice from{}, to{};  // sum, y
+  Activation activation = Activation::none;
+  bool accumulate = false;
+};
 template <class T>
 struct Epilogue {
-  Slice slice;
-  Activation activation;
-  const T* b;  // null without a bias
+  EpilogueOptions o;
+  const T *b, *sum;  // b: null without a bias
   T* y;
   MOTLEY_HD void operator()(Index i) const {
-    const At at = slice.locate(i);
-    if (at.b >= slice.extents[1]) return;
-    y[i] = static_cast<T>(activate(activation, static_cast<double>(y[i]) + (b != nullptr ? static_cast<double>(b[at.b]) : 0)));
+    const At at = o.to.locate(i);
+    double v = 0;
+    if (at.b < o.to.extents[1]) {
+      v = static_cast<double>(sum[o.from.offset(at.a, at.b, at.c, at.d)]);
+      if (o.accumulate) v += static_cast<double>(y[i]);
+      v = activate(o.activation, b != nullptr ? v + static_cast<double>(b[at.b]) : v);
+    }
+    y[i] = static_cast<T>(v);
   }
 };
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
-// arrives link seconds after both ends have posted it, a rank receives one message after another.
+// travels from when both ends have posted it, while kernels run too; a rank receives one message after another.
 #include <motley/error.h>
 #include <motley/program.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace motley {
 
@@ -39,10 +40,12 @@ class Simulator {
     std::size_t at = 0;
     Doing doing = Doing::next;
     double left = 0;  // computing: profiled seconds; arriving: seconds
+    double line = 0;  // when all messages so far will have arrived at the host
+    double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
   };
   struct Posted {
-    double when = 0;
     const Post* post = nullptr;
+    std::vector<double> copied{};  // per send: when the host has it
   };
 
   // Starts what this rank can start now; false: nothing.
@@ -56,26 +59,49 @@ class Simulator {
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
-      // The readers of a window say so before they wait for their own readers in the same exchange: the first time counts.
-      posted_.try_emplace({post->exchange, r}, Posted{out_.step_seconds, nullptr}).first->second.post = post;
+      // The readers of a window say so before they wait for their own readers in the same exchange.
+      Posted& mine = posted_[{post->exchange, r}] = {post, {}};
+      for (const Piece& piece : post->sends) {
+        rank.down = std::max(rank.down, out_.step_seconds) + (piece.window ? 0 : profile_.from_device_seconds(static_cast<int>(r), piece.bytes));
+        mine.copied.push_back(rank.down);
+      }
+      const auto peers = [&](const std::vector<Piece>& pieces) {
+        std::set<std::size_t> out;
+        for (const Piece& piece : pieces)
+          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({post->exchange, peer})) out.insert(peer);
+        return out;
+      };
+      for (std::size_t peer : peers(post->receives)) travel(post->exchange, peer, r);
+      for (std::size_t peer : peers(post->sends)) travel(post->exchange, r, peer);
       rank.at++;
       return true;
     }
     const int exchange = std::get<Wait>(what).exchange;
-    double done = out_.step_seconds;
-    for (const Piece& piece : posted_.at({exchange, r}).post->receives) {
-      const auto there = posted_.find({exchange, static_cast<std::size_t>(piece.peer)});
-      if (there == posted_.end()) {
+    for (const Piece& piece : posted_.at({exchange, r}).post->receives)
+      if (!posted_.contains({exchange, static_cast<std::size_t>(piece.peer)})) {
         rank.doing = Doing::blocked;
         return false;
       }
-      const double both = std::max(there->second.when, posted_.at({exchange, r}).when);
-      done = std::max(done, both);
-      if (!piece.window) done += profile_.seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;  // else the kernel that looks takes the time
-    }
-    rank.doing = Doing::arriving;
-    rank.left = done - out_.step_seconds;
+    rank.doing = Doing::arriving;  // what comes by a window takes no time: the kernel that looks takes it
+    const auto all = arrived_.find({exchange, r});
+    rank.left = all == arrived_.end() ? 0 : std::max(0.0, all->second - out_.step_seconds);
     return true;
+  }
+
+  // Both ends have posted it: its pieces, in one order on both.
+  void travel(int exchange, std::size_t from, std::size_t to) {
+    const Posted& sender = posted_.at({exchange, from});
+    Rank& rank = ranks_[to];
+    std::size_t k = 0;
+    for (const Piece& piece : posted_.at({exchange, to}).post->receives) {
+      if (piece.window || piece.peer != static_cast<int>(from)) continue;
+      while (k < sender.copied.size() && (sender.post->sends[k].window || sender.post->sends[k].peer != static_cast<int>(to))) k++;
+      check(k < sender.copied.size(), "what is received is sent");
+      const double ready = std::max(out_.step_seconds, sender.copied[k++]);
+      rank.line = std::max(rank.line, ready) + profile_.wire_seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds;
+      rank.up = std::max(rank.up, rank.line) + profile_.to_device_seconds(static_cast<int>(to), piece.bytes);
+      arrived_[{exchange, to}] = rank.up;
+    }
   }
 
   // Seconds that one profiled second lasts now: the profile was measured while all ranks of a host computed.
@@ -121,6 +147,7 @@ class Simulator {
   const Profile& profile_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
+  std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   Simulated out_{};
 };
 

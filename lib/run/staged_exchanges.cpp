@@ -27,7 +27,7 @@ void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const
   e.uploaded = device_.make_mark();
   auto put = [&](std::vector<Piece>& pieces, const Message& m) {
     pieces.push_back({m, e.bytes, nullptr});
-    e.bytes += rounded(m.bytes.size());
+    if (!direct_) e.bytes += rounded(m.bytes.size());
   };
   for (const Message& m : receives) put(e.receives, m);
   for (const Message& m : sends) {
@@ -60,43 +60,84 @@ void StagedExchanges::post(int exchange) {
   // What the last exchange received may still be on its way out of the pinned memory. The copies run in order.
   if (last_upload_ != nullptr) motley::wait(transport_, {}, "copies to the device", [&] { return last_upload_->passed(); });
   e.front->set(Queue::compute);
-  e.front->hold(Queue::copy);
+  e.begun = false;
   e.sent = 0;
+  open_.push_back(exchange);
+  if (direct_) return;  // what is received may lie where kernels so far still read
+  e.front->hold(Queue::copy);
   for (Piece& p : e.receives) {
-    p.ticket = transport_.receive(p.message.peer, exchange, {pinned_.get() + e.offset + p.offset, p.message.bytes.size()});
+    p.ticket = transport_.receive(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
     p.open = true;
   }
   for (Piece& p : e.sends) {
-    device_.copy(Queue::copy, pinned_.get() + e.offset + p.offset, p.message.bytes.data(), p.message.bytes.size());
+    device_.copy(Queue::copy, pinned(e, p), p.message.bytes.data(), p.message.bytes.size());
     p.copied->set(Queue::copy);
   }
 }
 
-double StagedExchanges::wait(int exchange, const std::string& name) {
+void StagedExchanges::take(const Exchange& e, Piece& piece) {
+  piece.open = false;
+  if (!direct_) device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
+}
+
+// Behind all kernels before it, from and to the device's memory.
+void StagedExchanges::begin(int exchange) {
   Exchange& e = at(exchange);
-  auto source = [&](const Piece& p) { return pinned_.get() + e.offset + p.offset; };
-  auto take = [&](Piece& p) {
-    p.open = false;
-    device_.copy(Queue::copy, p.message.bytes.data(), source(p), p.message.bytes.size());
-  };
-  const double start = seconds_now();
-  motley::wait(transport_, {}, name, [&] {
+  for (Piece& p : e.receives) {
+    p.ticket = transport_.receive(p.message.peer, exchange, p.message.bytes);
+    p.open = true;
+  }
+  for (Piece& p : e.sends) p.ticket = transport_.send(p.message.peer, exchange, p.message.bytes);
+  e.sent = e.sends.size();
+  e.begun = true;
+}
+
+bool StagedExchanges::send_ready() {
+  bool all = true;
+  for (int exchange : open_) {
+    Exchange& e = at(exchange);
+    if (direct_) {
+      if (!e.begun && e.front->passed()) begin(exchange);
+      all = all && e.begun;
+      continue;
+    }
     for (; e.sent < e.sends.size() && e.sends[e.sent].copied->passed(); e.sent++) {
       Piece& p = e.sends[e.sent];
-      p.ticket = transport_.send(p.message.peer, exchange, {source(p), p.message.bytes.size()});
+      p.ticket = transport_.send(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
     }
-    for (Piece& p : e.receives)
-      if (p.open && transport_.test(p.ticket)) take(p);
-    return e.sent == e.sends.size() && e.front->passed();
+    all = all && e.sent == e.sends.size();
+  }
+  return all;
+}
+
+void StagedExchanges::progress() {
+  send_ready();
+  for (int exchange : open_)
+    for (Piece& p : at(exchange).receives)
+      if (p.open && transport_.test(p.ticket)) take(at(exchange), p);
+}
+
+// Others may wait for what this rank has posted and its device has not given yet.
+void StagedExchanges::finish(Transport::Ticket ticket, const std::string& name) {
+  motley::wait(transport_, {&ticket, 1}, name, send_ready() ? std::function<bool()>{} : [this] { return send_ready(); });
+}
+
+double StagedExchanges::wait(int exchange, const std::string& name) {
+  Exchange& e = at(exchange);
+  const double start = seconds_now();
+  motley::wait(transport_, {}, name, [&] {
+    progress();
+    return direct_ ? e.begun : e.sent == e.sends.size() && e.front->passed();
   });
   const double busy = seconds_now() - start;
   for (Piece& p : e.receives) {
     if (!p.open) continue;
-    motley::wait(transport_, {&p.ticket, 1}, name);
-    take(p);
+    finish(p.ticket, name);
+    take(e, p);
   }
-  for (Piece& p : e.sends) motley::wait(transport_, {&p.ticket, 1}, name);
-  if (!e.receives.empty()) {
+  for (Piece& p : e.sends) finish(p.ticket, name);
+  std::erase(open_, exchange);
+  if (!direct_ && !e.receives.empty()) {
     e.uploaded->set(Queue::copy);
     e.uploaded->hold(Queue::compute);
     last_upload_ = e.uploaded.get();
