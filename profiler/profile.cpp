@@ -69,10 +69,11 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
-// A bias and an activation ride along with a convolution or a dense layer: points are kept and asked for without.
+// A bias, an activation and a sum ride along with a convolution or a dense layer: points are kept and asked for without.
 KernelSpec bare(KernelSpec spec) {
   if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
     spec.bias = false;
+    spec.accumulate = false;
     spec.activation = Activation::none;
   }
   return spec;

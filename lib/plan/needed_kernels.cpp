@@ -17,6 +17,7 @@ struct Specs {
   std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
   void add(KernelSpec spec) {
     spec.bias = false;  // rides along: Profile keeps points without
+    spec.accumulate = false;
     if (spec.op != KernelOp::fold) spec.activation = Activation::none;
     auto& same = seen[hash_of(spec)];
     for (std::size_t i : same)
