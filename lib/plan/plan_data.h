@@ -59,6 +59,11 @@ struct Baseline {  // the same rules with other parts; unknown without a profile
   std::optional<double> even{}, proportional{}, fast_alone{};
 };
 
+struct ChosenKernel {
+  KernelSpec spec{};
+  std::string implementation{};
+};
+
 struct PlanData {
   DType dtype = DType::f32;
   LayoutRules rules{};                // every part told
@@ -69,6 +74,7 @@ struct PlanData {
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
+  std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
   std::optional<double> step_seconds{};

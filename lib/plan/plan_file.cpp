@@ -3,10 +3,12 @@
 
 #include <motley/error.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "base/json_fields.h"
+#include "kernels/kernel_spec_json.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
@@ -48,6 +50,21 @@ Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
   return out;
 }
 
+// Per rank what was chosen where its device has a choice.
+Json implementations_json(const PlanData& data) {
+  Json ranks{Json::Array{}};
+  for (const auto& list : data.implementations) {
+    Json chosen{Json::Array{}};
+    for (const ChosenKernel& c : list) {
+      Json one{Json::Object{}};
+      one.set("kernel", to_json_value(c.spec)).set("implementation", c.implementation);
+      chosen.push(std::move(one));
+    }
+    ranks.push(std::move(chosen));
+  }
+  return ranks;
+}
+
 // The place of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
@@ -82,6 +99,7 @@ struct Decisions {
   LayoutRules rules{};
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
+  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
   Decisions decisions{};
@@ -155,6 +173,20 @@ const Table<ParameterFile>& parameter_fields() {
   return table;
 }
 
+const Table<ChosenKernel>& chosen_fields() {
+  static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
+                                          [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
+                                         text("implementation", "that computes it", &ChosenKernel::implementation)};
+  return table;
+}
+
+void read_implementations(Reader& r, const Json& j, Decisions& out) {
+  r.list(j, [&](const Json& rank, std::size_t) {
+    auto& list = out.implementations.emplace_back();
+    r.list(rank, [&](const Json& one, std::size_t) { r.object(one, chosen_fields(), list.emplace_back()); });
+  });
+}
+
 const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{text("step", "the hash of what is computed", &Decisions::step),
                                       text("dtype", "of floats: f32 or f64", &Decisions::dtype),
@@ -164,7 +196,8 @@ const Table<Decisions>& decision_fields() {
                                          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
                                        }},
                                       objects("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
-                                      objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields())};
+                                      objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
+                                      {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
   return table;
 }
 
@@ -269,6 +302,8 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters));
+  if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
+    out.set("implementations", implementations_json(data));
   return out;
 }
 
@@ -292,6 +327,10 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.step_seconds = from.step_seconds;
   data.predicted = std::move(from.ranks);
   data.baselines = from.baselines;
+  if (const std::size_t told = from.decisions.implementations.size(); told > 0) {
+    if (told != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    data.implementations = std::move(from.decisions.implementations);
+  }
   data.hash = plan_hash(step, mesh, data.rules);
   return plan_from(step, mesh, std::move(data));
 }

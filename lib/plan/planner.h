@@ -24,6 +24,8 @@ PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layout
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
 // Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
 void predict(PlanData& data, const Profile& profile);
+// Which implementations run, where the profile timed several.
+void choose_implementations(PlanData& data, const Profile& profile);
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
 
 }  // namespace motley

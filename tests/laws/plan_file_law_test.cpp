@@ -8,7 +8,8 @@
 
 #include "laws/random_network.h"
 #include "laws/shrink.h"
-#include "plan/plan_data.h"
+#include "plan/needed_kernels.h"
+#include "plan/planner.h"
 #include "support/config_files.h"
 
 using namespace motley;
@@ -42,6 +43,17 @@ std::optional<Planned> random_plan(unsigned number) {
   }
 }
 
+// Every other kernel of every other rank by something that the device would have to have.
+Plan with_implementations(const Planned& one) {
+  PlanData data = one.plan.data();
+  data.implementations.assign(static_cast<std::size_t>(one.mesh.ranks()), {});
+  for (int r = 0; r < one.mesh.ranks(); r += 2) {
+    std::vector<KernelSpec> specs = kernels_as_run(data, r);
+    for (std::size_t i = 0; i < specs.size(); i += 2) data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
+  }
+  return plan_from(one.step, one.mesh, std::move(data));
+}
+
 std::string refusal(const std::string& file, const Step& step, const Mesh& mesh) {
   try {
     static_cast<void>(Plan::load(file, step, mesh));
@@ -55,10 +67,11 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
-  int held = 0;
+  int held = 0, named = 0;
   for (unsigned number = 0; number < 80; number++) {
-    const auto one = random_plan(51000 + number);
+    auto one = random_plan(51000 + number);
     if (!one) continue;
+    if (number % 2 == 0) one->plan = with_implementations(*one);
     INFO("case " << number);
     const std::string file = folder.write("plan.json", "");
     one->plan.save(file);
@@ -75,10 +88,17 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       CHECK(is.steps.size() == was.steps.size());
       CHECK(is.exchange_names == was.exchange_names);
       CHECK(is.arena_bytes == was.arena_bytes);
+      for (std::size_t s = 0; s < was.steps.size(); s++)
+        if (const auto* run = std::get_if<RunKernel>(&was.steps[s].what)) {
+          const std::string& implementation = std::get<RunKernel>(is.steps[s].what).implementation;
+          CHECK(implementation == run->implementation);
+          named += !implementation.empty();
+        }
     }
     held++;
   }
   CHECK(held > 50);
+  CHECK(named > 100);
 }
 
 TEST_CASE("plan file law: what does not fit is refused", "[law]") {
