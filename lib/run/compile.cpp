@@ -154,6 +154,16 @@ Program Compiler::compile() {
   return std::move(out_);
 }
 
+// Whether it pays that the exchange goes on while kernels run.
+bool Compiler::pays(const Post& post) const {
+  auto far = [&](const Piece& p) {
+    const auto here = static_cast<std::size_t>(rank_), there = static_cast<std::size_t>(p.peer);
+    const bool hosts = !data_.hosts.empty() && data_.hosts[here] != data_.hosts[there];
+    return !p.window && (options_.pending == Pending::all || data_.on_device[here] || data_.on_device[there] || hosts);
+  };
+  return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
+}
+
 void Compiler::name_implementations() {
   if (data_.implementations.empty()) return;
   const std::vector<ChosenKernel>& chosen = data_.implementations[static_cast<std::size_t>(rank_)];
@@ -163,16 +173,6 @@ void Compiler::name_implementations() {
     const auto at = std::find_if(chosen.begin(), chosen.end(), [&](const ChosenKernel& c) { return c.spec == run->spec; });
     if (at != chosen.end()) run->implementation = at->implementation;
   }
-}
-
-// Whether it pays that the exchange goes on while kernels run.
-bool Compiler::pays(const Post& post) const {
-  auto far = [&](const Piece& p) {
-    const auto here = static_cast<std::size_t>(rank_), there = static_cast<std::size_t>(p.peer);
-    const bool hosts = !data_.hosts.empty() && data_.hosts[here] != data_.hosts[there];
-    return !p.window && (options_.pending == Pending::all || data_.on_device[here] || data_.on_device[there] || hosts);
-  };
-  return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
 }
 
 void Compiler::finish() {
