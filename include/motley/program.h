@@ -35,6 +35,7 @@ struct RunKernel {
   std::vector<Place> operands{};  // as the spec orders them, result last
   std::string pass{};             // what it is for: "conv2d_2 forward", "pack conv2d_2", ...
   bool moves = false;             // a copy that the layout or a format costs: packs, unpacks, reorders
+  std::string implementation{};   // the plan's, where the device has a choice; empty: what the device takes by itself
 };
 struct Piece {
   int peer = -1;

@@ -60,6 +60,10 @@ class EmulatedBackend final : public Backend {
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     return std::make_unique<EmulatedKernel>(spec, inner_->compile(spec), slowdown_, device_memory() != nullptr);
   }
+  std::vector<std::string> implementations(const KernelSpec& spec) override { return inner_->implementations(spec); }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
+    return std::make_unique<EmulatedKernel>(spec, inner_->compile_as(spec, implementation), slowdown_, device_memory() != nullptr);
+  }
   DeviceMemory* device_memory() override { return inner_->device_memory(); }
   std::string model() const override { return inner_->model(); }
   std::string isa() const override { return inner_->isa(); }

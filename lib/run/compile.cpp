@@ -165,6 +165,7 @@ Program Compiler::compile() {
   if (all_.trains) emit_updates();
   keep_pending(out_, [&](const Post& post) { return pays(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
   finish();
+  name_implementations();
   return std::move(out_);
 }
 
@@ -172,6 +173,17 @@ Program Compiler::compile() {
 bool Compiler::pays(const Post& post) const {
   auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
   return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
+}
+
+void Compiler::name_implementations() {
+  if (data_.implementations.empty()) return;
+  const std::vector<ChosenKernel>& chosen = data_.implementations[static_cast<std::size_t>(rank_)];
+  for (ProgramStep& s : out_.steps) {
+    auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr) continue;
+    const auto at = std::find_if(chosen.begin(), chosen.end(), [&](const ChosenKernel& c) { return c.spec == run->spec; });
+    if (at != chosen.end()) run->implementation = at->implementation;
+  }
 }
 
 void Compiler::finish() {

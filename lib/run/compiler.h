@@ -60,6 +60,7 @@ class Compiler {
   void make_slices();
   bool pays(const Post& post) const;
   void finish();  // lifetimes, places in the arena
+  void name_implementations();
 
   // ---- passes
   void emit_pass(int p);

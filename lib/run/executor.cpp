@@ -85,11 +85,11 @@ struct Executor::Bound {
   std::vector<int> pending{};                             // exchanges posted and not waited for
   std::function<void(const char*)> callback{};
 
-  Kernel* kernel(const KernelSpec& spec) {
+  Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
     auto& same = kernels[hash_of(spec)];
     for (auto& [known, made] : same)
       if (known == spec) return made.get();
-    same.emplace_back(spec, backend.compile(spec));
+    same.emplace_back(spec, implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, implementation));
     return same.back().second.get();
   }
   std::byte* address(const Place& place) const {
@@ -139,7 +139,7 @@ void Executor::Bound::take_memory() {
 
 void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
-    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec);
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
   for (const FedBuffer& f : program.feeds) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
     const View view = view_of(b, f.buffer, b.box);
