@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/nodes.h"
+#include "plan/blocks.h"
 #include "plan/check_rules.h"
 #include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
@@ -132,6 +133,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.notes = std::move(told.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   data.baselines = told.baselines;
+  choose_blocks(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules);
   for (int r = 0; r < mesh.ranks(); r++) {

@@ -100,6 +100,10 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<const Messages*> hops) {
     const StepTensor& t = data.passes.tensors[tensor];
     Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0)};
+    for (const Messages* hop : hops) {
+      const TensorPlan& plan = data.tensors[tensor];
+      d.blocks = d.blocks || (travels(*hop) && (hop == &plan.first ? plan.leaves_in_blocks : plan.arrives_in_blocks));
+    }
     const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
     for (const Messages* hop : hops)
       for (const BoxMessage& m : *hop)

@@ -15,6 +15,7 @@ struct Described {
   std::string tensor{};
   Collective kind = Collective::none;
   std::vector<Index> bytes{};  // received by each rank
+  bool blocks = false;         // taken apart: kernels run on some of its blocks while others travel
 };
 
 // How a tensor moves: to where it rests (terms added, or copied), or from there to its readers.

@@ -17,6 +17,13 @@ int count_from(const std::vector<Piece>& receives, int peer) {
   return static_cast<int>(std::count_if(receives.begin(), receives.end(), [&](const Piece& p) { return p.window && p.peer == peer; }));
 }
 
+// One exchange for each sender, or reader.
+std::map<int, std::vector<BoxMessage>> by_rank(const std::vector<BoxMessage>& messages, int BoxMessage::*end) {
+  std::map<int, std::vector<BoxMessage>> out;
+  for (const BoxMessage& m : messages) out[m.*end].push_back(m);
+  return out;
+}
+
 }  // namespace
 
 // Both ends cut a message alike.
@@ -63,6 +70,10 @@ Compiler::Ways Compiler::ways(const std::vector<BoxMessage>& messages) const {
 }
 
 void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
+  if (plan_of(t).arrives_in_blocks) {
+    for (const auto& [from, block] : by_rank(messages, &BoxMessage::from)) copy_messages(t, block, what + " from rank " + std::to_string(from));
+    return;
+  }
   const Ways all = ways(messages);
   copy_messages(t, all.direct, what);
   copy_messages(t, all.onward, what + " from another host");
@@ -123,9 +134,7 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
       view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
     return {box, view};
   }
-  auto own = terms_.find(p);
-  if (own == terms_.end()) return {box, main_view(t, box)};
-  return {box, view_of(out_.buffers[static_cast<std::size_t>(own->second.buffer)], own->second.buffer, box)};
+  return {box, output_view(p, box)};
 }
 
 // One dense block of the message's box in the tensor's format, made from the sum of the terms: what travels or is looked at.
@@ -163,12 +172,26 @@ std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage&
 
 void Compiler::add_terms(int t) {
   const TensorPlan& plan = plan_of(t);
-  const Hop hop = next_exchange(plan.first, "terms of " + tensor(t).name);
+  const std::string what = "terms of " + tensor(t).name;
+  if (!plan.leaves_in_blocks) return add_terms(t, plan.first, what, plan.tiles);
+  auto blocks = by_rank(plan.first, &BoxMessage::to);
+  for (const Held& tile : plan.tiles) blocks.try_emplace(tile.rank);
+  for (const auto& [to, block] : blocks) {
+    std::vector<Held> tiles;
+    for (const Held& tile : plan.tiles)
+      if (tile.rank == to) tiles.push_back(tile);
+    add_terms(t, block, what + " for rank " + std::to_string(to), tiles);
+  }
+}
+
+// All that the readers of these tiles are sent.
+void Compiler::add_terms(int t, const std::vector<BoxMessage>& messages, const std::string& what, const std::vector<Held>& tiles) {
+  const Hop hop = next_exchange(messages, what);
   if (inside_.contains(t)) return;
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<Contribution> arrived;  // in the messages' order: (writer's rank, box, pass) inside each tile
-  for (const BoxMessage& m : plan.first) {
+  for (const BoxMessage& m : messages) {
     if (m.from == rank_ && m.to != rank_) sends.push_back(outgoing(t, own_terms(t, m), m));
     if (m.to != rank_) continue;
     if (m.from == rank_) {
@@ -181,7 +204,7 @@ void Compiler::add_terms(int t) {
       receives.push_back({m.from, {view.buffer, view.element}, volume(m.box) * item, true});
       continue;
     }
-    const bool alone = std::none_of(plan.first.begin(), plan.first.end(), [&](const BoxMessage& o) {
+    const bool alone = std::none_of(messages.begin(), messages.end(), [&](const BoxMessage& o) {
       return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0;
     });
     if (alone && is_dense(main_view(t, m.box), format_of(t))) {
@@ -193,7 +216,7 @@ void Compiler::add_terms(int t) {
     receives.push_back({m.from, {arrived.back().view.buffer, arrived.back().view.element}, volume(m.box) * item});
   }
   post_and_wait(hop, sends, receives);
-  for (const Held& tile : plan.tiles)
+  for (const Held& tile : tiles)
     if (tile.rank == rank_) add_tile(t, tile.box, arrived);
   tell_looked(hop, receives);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "laws/run_plan.h"
+#include "plan/blocks.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 
@@ -25,7 +26,9 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
     const auto all = sweeper.candidates(p);
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
-  return plan_from(step, mesh, plan_told(passes, mesh, layouts, rules, picks, dtype));
+  PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
+  take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5); });
+  return plan_from(step, mesh, std::move(data));
 }
 
 namespace {
