@@ -10,6 +10,7 @@
 #include "plan/choose_parts.h"
 #include "plan/ties.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 #include "plan/sweep.h"
 #include "run/compiler.h"
 
@@ -65,7 +66,7 @@ std::vector<int> hosts_of(const Mesh& mesh) {
   return out;
 }
 
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype) {
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile, unsigned schedules) {
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
@@ -76,8 +77,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
   for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
-  for (const auto& received : sweep.received)
-    for (std::size_t r = 0; r < received.size(); r++) data.predicted[r].bytes += received[r];
+  choose_schedules(data, profile, schedules);
   return data;
 }
 
@@ -86,7 +86,7 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
-  return data_of(passes, mesh, layouts, std::move(sweep), dtype);
+  return data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
 }
 
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }

@@ -15,6 +15,7 @@ struct Described {
   std::string tensor{};
   Collective kind = Collective::none;
   std::vector<Index> bytes{};  // received by each rank
+  std::string schedule{};      // "direct", "two_level", "two_level, then direct"
 };
 
 // How a tensor moves: to where it rests (terms added, or copied), or from there to its readers.

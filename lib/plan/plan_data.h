@@ -4,7 +4,9 @@
 #include <motley/exchange.h>
 #include <motley/layout.h>
 #include <motley/plan.h>
+#include <motley/schedule.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +43,7 @@ struct TensorPlan {
   std::vector<Held> tiles{};  // who adds terms (equal to rest where nothing is added for several readers)
   std::vector<Held> needs{};  // what each rank reads
   std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
+  std::array<Schedule, 3> by{};                        // how these three go
 };
 
 struct CutChoice {  // for people and JSON: one rule as it was resolved

@@ -16,7 +16,8 @@ Passes passes_for(const Step& step, const LayoutRules& rules);
 std::vector<Format> choose_formats(const Passes& passes, DType dtype);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // What a sweep decided, as a plan's data (no predicted seconds yet).
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype);
+// schedules, not 0: any for each exchange, told by this number.
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile = {}, unsigned schedules = 0);
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan whose rules tell all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
