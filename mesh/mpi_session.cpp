@@ -17,6 +17,9 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   if (already != 0) return;
   // Whoever aborts has said why; MPICH's own line would only hide it.
   if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
+  // Behind a PUT, UCX over TCP closes a connection by one more PUT that the other end has to answer; in MPI_Finalize that one may
+  // already stand in the process manager's barrier, where it answers nothing, and both wait for ever (seen with UCX 1.13, MPICH 4.0).
+  if (setenv("UCX_TCP_PUT_ENABLE", "n", 0) != 0) throw DeviceError("setenv failed");
   int level = MPI_THREAD_SINGLE;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
   ours_ = true;
