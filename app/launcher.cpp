@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "app/launch.h"
+#include "app/reach_hosts.h"
 #include "base/units.h"
 #include "run/start.h"
 
@@ -88,6 +89,7 @@ Outcome launch_ranks(const LaunchOptions& options) {
   check_cores(options.devices);
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;
+  reach_hosts(options.devices);
   try {
     const RecordsDirectory records(options.run_directory);
     if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false, true};

@@ -27,7 +27,7 @@ struct Outcome {
 
 // stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (kept until all of them are ready,
 // 5 s at most), a second one ends them at once. Leaves no process, no record and no shared memory behind.
-// DeviceError: there is no mpiexec, or /dev/shm is too small; Error(io).
+// DeviceError: there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
 Outcome launch_ranks(const LaunchOptions& options);
 
 // The same; prints what nobody has said yet, and returns the exit code. Throws nothing.

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "app/job_plan.h"
+#include "app/last_word.h"
 #include "app/launcher.h"
 #include "app/rank_verbs.h"
 #include "app/run_directory.h"
@@ -114,6 +115,16 @@ std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
   return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
 }
 
+// Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
+bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
+  if (end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
+    directory.forget();
+    return true;
+  }
+  if (end.code != 0) write_failed_run(directory.path(), end, subject.mesh());
+  return false;
+}
+
 int as_a_rank(const Options& options, const CommandLine& line) {
   return run(line.argc, line.argv, [&](Runtime& rt) {
     rt.phase("configuration");
@@ -126,7 +137,14 @@ int as_a_rank(const Options& options, const CommandLine& line) {
       prepare(directory->path(), subject, line);
       return fs::absolute(directory->path()).string();
     });
-    work(rt, options, subject, path);
+    if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
+    const LastWord last(*directory, subject.mesh());
+    try {
+      work(rt, options, subject, path);
+    } catch (const Error& e) {
+      say_how_it_ended(*directory, {static_cast<int>(e.code()), -1, e.what()}, subject);
+      throw;
+    }
   });
 }
 
@@ -147,12 +165,7 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
   }
   if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
   if (!keep) return end.code;
-  if (end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
-    directory.forget();
-    console.say(LogLevel::info, "stopped before the first step: nothing is kept");
-  } else if (end.code != 0) {
-    write_failed_run(directory.path(), end, subject.mesh());
-  }
+  if (say_how_it_ended(directory, end, subject)) console.say(LogLevel::info, "stopped before the first step: nothing is kept");
   return end.code;
 }
 

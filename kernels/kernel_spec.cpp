@@ -129,7 +129,7 @@ std::vector<OperandUse> operands_of(const KernelSpec& spec) {
   } else {
     uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
   }
-  uses.back().read = false;
+  uses.back().read = spec.accumulate;
   uses.back().written = true;
   return uses;
 }
@@ -180,6 +180,7 @@ std::size_t hash_of(const KernelSpec& spec) {
   hash.add(spec.margin);
   hash.add(std::array{spec.x_format, spec.w_format, spec.y_format});
   hash.add(Index{spec.bias});
+  hash.add(Index{spec.accumulate});
   hash.add(spec.activation);
   hash.add(spec.fold);
   hash.add(spec.combine);
@@ -255,6 +256,7 @@ std::string summary(const KernelSpec& spec) {
     default: text += window_summary(spec);
   }
   if (spec.bias) text += " bias";
+  if (spec.accumulate) text += " added";
   if (spec.activation != Activation::none) text += " " + name_of(spec.activation);
   if (spec.dtype != DType::f32) text += " " + to_string(spec.dtype);
   return text;

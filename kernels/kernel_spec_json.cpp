@@ -119,6 +119,8 @@ const Table<KernelSpec>& spec_fields() {
       choice("y_format", "of y and dy", kFormatNames, &S::y_format),
       {"bias", "operand b[f]", "true or false", false,
        [](Reader& reader, const Json& json, S& out) { reader.boolean(json, out.bias); }},
+      {"accumulate", "y is added to", "true or false", false,
+       [](Reader& reader, const Json& json, S& out) { reader.boolean(json, out.accumulate); }},
       choice("activation", "epilogue", kActivationNames, &S::activation),
       choice("fold", "pointwise function", kFoldKindNames, &S::fold),
       choice("combine", "how results meet", kCombineNames, &S::combine),
@@ -173,6 +175,7 @@ Json to_json_value(const KernelSpec& spec) {
   word("w_format", &KernelSpec::w_format);
   word("y_format", &KernelSpec::y_format);
   scalar("bias", &KernelSpec::bias);
+  scalar("accumulate", &KernelSpec::accumulate);
   word("activation", &KernelSpec::activation);
   word("fold", &KernelSpec::fold);
   word("combine", &KernelSpec::combine);

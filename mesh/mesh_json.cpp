@@ -85,7 +85,9 @@ const Table<Device>& device_table() {
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
       {"tf32", "cuda: f32 products may lose bits on tensor cores", "true or false", false,
-       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.tf32); }}};
+       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.tf32); }},
+      {"deterministic", "cuda: false lets sums be made in an order that varies from run to run", "true or false", false,
+       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.deterministic); }}};
   return table;
 }
 
@@ -97,6 +99,7 @@ std::string text_of(DeviceKind kind) {
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
                                                             {"tf32", {DeviceKind::cuda}},
+                                                            {"deterministic", {DeviceKind::cuda}},
                                                             {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
                                                             {"of", {DeviceKind::emulated}},
                                                             {"slowdown", {DeviceKind::emulated}}};
@@ -212,6 +215,7 @@ Json to_json(const Device& d) {
   }
   if (d.kind == DeviceKind::cuda) out.set("index", d.index);
   if (d.tf32) out.set("tf32", true);
+  if (!d.deterministic) out.set("deterministic", false);
   out.set("threads", d.threads);
   if (!d.cores.empty()) {
     Json::Array cores;

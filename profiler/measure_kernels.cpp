@@ -20,10 +20,14 @@ namespace {
 constexpr int kTries = 4;            // of a run that loses its core
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
 constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
+constexpr int kFirstRuns = 3;        // of each of several implementations: the least counts
+constexpr double kOutOfRace = 2;     // an implementation so many times slower than another is not timed any more
 constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; of the budget a twentieth at most
 
+// One of the implementations of a spec.
 struct Subject {
-  KernelSpec spec{};
+  std::size_t spec = 0;  // of the specs
+  int choices = 1;       // the spec's
   std::unique_ptr<Kernel> kernel{};
   std::vector<void*> operands{};
   double first = 0;  // seconds of the run after the first
@@ -49,7 +53,7 @@ class Measurer {
       auto& same = seen[hash_of(spec)];
       if (std::any_of(same.begin(), same.end(), [&](const KernelSpec* s) { return *s == spec; })) continue;
       same.push_back(&spec);
-      subjects_.emplace_back().spec = spec;
+      specs_.push_back(spec);
     }
   }
 
@@ -70,23 +74,16 @@ class Measurer {
  private:
   // False: the first runs alone pass the budget.
   bool compile_and_touch() {
-    for (Subject& s : subjects_) {
-      s.kernel = backend_.compile(s.spec);
-      memory_.reserve(s.spec, s.kernel->workspace_bytes());
-      refuse_too_large(s.spec);
-      report(0);
-    }
+    compile_all();
     memory_.allocate(queue_);
     double work = 0, all = 0;
-    for (const Subject& s : subjects_) all += flops(s.spec);
+    for (const Subject& s : subjects_) all += flops(specs_[s.spec]);
     for (Subject& s : subjects_) {
-      s.operands = memory_.operands(s.spec);
+      s.operands = memory_.operands(specs_[s.spec]);
       once(s);  // first touch, packing
-      const double start = wall_seconds();
-      if (queue_ == nullptr) once(s);
-      s.first = queue_ == nullptr ? wall_seconds() - start : on_device(s, 1);
+      s.first = first_seconds(s);
       first_sum_ += s.first;
-      work += flops(s.spec);
+      work += flops(specs_[s.spec]);
       const double elapsed = wall_seconds() - start_;
       if (elapsed > options_.budget_seconds && &s != &subjects_.back()) {
         setup_ = elapsed * all / std::max(work, 1.0);
@@ -95,6 +92,7 @@ class Measurer {
       }
       report(0);
     }
+    drop_slow();
     for (Subject& s : subjects_) s.repeats = static_cast<int>(std::ceil((queue_ == nullptr ? kShortest : kShortestOnDevice) / std::max(s.first, 0.1e-6)));
     std::vector<double> firsts;
     for (const Subject& s : subjects_) firsts.push_back(s.first);
@@ -106,6 +104,40 @@ class Measurer {
     setup_ = wall_seconds() - start_;
     per_round_ = 2 * first_sum_;
     return true;
+  }
+
+  void compile_all() {
+    for (std::size_t i = 0; i < specs_.size(); i++) {
+      std::vector<std::string> names = backend_.implementations(specs_[i]);
+      if (names.size() < 2) names = {""};
+      for (const std::string& name : names) {
+        Subject& s = subjects_.emplace_back();
+        s.spec = i;
+        s.choices = static_cast<int>(names.size());
+        s.kernel = name.empty() ? backend_.compile(specs_[i]) : backend_.compile_as(specs_[i], name);
+        memory_.reserve(specs_[i], s.kernel->workspace_bytes());
+        refuse_too_large(specs_[i]);
+        report(0);
+      }
+    }
+  }
+
+  double first_seconds(Subject& s) {
+    double least = HUGE_VAL;
+    for (int i = 0; i < (s.choices > 1 ? kFirstRuns : 1); i++) {
+      const double start = wall_seconds();
+      if (queue_ == nullptr) once(s);
+      least = std::min(least, queue_ == nullptr ? wall_seconds() - start : on_device(s, 1));
+    }
+    return least;
+  }
+
+  void drop_slow() {
+    std::vector<double> fastest(specs_.size(), HUGE_VAL);
+    for (const Subject& s : subjects_) fastest[s.spec] = std::min(fastest[s.spec], s.first);
+    std::erase_if(subjects_, [&](const Subject& s) { return s.first > kOutOfRace * fastest[s.spec]; });
+    first_sum_ = 0;
+    for (const Subject& s : subjects_) first_sum_ += s.first;
   }
 
   void refuse_too_large(const KernelSpec& spec) const {
@@ -205,11 +237,15 @@ class Measurer {
   Measurement result(bool fits) const {
     Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
     if (!fits) return out;
+    std::vector<const Subject*> fastest(specs_.size(), nullptr);
     for (const Subject& s : subjects_)
+      if (const Subject*& best = fastest[s.spec]; best == nullptr || quantile(s.wall, 0) < quantile(best->wall, 0)) best = &s;
+    for (const Subject* s : fastest)
       out.points.push_back({device_,
-                            s.spec,
-                            {quantile(s.wall, 0), quantile(s.wall, 1), quantile(s.wall, 2), static_cast<int>(s.wall.size())},
-                            s.kernel->implementation()});
+                            specs_[s->spec],
+                            {quantile(s->wall, 0), quantile(s->wall, 1), quantile(s->wall, 2), static_cast<int>(s->wall.size())},
+                            s->kernel->implementation(),
+                            s->choices});
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;
@@ -228,6 +264,7 @@ class Measurer {
   int device_;
   const KernelTimingOptions& options_;
   std::mt19937_64 random_;
+  std::vector<KernelSpec> specs_{};
   std::vector<Subject> subjects_{};
   OperandMemory memory_{};
   std::size_t reference_ = 0;  // re-run in every round: its times show drift

@@ -31,7 +31,7 @@ struct KernelTimingOptions {
 };
 
 struct Measurement {
-  std::vector<KernelPoint> points{};  // one per different spec, in the order given; empty when it does not fit the budget
+  std::vector<KernelPoint> points{};  // one per different spec, in the order given, of its fastest implementation; empty when it does not fit the budget
   bool fits = true;                   // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
   double needed_seconds = 0;          // for least_rounds, compilation included
   int rounds = 0;
@@ -42,8 +42,8 @@ struct Measurement {
 
 // Every kernel is compiled, first touched and run untimed outside the timing; then rounds in shuffled order, each kernel once
 // untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands lie in memory
-// that all kernels share: inputs hold normal numbers and are never results. UserError: the operands of one kernel are larger than
-// the memory.
+// that all kernels share: inputs hold normal numbers and are never results. Where the device has a choice of implementations each is
+// timed, but for those that take twice as long as another from the start. UserError: the operands of one kernel are larger than the memory.
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
                             const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});
 

@@ -69,10 +69,11 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
-// A bias and an activation ride along with a convolution or a dense layer: points are kept and asked for without.
+// A bias, an activation and a sum ride along with a convolution or a dense layer: points are kept and asked for without.
 KernelSpec bare(KernelSpec spec) {
   if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
     spec.bias = false;
+    spec.accumulate = false;
     spec.activation = Activation::none;
   }
   return spec;
@@ -80,8 +81,20 @@ KernelSpec bare(KernelSpec spec) {
 
 }  // namespace
 
+const KernelPoint* Profile::find(int device, const KernelSpec& spec) const {
+  if (const auto found = by_hash_.find(key_of(device, spec)); found != by_hash_.end())
+    for (std::size_t i : found->second)
+      if (kernels_[i].device == device && kernels_[i].spec == spec) return &kernels_[i];
+  return nullptr;
+}
+
+std::string Profile::implementation(int device, const KernelSpec& spec) const {
+  const KernelPoint* point = find(device, spec);
+  return point == nullptr || point->choices < 2 ? "" : point->implementation;
+}
+
 void Profile::add(KernelPoint point) {
-  point.spec = bare(std::move(point.spec));
+  if (point.choices < 2) point.spec = bare(std::move(point.spec));
   check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
   std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
   const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
@@ -97,6 +110,7 @@ void Profile::add(KernelPoint point) {
     kernels_[at] = std::move(point);
   }
   const KernelPoint& p = kernels_[at];
+  if (p.spec != bare(p.spec)) return;
   if (p.seconds.min > 0) {
     double& rate = flops_per_second_[rate_key(p.device, p.spec)];
     rate = std::max(rate, flops(p.spec) / p.seconds.min);
@@ -126,9 +140,7 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
   const KernelSpec spec = bare(asked);
   const double work = flops(spec);
   if (work == 0) return {0, Known::measured};  // nothing runs
-  if (const auto found = by_hash_.find(key_of(device, spec)); found != by_hash_.end())
-    for (std::size_t i : found->second)
-      if (kernels_[i].device == device && kernels_[i].spec == spec) return {kernels_[i].seconds.min, Known::measured};
+  if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.min, Known::measured};
 
   auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {
     return std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });

@@ -30,8 +30,8 @@ Field<T> seconds(const char* name, const char* doc, double T::*member) {
 }
 
 template <class T>
-Field<T> small_integer(const char* name, const char* doc, int T::*member, int least) {
-  return {name, doc, "integer", true, [member, least](Reader& reader, const Json& json, T& out) {
+Field<T> small_integer(const char* name, const char* doc, int T::*member, int least, bool required = true) {
+  return {name, doc, "integer", required, [member, least](Reader& reader, const Json& json, T& out) {
             std::int64_t value = 0;
             if (reader.integer(json, value, least, 1 << 24)) out.*member = static_cast<int>(value);
           }};
@@ -76,7 +76,8 @@ const Table<KernelPoint>& kernel_fields() {
        [](Reader&, const Json& json, KernelPoint& out) { out.spec = kernel_spec_from_json(json); }},
       {"seconds", "min, q25, median, n", "object", true,
        [](Reader& reader, const Json& json, KernelPoint& out) { reader.object(json, spread_fields(), out.seconds); }},
-      text("implementation", "which kernel ran", &KernelPoint::implementation, false)};
+      text("implementation", "which kernel ran", &KernelPoint::implementation, false),
+      small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false)};
   return table;
 }
 
@@ -184,12 +185,14 @@ std::string Profile::json() const {
     if (d.alone_over_shared != 1) list.back().set("alone_over_shared", d.alone_over_shared);
   }
   out.set("devices", std::exchange(list, {}));
-  for (const KernelPoint& k : kernels_)
+  for (const KernelPoint& k : kernels_) {
     list.push_back(object(
         {{"device", k.device},
          {"spec", to_json_value(k.spec)},
          {"seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}})},
          {"implementation", k.implementation}}));
+    if (k.choices > 1) list.back().set("choices", k.choices);
+  }
   out.set("kernels", std::exchange(list, {}));
   for (const Link& l : links) {
     Json::Array segments;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace motley {
 
@@ -52,6 +53,11 @@ class Backend {
   virtual ~Backend() = default;
   virtual DeviceMemory* device_memory() { return nullptr; }  // where operands lie; nullptr: in the host's memory
   virtual std::unique_ptr<Kernel> compile(const KernelSpec& spec) = 0;  // DeviceError: what this device cannot do
+  // What may compute the spec here, by Kernel::implementation(), the one that compile() takes first. Told from spec, device and library
+  // alone. Fewer than two: there is no choice. With a choice the profiler times each, and the plan says which runs.
+  virtual std::vector<std::string> implementations(const KernelSpec&) { return {}; }
+  // Exactly that one. DeviceError: it is not here.
+  virtual std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation);
   virtual std::string model() const = 0;    // "AMD EPYC ..."
   virtual std::string isa() const = 0;      // what is really used, as the library reports it
   virtual std::string library() const = 0;  // "oneDNN 2.6.3"

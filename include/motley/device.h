@@ -23,6 +23,7 @@ struct Device {
   std::shared_ptr<const Device> of{};         // emulated: this one made slower
   double slowdown = 1.0;                      // emulated: at least 1
   bool tf32 = false;                          // cuda: f32 products on tensor cores, with about 10 bits of mantissa
+  bool deterministic = true;                  // cuda: no kernel whose sums' order varies from run to run
 };
 
 std::string to_string(DeviceKind kind);

@@ -16,6 +16,7 @@ namespace motley {
 
 struct Ran {
   double seconds = 0, busy_seconds = 0, waiting_seconds = 0;
+  double polling_seconds = 0;  // of the busy ones: looking after messages under way, between kernels
   Index bytes_received = 0;  // payload from other ranks
 };
 

@@ -42,7 +42,7 @@ struct FoldOperand {
 };
 
 // Operands of run(), the result last:
-//   conv2d, dense  forward          x, w, [b,] y      y = activation(conv(x, w) + b)
+//   conv2d, dense  forward          x, w, [b,] y      y = activation(conv(x, w) + b), or with accumulate activation(y + conv(x, w) + b)
 //                  backward_data    dy, w, dx
 //                  backward_filter  x, dy, dw
 //   max_pool2d     forward          x, y              the first element in row-major order wins a tie; padding never wins
@@ -56,7 +56,7 @@ struct FoldOperand {
 // Pools: x as a whole has margin = top, bottom, left, right more real rows and columns that these windows reach and this slice has
 // not. A mean divides by them too; a maximum takes the slice's elements only (none, but some in the margin: -infinity). In
 // max_pool2d's gradient x has the margin (its extents are h, w and the margin), dx not: a winner there takes its dy elsewhere.
-// Results are overwritten (not accumulated). Operands do not overlap, but a fold may write onto an operand of the same strides.
+// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a fold may write onto an operand of the same strides.
 struct KernelSpec {
   KernelOp op = KernelOp::conv2d;
   PassKind pass = PassKind::forward;
@@ -69,6 +69,7 @@ struct KernelSpec {
   Format w_format = Format::plain;  // of w and dw (conv2d)
   Format y_format = Format::plain;  // of y and dy (conv2d, pools)
   bool bias = false;                // conv2d, dense forward: operand b[f], f32/f64 dense
+  bool accumulate = false;          // conv2d forward: y is added to
   Activation activation = Activation::none;  // forward epilogue; of fold add, activation, activation_gradient
   // fold: result[...] combine= scale * f(operands[...]) over all of fold_extents. Where the result's stride is 0 the index is
   // reduced (combine add or max; the result then starts from 0 or -infinity, sums run in index order and in f64 before one

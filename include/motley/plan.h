@@ -6,6 +6,7 @@
 #include <motley/rules.h>
 #include <motley/step.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ class Plan {
   const PlanData& data() const { return *data_; }
   std::string table() const;  // for people: cuts, predicted seconds, idle share and bytes per rank, why, next best
   std::string json() const;   // INTERFACE section 3, byte-equal from run to run
+  // A fixed plan: the choice of balance() as it was once made. The file is that of save() and of a run's plan.json.
+  void save(const std::filesystem::path& file) const;  // UserError (74)
+  // UserError: another step, a mesh with other axes, parts that do not fit, a file that cannot be read (66).
+  static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
   std::uint64_t hash() const; // of (step, mesh, rules): what ranks compare before they trust one plan
 
  private:

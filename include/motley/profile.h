@@ -36,6 +36,7 @@ struct KernelPoint {
   KernelSpec spec{};
   Spread seconds{};
   std::string implementation{};
+  int choices = 1;  // implementations that were timed; this is the fastest
 };
 
 // Time of one message: seconds + bytes / bytes_per_second of the first segment that reaches its size (the last: any size).
@@ -55,8 +56,10 @@ class Profile {
   std::string json() const;
   void save(const std::filesystem::path& file) const;  // beside, sync, rename
   // Adds or replaces. Points of one (device, spec) are merged: the smaller minimum and its quartiles win. A bias and an activation of a
-  // convolution or dense layer are left out of the spec.
+  // convolution or dense layer are left out of the spec, but where there was a choice: such a point tells implementation() alone.
   void add(KernelPoint point);
+  // The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
+  std::string implementation(int device, const KernelSpec& spec) const;
   // measured: this very spec. interpolated: the same spec but for one extent, on this device's granule (a step function: the
   // smallest measured size not below; past the last one linear in flops). modelled: the device's best measured rate of that op
   // and pass, else 1e9 flops per second.
@@ -74,6 +77,7 @@ class Profile {
     double seconds = 0;     // the least of this and all larger extents
     std::size_t point = 0;  // index into kernels_
   };
+  const KernelPoint* find(int device, const KernelSpec& spec) const;
   void add_to_families(std::size_t point);
   std::vector<KernelPoint> kernels_{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_{};    // (device, spec) -> points

@@ -35,6 +35,7 @@ struct RunKernel {
   std::vector<Place> operands{};  // as the spec orders them, result last
   std::string pass{};             // what it is for: "conv2d_2 forward", "pack conv2d_2", ...
   bool moves = false;             // a copy that the layout or a format costs: packs, unpacks, reorders
+  std::string implementation{};   // the plan's, where the device has a choice; empty: what the device takes by itself
 };
 struct Piece {
   int peer = -1;
@@ -81,6 +82,10 @@ struct Program {
   bool windows = false;            // some rank reads another one's memory; the same on every rank
 };
 
+// Which exchanges go on while kernels run: those with messages between hosts, from or to devices with memory of their own (on one
+// host the ranks' own cores do the copying); or all with messages (for tests: however much memory it takes).
+enum class Pending : std::uint8_t { none, far, all };
+
 struct CompileOptions {
   bool keep_gradients = false;  // until the step's end, to be looked at
   std::vector<int> keep{};      // tensors whose finished values stay until the step's end too
@@ -89,6 +94,7 @@ struct CompileOptions {
   Index staged_bytes = Index{1} << 20;
   // Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
   std::vector<int> hosts{};
+  Pending pending = Pending::far;
 };
 
 // Pure; no device. InternalError only.

@@ -58,6 +58,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
   // Collective. A loss that is not finite: all ranks throw before the update (exit 70), naming step and first bad tensor.
+  // Stopped (75), on all ranks: the report of the step before said `stop`.
   StepReport step(std::initializer_list<Feed> feeds);
   StepReport step(const std::vector<Feed>& feeds);
   StepReport step_named(const std::map<std::string, ReadBox>& feeds);  // by the inputs' names

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = activation(b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed into the layout
+// y[n f p q] = activation([y[n f p q] +] b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed into the layout
 // that oneDNN picks, in run(); x and y are staged (copied into the workspace) only where oneDNN cannot take them as they are:
 // rows that no window reaches, windows wholly in padding, or formats that only its slow implementations know.
 #include <algorithm>
@@ -121,6 +121,7 @@ class ConvolutionKernel final : public Kernel {
     const Desc given = user_y();
     const bool staged = given != choice_.y;
     const Place y = staged ? sequence_.reserve(choice_.y.get_size()) : Place{result, 0};
+    if (staged && spec_.accumulate) sequence_.add_reorder(given, {result, 0}, choice_.y, y);
     std::vector<Sequence::Argument> arguments{
         {DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_WEIGHTS, choice_.w, w}, {DNNL_ARG_DST, choice_.y, y}};
     if (spec_.bias) arguments.push_back({DNNL_ARG_BIAS, desc_of({spec_.roles.f}, dnnl::memory::format_tag::a), {2, 0}});

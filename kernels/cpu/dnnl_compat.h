@@ -28,17 +28,17 @@ inline dnnl::algorithm eltwise(Activation activation) {
   }
 }
 
-// Scratchpad from the caller; the activation behind the sum.
-inline dnnl::primitive_attr attributes(Activation activation = Activation::none) {
+// Scratchpad from the caller; what lies there is added to where `sum`, the activation behind that.
+inline dnnl::primitive_attr attributes(Activation activation = Activation::none, bool sum = false) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (activation == Activation::none) return attr;
   dnnl::post_ops post;
   const float alpha = activation == Activation::elu ? 1.0f : 0.0f;
+  if (sum) post.append_sum(1.0f);
 #if DNNL_VERSION_MAJOR >= 3
-  post.append_eltwise(eltwise(activation), alpha, 0.0f);
+  if (activation != Activation::none) post.append_eltwise(eltwise(activation), alpha, 0.0f);
 #else
-  post.append_eltwise(1.0f, eltwise(activation), alpha, 0.0f);
+  if (activation != Activation::none) post.append_eltwise(1.0f, eltwise(activation), alpha, 0.0f);
 #endif
   attr.set_post_ops(post);
   return attr;

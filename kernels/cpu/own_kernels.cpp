@@ -178,17 +178,20 @@ class EmptyKernel final : public Kernel {
   }
   std::string implementation() const override { return name_of(loops_); }
   void run(std::span<void* const> operands, void*) override {
-    std::memset(operands.back(), 0, static_cast<std::size_t>(bytes_));
+    if (!spec_.accumulate) std::memset(operands.back(), 0, static_cast<std::size_t>(bytes_));
     if (spec_.pass != PassKind::forward || bytes_ == 0) return;
-    if (!spec_.bias && spec_.activation != Activation::sigmoid) return;  // every other activation of 0 is 0
+    if (!spec_.accumulate && !spec_.bias && spec_.activation != Activation::sigmoid) return;  // every other activation of 0 is 0
     auto* y = static_cast<float*>(operands.back());
     for (Index n = 0; n < extents_[0]; n++)
       for (Index f = 0; f < extents_[1]; f++) {
-        float value = spec_.bias ? static_cast<const float*>(operands[2])[f] : 0.0f;
-        loops_.activate(spec_.activation, &value, 1);
+        const float bias = spec_.bias ? static_cast<const float*>(operands[2])[f] : 0.0f;
         float* plane = y + n * strides_[0] + f / block_ * strides_[1] + f % block_;
         for (Index p = 0; p < extents_[2]; p++)
-          for (Index q = 0; q < extents_[3]; q++) plane[p * strides_[2] + q * strides_[3]] = value;
+          for (Index q = 0; q < extents_[3]; q++) {
+            float& value = plane[p * strides_[2] + q * strides_[3]];
+            value = spec_.accumulate ? value + bias : bias;
+            loops_.activate(spec_.activation, &value, 1);
+          }
       }
   }
 

@@ -50,10 +50,18 @@ class CudnnEngine {
 
 }  // namespace
 
-std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor) {
-  ConvolutionPlan plan = plan_convolution(spec, {vendor.cudnn, nullptr}, {.tf32 = vendor.tf32});
-  if (plan.engine.empty()) return nullptr;
-  return std::make_unique<StagedConvolution<CudnnEngine>>(spec, CudnnEngine(spec.dtype, vendor, std::move(plan)));
+std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation) {
+  const PlanOptions options{.tf32 = vendor.tf32, .deterministic = vendor.deterministic, .most = 1, .only = implementation};
+  std::vector<ConvolutionPlan> plans = plan_convolution(spec, {vendor.cudnn, nullptr}, options);
+  if (plans.empty()) return nullptr;
+  return std::make_unique<StagedConvolution<CudnnEngine>>(spec, CudnnEngine(spec.dtype, vendor, std::move(plans.front())));
+}
+
+std::vector<std::string> convolution_implementations(const KernelSpec& spec, const Vendor& vendor) {
+  std::vector<std::string> names;
+  for (const ConvolutionPlan& plan : plan_convolution(spec, {vendor.cudnn, nullptr}, {.tf32 = vendor.tf32, .deterministic = vendor.deterministic}))
+    names.push_back(plan.engine);
+  return names;
 }
 
 }  // namespace motley::cuda

@@ -56,6 +56,7 @@ class CudaBackend final : public Backend {
     MOTLEY_CUDA(cudnnCreate(&vendor_.cudnn));
     vendor_.stream = queues_.stream(DeviceMemory::Queue::compute);
     vendor_.tf32 = device.tf32;
+    vendor_.deterministic = device.deterministic;
     MOTLEY_CUDA(cudnnSetStream(vendor_.cudnn, vendor_.stream));
     MOTLEY_CUDA(cublasLtCreate(&vendor_.cublas));
     char bus[32] = "";
@@ -74,20 +75,32 @@ class CudaBackend final : public Backend {
 
   DeviceMemory* device_memory() override { return &queues_; }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    const Roles& e = spec.roles;
-    if (spec.op == KernelOp::conv2d)
-      if (auto kernel = convolution_kernel(spec, vendor_)) return kernel;
-    if (spec.op == KernelOp::dense && std::min({e.n, e.c, e.f}) > 0) return dense_kernel(spec, vendor_);
+    if (auto kernel = by_vendor(spec, "")) return kernel;
     return own_kernel(spec, vendor_.stream);
   }
+  std::vector<std::string> implementations(const KernelSpec& spec) override {
+    if (spec.op == KernelOp::conv2d) return convolution_implementations(spec, vendor_);
+    if (is_product(spec)) return dense_implementations(spec, vendor_);
+    return {};
+  }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
+    if (auto kernel = by_vendor(spec, implementation)) return kernel;
+    return Backend::compile_as(spec, implementation);
+  }
   std::string model() const override { return facts_.model; }
-  std::string isa() const override { return facts_.isa + (vendor_.tf32 ? " tf32" : ""); }
+  std::string isa() const override { return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying"); }
   std::string library() const override { return cuda::library(); }
   int threads() const override { return 1; }
   std::string condition() const override { return condition_of(bus_); }
   Index memory_bytes() const override { return memory_bytes_; }
 
  private:
+  static bool is_product(const KernelSpec& spec) { return spec.op == KernelOp::dense && std::min({spec.roles.n, spec.roles.c, spec.roles.f}) > 0; }
+  std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) {
+    if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor_, implementation);
+    if (is_product(spec)) return dense_kernel(spec, vendor_, implementation);
+    return nullptr;
+  }
   Queues queues_;
   CudaGpu facts_;
   Vendor vendor_{};

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "kernels/cuda/check.h"
 #include "kernels/operands.h"
@@ -143,6 +142,24 @@ std::int64_t number(const Descriptor& of, cudnnBackendAttributeName_t name) {
   return value;
 }
 
+// "_k2=7_k5=1"
+std::string knobs_of(const Descriptor& configuration) {
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++) raw.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).raw());
+  std::int64_t count = 0;
+  MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS, &count, raw.data()));
+  std::string text;
+  for (std::int64_t i = 0; i < count; i++) {
+    const Descriptor& knob = knobs[static_cast<std::size_t>(i)];
+    cudnnBackendKnobType_t type{};
+    std::int64_t one = 0;
+    MOTLEY_CUDA(cudnnBackendGetAttribute(knob.raw(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &one, &type));
+    text += "_k" + std::to_string(static_cast<int>(type)) + "=" + std::to_string(number(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+  }
+  return text;
+}
+
 std::vector<Descriptor> configurations(const Descriptor& graph, const Target& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -158,8 +175,8 @@ std::vector<Descriptor> configurations(const Descriptor& graph, const Target& ta
   return out;
 }
 
-// The engine's number; nothing where its results may vary or lose bits.
-std::optional<std::int64_t> fitting_engine(const Descriptor& configuration, DType dtype, bool tf32) {
+// "cudnn:eng12_k2=7": number and knobs. Empty where its results may vary or lose bits.
+std::string fitting_engine(const Descriptor& configuration, DType dtype, const PlanOptions& options) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.raw();
   std::int64_t count = 0;
@@ -170,47 +187,65 @@ std::optional<std::int64_t> fitting_engine(const Descriptor& configuration, DTyp
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-        if (dtype == DType::f32 && !tf32) return std::nullopt;
+        if (dtype == DType::f32 && !options.tf32) return "";
         break;
-      default: return std::nullopt;  // not deterministic, a shorter sum, FFT, Winograd
+      case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+        if (options.deterministic) return "";
+        break;
+      default: return "";  // a shorter sum, FFT, Winograd
     }
-  return number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  return "cudnn:eng" + std::to_string(number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) + knobs_of(configuration);
 }
 
-// The first configuration that fits and can be built. Empty: none.
-ConvolutionPlan first_plan(const Descriptor& graph, DType dtype, const Target& target, const PlanOptions& options) {
+// Adds what fits and can be built, `options.most` at most; `inside`: the graph ends with bias and activation.
+void add_plans(const std::shared_ptr<const Operations>& operations, bool inside, DType dtype, const Target& target, const PlanOptions& options,
+               std::vector<ConvolutionPlan>& out) {
+  struct MadeFrom {
+    std::shared_ptr<const Operations> operations{};
+    Descriptor graph;
+    std::vector<Descriptor> configurations{};
+  };
+  const auto from = std::make_shared<MadeFrom>(MadeFrom{operations, operations->graph(target.handle)});
+  const std::size_t end = out.size() + options.most;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (const Descriptor& configuration : configurations(graph, target, mode)) {
-      const std::optional<std::int64_t> engine = fitting_engine(configuration, dtype, options.tf32);
-      if (!engine) continue;
-      ConvolutionPlan out;
-      if (target.described != nullptr) out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
-      if (target.handle != nullptr) out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
-      out.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      if (cudnnBackendFinalize(out.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // cuDNN's way to say that this one cannot do it
-      out.workspace_bytes = number(out.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-      if (out.workspace_bytes > options.most_workspace_bytes) continue;
-      out.engine = "cudnn:eng" + std::to_string(*engine);
-      return out;
+    for (Descriptor& configuration : configurations(from->graph, target, mode)) {
+      if (out.size() == end) return;
+      std::string engine = fitting_engine(configuration, dtype, options);
+      if (engine.empty()) continue;
+      if (inside) engine += " inside";
+      const auto same = [&](const ConvolutionPlan& p) { return p.engine == engine; };
+      if ((!options.only.empty() && engine != options.only) || std::any_of(out.begin(), out.end(), same)) continue;
+      ConvolutionPlan made;
+      if (target.described != nullptr) made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
+      if (target.handle != nullptr) made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+      made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (cudnnBackendFinalize(made.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // cuDNN's way to say that this one cannot do it
+      made.workspace_bytes = number(made.plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+      if (made.workspace_bytes > options.most_workspace_bytes) continue;
+      made.engine = std::move(engine);
+      from->configurations.push_back(std::move(configuration));
+      made.made_from = from;
+      out.push_back(std::move(made));
     }
-  return {};
 }
 
 }  // namespace
 
-ConvolutionPlan plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options) {
+std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options) {
+  std::vector<ConvolutionPlan> out;
   const Reach reach = reach_of(spec);
-  if (!reach.possible) return {};
+  if (!reach.possible) return out;
   const bool bias = spec.bias, relu = spec.activation == Activation::relu;
   if (bias || relu) {
-    const Descriptor graph = Operations(spec, reach, bias, relu).graph(target.handle);
-    ConvolutionPlan fused = first_plan(graph, spec.dtype, target, options);
-    fused.bias = bias;
-    fused.activation = relu;
-    if (!fused.engine.empty()) return fused;
+    add_plans(std::make_shared<Operations>(spec, reach, bias, relu), true, spec.dtype, target, options, out);
+    for (ConvolutionPlan& plan : out) {
+      plan.bias = bias;
+      plan.activation = relu;
+    }
+    if (!out.empty() && options.most == 1) return out;
   }
-  const Descriptor graph = Operations(spec, reach, false, false).graph(target.handle);
-  return first_plan(graph, spec.dtype, target, options);
+  add_plans(std::make_shared<Operations>(spec, reach, false, false), false, spec.dtype, target, options, out);
+  return out;
 }
 
 }  // namespace motley::cuda

@@ -5,6 +5,7 @@
 #include <cudnn.h>
 #include <motley/kernel_spec.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,19 +43,22 @@ Descriptor described_device(const std::string& json);
 
 enum Operand : std::int64_t { kX = 1, kW = 2, kB = 3, kY = 4, kInside = 5 };
 
-// One engine, ready to run: the first of cuDNN's own order that fits.
+// One engine with its knobs, ready to run.
 struct ConvolutionPlan {
+  std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};   // "cudnn:eng12"
+  std::string engine{};   // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation
   bool bias = false, activation = false;  // done inside
 };
 struct PlanOptions {
-  bool tf32 = false;
+  bool tf32 = false, deterministic = true;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 28;
+  std::size_t most = 4;  // with bias and relu inside, and as many without
+  std::string only{};    // the one of this name
 };
-// Deterministic engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform). A bias and a relu are taken
-// in where an engine has them. nullopt-like: an empty engine name, where cuDNN has none.
-ConvolutionPlan plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
+// In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those that
+// take in bias and relu, where they are asked for. Empty: cuDNN has none.
+std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
 
 }  // namespace motley::cuda

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients through cuBLASLt. A row-major matrix is its transpose to cuBLASLt,
 // which counts by columns: every product is asked for as its transpose.
+#include <algorithm>
+
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/own_kernels.h"
@@ -8,6 +10,7 @@
 namespace motley::cuda {
 namespace {
 
+constexpr int kMost = 4;  // algorithms to choose from
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS advises for Hopper; elsewhere less is used
 
 // Column-major c[m n] = op(a) op(b), k summed over.
@@ -28,6 +31,23 @@ Product product_of(const KernelSpec& spec) {
   return {};
 }
 
+// Number, tile, stages, parts of the sum, their way to the result, order of the tiles, the algorithm's own options.
+std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string name = "cublasLt:";
+  for (const auto& [letter, which] : {std::pair{'a', CUBLASLT_ALGO_CONFIG_ID}, {'t', CUBLASLT_ALGO_CONFIG_TILE_ID}, {'s', CUBLASLT_ALGO_CONFIG_STAGES_ID},
+                                      {'k', CUBLASLT_ALGO_CONFIG_SPLITK_NUM}, {'r', CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
+                                      {'o', CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING}, {'c', CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
+                                      {'i', CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID}, {'l', CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}}) {
+    std::uint32_t value = 0;
+    std::size_t bytes = 0;  // 4 or 2
+    MOTLEY_CUDA(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, nullptr, 0, &bytes));
+    if (bytes > sizeof value) throw InternalError("cuBLASLt's options take at most 4 bytes each");
+    MOTLEY_CUDA(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, &value, bytes, &bytes));
+    name += letter + std::to_string(value);
+  }
+  return name;
+}
+
 class DenseKernel final : public Kernel {
  public:
   DenseKernel(const KernelSpec& spec, const Vendor& vendor) : spec_(spec), vendor_(vendor), p_(product_of(spec)), y_(window_of(spec).y) {
@@ -45,8 +65,18 @@ class DenseKernel final : public Kernel {
   ~DenseKernel() override { destroy(); }
   DenseKernel(const DenseKernel&) = delete;
   DenseKernel& operator=(const DenseKernel&) = delete;
-  std::size_t workspace_bytes() const override { return best_.workspaceSize; }
-  std::string implementation() const override { return "cublasLt"; }
+  std::size_t workspace_bytes() const override { return found_[taken_].workspaceSize; }
+  std::string implementation() const override { return name_of(found_[taken_].algo); }
+  std::vector<std::string> implementations() const {
+    std::vector<std::string> names;
+    for (const auto& one : found_) names.push_back(name_of(one.algo));
+    return names;
+  }
+  bool take(const std::string& name) {
+    const std::vector<std::string> names = implementations();
+    taken_ = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    return taken_ < names.size();
+  }
 
   void run(std::span<void* const> operands, void* workspace) override {
     const void* bias = spec_.pass == PassKind::forward && spec_.bias ? operands[2] : nullptr;
@@ -56,8 +86,8 @@ class DenseKernel final : public Kernel {
     const void* alpha = wide ? static_cast<const void*>(&one_wide) : &one;
     const void* beta = wide ? static_cast<const void*>(&zero_wide) : &zero;
     void* out = operands.back();
-    MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_, &best_.algo, workspace,
-                               best_.workspaceSize, vendor_.stream));
+    MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_, &found_[taken_].algo, workspace,
+                               found_[taken_].workspaceSize, vendor_.stream));
     if (bias != nullptr || spec_.activation != Activation::none) finish(y_, spec_.activation, spec_.dtype, bias, out, vendor_.stream);
   }
 
@@ -86,8 +116,11 @@ class DenseKernel final : public Kernel {
         MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof bytes));
       }
       MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof kWorkspace));
-      MOTLEY_CUDA(cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, 1, &best_, &found));
-      if (found == 0) throw DeviceError("cuBLASLt has no algorithm for " + summary(spec_));
+      found_.resize(kMost);
+      MOTLEY_CUDA(cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, kMost, found_.data(), &found));
+      found_.resize(static_cast<std::size_t>(found));
+      std::erase_if(found_, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
+      if (found_.empty()) throw DeviceError("cuBLASLt has no algorithm for " + summary(spec_));
     };
     try {
       ask();
@@ -109,11 +142,17 @@ class DenseKernel final : public Kernel {
   Slice y_;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  cublasLtMatmulHeuristicResult_t best_{};
+  std::vector<cublasLtMatmulHeuristicResult_t> found_{};  // cuBLASLt's own order
+  std::size_t taken_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor) { return std::make_unique<DenseKernel>(spec, vendor); }
+std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation) {
+  auto kernel = std::make_unique<DenseKernel>(spec, vendor);
+  return implementation.empty() || kernel->take(implementation) ? std::move(kernel) : nullptr;
+}
+
+std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor) { return DenseKernel(spec, vendor).implementations(); }
 
 }  // namespace motley::cuda

@@ -6,6 +6,9 @@
 #include <cudnn.h>
 #include <motley/backend.h>
 
+#include <string>
+#include <vector>
+
 #include "kernels/cuda/window_formulas.h"
 
 namespace motley::cuda {
@@ -15,12 +18,16 @@ struct Vendor {
   cudaStream_t stream = nullptr;
   cudnnHandle_t cudnn = nullptr;
   cublasLtHandle_t cublas = nullptr;
-  bool tf32 = false;  // f32 products on tensor cores: about 10 bits of mantissa
+  bool tf32 = false;           // f32 products on tensor cores: about 10 bits of mantissa
+  bool deterministic = true;  // no kernel whose sums' order varies
 };
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);         // own_kernels.cu
-std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor);  // null: cuDNN has no engine for it
-std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor);
+// implementation: that one, empty: the first that fits. Null: there is none.
+std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
+std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
+std::vector<std::string> convolution_implementations(const KernelSpec& spec, const Vendor& vendor);
+std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor);
 
 void move(const MoveOptions& options, DType dtype, const void* from, void* to, cudaStream_t stream);
 // y = activation(y + bias); bias null: none.

@@ -45,6 +45,7 @@ inline Window window_of(const KernelSpec& spec) {
     g.padding[axis] = spec.padding[2 * axis];
   }
   g.activation = spec.activation;
+  g.accumulate = spec.accumulate;
   return g;
 }
 

@@ -48,6 +48,7 @@ struct Window {
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
   Activation activation = Activation::none;
+  bool accumulate = false;
 
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
   MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
@@ -75,6 +76,7 @@ struct ConvolutionForward {
     const At at = g.y.locate(i);
     double sum = 0;
     if (at.b < g.y.extents[1]) {
+      if (g.accumulate) sum = static_cast<double>(y[i]);
       for (Index r = 0; r < g.r; r++)
         for (Index s = 0; s < g.s; s++) {
           const Index h = g.row(at.c, r), v = g.col(at.d, s);

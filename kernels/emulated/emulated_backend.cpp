@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 // Writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
 bool is_in_place(const KernelSpec& spec, std::span<void* const> operands) {
-  if (spec.op == KernelOp::sgd) return true;
+  if (spec.op == KernelOp::sgd || spec.accumulate) return true;
   return spec.op == KernelOp::fold && std::find(operands.begin(), operands.end() - 1, operands.back()) != operands.end() - 1;
 }
 
@@ -59,6 +59,10 @@ class EmulatedBackend final : public Backend {
       : inner_(std::move(inner)), slowdown_(slowdown), memory_bytes_(memory_bytes) {}
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     return std::make_unique<EmulatedKernel>(spec, inner_->compile(spec), slowdown_, device_memory() != nullptr);
+  }
+  std::vector<std::string> implementations(const KernelSpec& spec) override { return inner_->implementations(spec); }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
+    return std::make_unique<EmulatedKernel>(spec, inner_->compile_as(spec, implementation), slowdown_, device_memory() != nullptr);
   }
   DeviceMemory* device_memory() override { return inner_->device_memory(); }
   std::string model() const override { return inner_->model(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), and its two gradients.
+// y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two gradients.
 // The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
 #include <algorithm>
 
@@ -44,7 +44,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   for (Index n = 0; n < e.n; n++)
     for (Index f = 0; f < e.f; f++)
       for (Index p = 0; p < e.p; p++) {
-        std::fill(sums, sums + e.q, 0.0);
+        for (Index q = 0; q < e.q; q++) sums[q] = spec.accumulate ? static_cast<double>(y(n, f, p, q)) : 0.0;
         for (Index s = 0; s < e.s; s++) {
           const Range q = real_columns(spec, s);
           if (q.size() == 0) continue;

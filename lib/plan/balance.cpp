@@ -8,6 +8,7 @@
 #include "graph/nodes.h"
 #include "plan/check_rules.h"
 #include "plan/choose_parts.h"
+#include "plan/needed_kernels.h"
 #include "plan/ties.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
@@ -81,12 +82,22 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   return data;
 }
 
+PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
+  const Profile none;
+  const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
+  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
+  data.rules = rules;
+  return data;
+}
+
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
   const Layouts layouts(passes, mesh, told);
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
-  return data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
+  PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
+  data.rules = told;
+  return data;
 }
 
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }
@@ -102,6 +113,15 @@ void predict(PlanData& data, const Profile& profile) {
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
 }
 
+void choose_implementations(PlanData& data, const Profile& profile) {
+  data.implementations.assign(data.predicted.size(), {});
+  if (profile.empty()) return;
+  for (std::size_t r = 0; r < data.implementations.size(); r++)
+    for (KernelSpec& spec : kernels_as_run(data, static_cast<int>(r)))
+      if (std::string fastest = profile.implementation(static_cast<int>(r), spec); !fastest.empty())
+        data.implementations[r].push_back({std::move(spec), std::move(fastest)});
+}
+
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
@@ -111,6 +131,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.notes = std::move(told.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   data.baselines = told.baselines;
+  choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules);
   for (int r = 0; r < mesh.ranks(); r++) {
     const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;

@@ -17,21 +17,31 @@ struct Specs {
   std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
   void add(KernelSpec spec) {
     spec.bias = false;  // rides along: Profile keeps points without
+    spec.accumulate = false;
     if (spec.op != KernelOp::fold) spec.activation = Activation::none;
+    add_whole(std::move(spec));
+  }
+  void add_whole(KernelSpec spec) {
     auto& same = seen[hash_of(spec)];
     for (std::size_t i : same)
       if (list[i] == spec) return;
     same.push_back(list.size());
-    list.push_back(spec);
+    list.push_back(std::move(spec));
   }
 };
 
 }  // namespace
 
-std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
+std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank) {
   Specs out;
   for (const ProgramStep& s : Compiler(plan, rank, {}).compile().steps)
-    if (const auto* run = std::get_if<RunKernel>(&s.what)) out.add(run->spec);
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) out.add_whole(run->spec);
+  return out.list;
+}
+
+std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
+  Specs out;
+  for (KernelSpec& spec : kernels_as_run(plan, rank)) out.add(std::move(spec));
   return out.list;
 }
 

@@ -16,7 +16,8 @@ using SizesOf = std::function<std::vector<Index>(const Variable& v)>;
 // and pool that follows a cut whose part is to be told its size at `sizes`.
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                                        int rank, const SizesOf& sizes);
-// What `rank` runs under one plan as it stands.
+// What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
+std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);
 
 }  // namespace motley

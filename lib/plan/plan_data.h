@@ -4,6 +4,7 @@
 #include <motley/exchange.h>
 #include <motley/layout.h>
 #include <motley/plan.h>
+#include <motley/rules.h>
 #include <motley/schedule.h>
 
 #include <array>
@@ -61,8 +62,14 @@ struct Baseline {  // the same rules with other parts; unknown without a profile
   std::optional<double> even{}, proportional{}, fast_alone{};
 };
 
+struct ChosenKernel {
+  KernelSpec spec{};
+  std::string implementation{};
+};
+
 struct PlanData {
   DType dtype = DType::f32;
+  LayoutRules rules{};                // every part told
   Passes passes{};                    // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
@@ -70,6 +77,7 @@ struct PlanData {
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
+  std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
   std::optional<double> step_seconds{};

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "plan/describe.h"
 #include "plan/plan_data.h"
+#include "plan/plan_file.h"
 
 namespace motley {
 
@@ -89,6 +90,7 @@ std::string Plan::json() const {
   Json notes{Json::Array{}};
   for (const std::string& n : d.notes) notes.push(Json(n));
   out.set("notes", std::move(notes));
+  out.set("decisions", decisions_json(d, step_, mesh_));
   return to_text(out, 1) + "\n";
 }
 

@@ -19,10 +19,14 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
 // schedules, not 0: any for each exchange, told by this number.
 PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile = {}, unsigned schedules = 0);
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
+// A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
+PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype);
 // A plan whose rules tell all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
 // Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
 void predict(PlanData& data, const Profile& profile);
+// Which implementations run, where the profile timed several.
+void choose_implementations(PlanData& data, const Profile& profile);
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
 
 }  // namespace motley

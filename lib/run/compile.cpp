@@ -2,10 +2,18 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "run/compiler.h"
+#include "run/pending.h"
 
 namespace motley {
+
+namespace {
+
+constexpr double kRoom = 1.125;  // that exchanges under way may take of the memory of a step: an eighth more
+
+}  // namespace
 
 Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
@@ -140,8 +148,31 @@ Program Compiler::compile() {
   if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
   await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
+  keep_pending(out_, [&](const Post& post) { return pays(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
   finish();
+  name_implementations();
   return std::move(out_);
+}
+
+// Whether it pays that the exchange goes on while kernels run.
+bool Compiler::pays(const Post& post) const {
+  auto far = [&](const Piece& p) {
+    const auto here = static_cast<std::size_t>(rank_), there = static_cast<std::size_t>(p.peer);
+    const bool hosts = !data_.hosts.empty() && data_.hosts[here] != data_.hosts[there];
+    return !p.window && (options_.pending == Pending::all || data_.on_device[here] || data_.on_device[there] || hosts);
+  };
+  return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
+}
+
+void Compiler::name_implementations() {
+  if (data_.implementations.empty()) return;
+  const std::vector<ChosenKernel>& chosen = data_.implementations[static_cast<std::size_t>(rank_)];
+  for (ProgramStep& s : out_.steps) {
+    auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr) continue;
+    const auto at = std::find_if(chosen.begin(), chosen.end(), [&](const ChosenKernel& c) { return c.spec == run->spec; });
+    if (at != chosen.end()) run->implementation = at->implementation;
+  }
 }
 
 void Compiler::finish() {

@@ -62,7 +62,9 @@ class Compiler {
   int main_buffer(int t);  // made at first call: the hull of all that this rank holds of the tensor
   View main_view(int t, const Box& box) { return view_of(out_.buffers[static_cast<std::size_t>(main_buffer(t))], main_buffer(t), box); }
   void make_slices();
+  bool pays(const Post& post) const;
   void finish();  // lifetimes, places in the arena
+  void name_implementations();
 
   // ---- passes
   void emit_pass(int p);

@@ -82,13 +82,14 @@ struct Executor::Bound {
   std::unique_ptr<DeviceMemory::Mark> start{};
   DeviceMemory::Mark* last = nullptr;  // set last in the compute queue
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
+  std::vector<int> pending{};                             // exchanges posted and not waited for
   std::function<void(const char*)> callback{};
 
-  Kernel* kernel(const KernelSpec& spec) {
+  Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
     auto& same = kernels[hash_of(spec)];
     for (auto& [known, made] : same)
       if (known == spec) return made.get();
-    same.emplace_back(spec, backend.compile(spec));
+    same.emplace_back(spec, implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, implementation));
     return same.back().second.get();
   }
   std::byte* address(const Place& place) const {
@@ -103,6 +104,7 @@ struct Executor::Bound {
   void meet();
   void begin();
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
+  void look_after();           // the pending exchanges
   void settle(std::size_t from, std::size_t to);
   // A buffer's bytes, where the host can read them: `room` takes a device's.
   const std::byte* look(int buffer, std::vector<std::byte>& room) const;
@@ -137,7 +139,7 @@ void Executor::Bound::take_memory() {
 
 void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
-    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec);
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
   for (const FedBuffer& f : program.feeds) {
     const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
     const View view = view_of(b, f.buffer, b.box);
@@ -227,10 +229,12 @@ double Executor::Bound::perform(Step& s) {
     s.kernel->run(s.operands, workspace);
   } else if (s.kind == Step::Kind::post && device != nullptr) {
     staged->post(s.exchange);
+    pending.push_back(s.exchange);
     return 0;
   } else if (s.kind == Step::Kind::post) {
     auto& open = tickets[static_cast<std::size_t>(s.exchange)];
     open.clear();
+    pending.push_back(s.exchange);
     for (const Message& m : s.receives)
       open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
     for (const Message& m : s.sends) {
@@ -239,10 +243,12 @@ double Executor::Bound::perform(Step& s) {
       else
         open.push_back(transport.send(m.peer, s.exchange, m.bytes));
     }
-  } else if (device != nullptr) {
-    own = staged->wait(s.exchange, s.name);
   } else {
-    wait(transport, tickets[static_cast<std::size_t>(s.exchange)], program.exchange_names[static_cast<std::size_t>(s.exchange)]);
+    std::erase(pending, s.exchange);
+    if (device != nullptr)
+      own = staged->wait(s.exchange, s.name);
+    else
+      wait(transport, tickets[static_cast<std::size_t>(s.exchange)], program.exchange_names[static_cast<std::size_t>(s.exchange)]);
   }
   if (device != nullptr) {
     s.before = last;
@@ -250,6 +256,11 @@ double Executor::Bound::perform(Step& s) {
     last = s.end.get();
   }
   return own;
+}
+
+void Executor::Bound::look_after() {
+  if (device != nullptr) return staged->progress();
+  for (int e : pending) std::erase_if(tickets[static_cast<std::size_t>(e)], [&](Transport::Ticket t) { return transport.test(t); });
 }
 
 // Until the device has done all it was given; then its kernels' seconds are known.
@@ -289,7 +300,12 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
     if (device == nullptr || s.kind != Step::Kind::kernel) s.seconds += took;
     s.runs++;
     now = then;
+    if (s.kind != Step::Kind::kernel || pending.empty()) continue;
+    look_after();
+    now = seconds_now();
+    out.polling_seconds += now - then;
   }
+  out.busy_seconds += out.polling_seconds;
   if (device != nullptr) {
     settle(from, to);
     out.busy_seconds += seconds_now() - now;

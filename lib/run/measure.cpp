@@ -53,6 +53,8 @@ class Measurer {
       changed = true;
       budget = std::max(budget - measure(profile, missing, budget), options_.budget_seconds / 6);
     }
+    if (changed)
+      if (const std::vector<KernelSpec> choices = missing_choices(profile); anywhere(choices)) measure(profile, choices, budget);
     if (all_new) measure_alone(profile);
     if (changed) keep(profile, file);
     return profile;
@@ -125,6 +127,12 @@ class Measurer {
     for (KernelSpec& s : unknown(profile, std::move(specs)))
       if (std::find(different.begin(), different.end(), s) == different.end()) different.push_back(std::move(s));
     return different;
+  }
+  // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so.
+  std::vector<KernelSpec> missing_choices(const Profile& profile) const {
+    std::vector<KernelSpec> specs = kernels_as_run(balance(step_, mesh_, rules_, profile).data(), rt_.rank());
+    std::erase_if(specs, [&](const KernelSpec& s) { return !profile.implementation(rt_.rank(), s).empty() || backend_.implementations(s).size() < 2; });
+    return specs;
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
@@ -219,6 +227,7 @@ class Measurer {
       for (KernelPoint p : made.points)
         if (p.spec == smaller[i]) {
           p.spec = full[i];
+          p.choices = 1;  // another batch may have another fastest one
           p.seconds.min *= factor;
           p.seconds.q25 *= factor;
           p.seconds.median *= factor;

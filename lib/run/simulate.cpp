@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
-// arrives link seconds after both ends have posted it, a rank receives one message after another.
+// travels from when both ends have posted it, while kernels run too; a rank receives one message after another.
 #include <motley/error.h>
 #include <motley/program.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace motley {
 
@@ -39,10 +40,7 @@ class Simulator {
     std::size_t at = 0;
     Doing doing = Doing::next;
     double left = 0;  // computing: profiled seconds; arriving: seconds
-  };
-  struct Posted {
-    double when = 0;
-    const Post* post = nullptr;
+    double line = 0;  // when all messages so far will have arrived
   };
 
   // Starts what this rank can start now; false: nothing.
@@ -56,26 +54,35 @@ class Simulator {
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
-      // The readers of a window say so before they wait for their own readers in the same exchange: the first time counts.
-      posted_.try_emplace({post->exchange, r}, Posted{out_.step_seconds, nullptr}).first->second.post = post;
+      // The readers of a window say so before they wait for their own readers in the same exchange.
+      posted_[{post->exchange, r}] = post;
+      for (const Piece& piece : post->receives)
+        if (!piece.window && posted_.contains({post->exchange, static_cast<std::size_t>(piece.peer)})) travel(post->exchange, piece, r);
+      std::set<int> told;
+      for (const Piece& piece : post->sends)
+        if (const auto there = posted_.find({post->exchange, static_cast<std::size_t>(piece.peer)}); there != posted_.end() && told.insert(piece.peer).second)
+          for (const Piece& other : there->second->receives)
+            if (!other.window && other.peer == static_cast<int>(r)) travel(post->exchange, other, there->first.second);
       rank.at++;
       return true;
     }
     const int exchange = std::get<Wait>(what).exchange;
-    double done = out_.step_seconds;
-    for (const Piece& piece : posted_.at({exchange, r}).post->receives) {
-      const auto there = posted_.find({exchange, static_cast<std::size_t>(piece.peer)});
-      if (there == posted_.end()) {
+    for (const Piece& piece : posted_.at({exchange, r})->receives)
+      if (!posted_.contains({exchange, static_cast<std::size_t>(piece.peer)})) {
         rank.doing = Doing::blocked;
         return false;
       }
-      const double both = std::max(there->second.when, posted_.at({exchange, r}).when);
-      done = std::max(done, both);
-      if (!piece.window) done += profile_.seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;  // else the kernel that looks takes the time
-    }
-    rank.doing = Doing::arriving;
-    rank.left = done - out_.step_seconds;
+    rank.doing = Doing::arriving;  // what comes by a window takes no time: the kernel that looks takes it
+    const auto all = arrived_.find({exchange, r});
+    rank.left = all == arrived_.end() ? 0 : std::max(0.0, all->second - out_.step_seconds);
     return true;
+  }
+
+  // Both ends have posted it.
+  void travel(int exchange, const Piece& piece, std::size_t to) {
+    double& line = ranks_[to].line;
+    line = std::max(line, out_.step_seconds) + profile_.seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds;
+    arrived_[{exchange, to}] = line;
   }
 
   // Seconds that one profiled second lasts now: the profile was measured while all ranks of a host computed.
@@ -120,7 +127,8 @@ class Simulator {
   const std::vector<Program>& programs_;
   const Profile& profile_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<int, std::size_t>, Posted> posted_{};
+  std::map<std::pair<int, std::size_t>, const Post*> posted_{};
+  std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   Simulated out_{};
 };
 

@@ -62,40 +62,62 @@ void StagedExchanges::post(int exchange) {
   e.front->set(Queue::compute);
   e.front->hold(Queue::copy);
   e.sent = 0;
+  open_.push_back(exchange);
   for (Piece& p : e.receives) {
-    p.ticket = transport_.receive(p.message.peer, exchange, {pinned_.get() + e.offset + p.offset, p.message.bytes.size()});
+    p.ticket = transport_.receive(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
     p.open = true;
   }
   for (Piece& p : e.sends) {
-    device_.copy(Queue::copy, pinned_.get() + e.offset + p.offset, p.message.bytes.data(), p.message.bytes.size());
+    device_.copy(Queue::copy, pinned(e, p), p.message.bytes.data(), p.message.bytes.size());
     p.copied->set(Queue::copy);
   }
 }
 
-double StagedExchanges::wait(int exchange, const std::string& name) {
-  Exchange& e = at(exchange);
-  auto source = [&](const Piece& p) { return pinned_.get() + e.offset + p.offset; };
-  auto take = [&](Piece& p) {
-    p.open = false;
-    device_.copy(Queue::copy, p.message.bytes.data(), source(p), p.message.bytes.size());
-  };
-  const double start = seconds_now();
-  motley::wait(transport_, {}, name, [&] {
+void StagedExchanges::take(const Exchange& e, Piece& piece) {
+  piece.open = false;
+  device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
+}
+
+bool StagedExchanges::send_ready() {
+  bool all = true;
+  for (int exchange : open_) {
+    Exchange& e = at(exchange);
     for (; e.sent < e.sends.size() && e.sends[e.sent].copied->passed(); e.sent++) {
       Piece& p = e.sends[e.sent];
-      p.ticket = transport_.send(p.message.peer, exchange, {source(p), p.message.bytes.size()});
+      p.ticket = transport_.send(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
     }
-    for (Piece& p : e.receives)
-      if (p.open && transport_.test(p.ticket)) take(p);
+    all = all && e.sent == e.sends.size();
+  }
+  return all;
+}
+
+void StagedExchanges::progress() {
+  send_ready();
+  for (int exchange : open_)
+    for (Piece& p : at(exchange).receives)
+      if (p.open && transport_.test(p.ticket)) take(at(exchange), p);
+}
+
+// Others may wait for what this rank has posted and its device has not given yet.
+void StagedExchanges::finish(Transport::Ticket ticket, const std::string& name) {
+  motley::wait(transport_, {&ticket, 1}, name, send_ready() ? std::function<bool()>{} : [this] { return send_ready(); });
+}
+
+double StagedExchanges::wait(int exchange, const std::string& name) {
+  Exchange& e = at(exchange);
+  const double start = seconds_now();
+  motley::wait(transport_, {}, name, [&] {
+    progress();
     return e.sent == e.sends.size() && e.front->passed();
   });
   const double busy = seconds_now() - start;
   for (Piece& p : e.receives) {
     if (!p.open) continue;
-    motley::wait(transport_, {&p.ticket, 1}, name);
-    take(p);
+    finish(p.ticket, name);
+    take(e, p);
   }
-  for (Piece& p : e.sends) motley::wait(transport_, {&p.ticket, 1}, name);
+  for (Piece& p : e.sends) finish(p.ticket, name);
+  std::erase(open_, exchange);
   if (!e.receives.empty()) {
     e.uploaded->set(Queue::copy);
     e.uploaded->hold(Queue::compute);

@@ -23,8 +23,10 @@ class StagedExchanges {
   void allocate();  // the pinned memory, after the last add(). DeviceError
   // Starts the receives, and the copies of what is to be sent behind all kernels so far.
   void post(int exchange);
-  // Sends what the device has given, gives it what arrives; kernels from now on run behind that. Returns the seconds in which this
-  // rank's own device was still at work.
+  // Of all exchanges under way: sends what the device has given, gives it what has arrived. To be called between kernels.
+  void progress();
+  // Until the exchange is over; kernels from now on run behind what it brought. The others go on meanwhile. Returns the seconds in
+  // which this rank's own device was still at work.
   double wait(int exchange, const std::string& name);
 
  private:
@@ -42,10 +44,15 @@ class StagedExchanges {
     int posted = 0, waited = 0;
   };
   Exchange& at(int exchange) { return exchanges_.at(static_cast<std::size_t>(exchange)); }
+  std::byte* pinned(const Exchange& e, const Piece& p) const { return pinned_.get() + e.offset + p.offset; }
+  void take(const Exchange& e, Piece& piece);
+  bool send_ready();  // false: a device still works on what is to be sent
+  void finish(Transport::Ticket ticket, const std::string& name);
 
   DeviceMemory& device_;
   Transport& transport_;
   std::vector<Exchange> exchanges_{};  // by number; those without pieces take nothing
+  std::vector<int> open_{};            // posted and not waited for, in that order
   DeviceMemory::Block pinned_{};
   DeviceMemory::Mark* last_upload_ = nullptr;
 };

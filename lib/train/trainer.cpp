@@ -75,7 +75,7 @@ struct Trainer::Impl {
   State state;
   Executor executor;
   Index step = 0;
-  bool wants_stop = false;
+  bool wants_stop = false, stopped = false;
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
@@ -133,6 +133,7 @@ struct Trainer::Impl {
   }
 
   StepReport run(const std::map<std::string, ReadBox>& feeds) {
+    if (stopped) throw Stopped("stopped on request after step " + std::to_string(step));
     step++;
     rt.phase("step " + std::to_string(step));
     feed(feeds);
@@ -157,6 +158,7 @@ struct Trainer::Impl {
       report.stop = report.stop || end.stop != 0;
       report.ranks.push_back(end.did);
     }
+    stopped = report.stop;
     report.step = step;
     report.predicted_seconds = plan.data().step_seconds;
     return report;

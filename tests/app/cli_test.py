@@ -111,7 +111,8 @@ def ranks_of(parent):
             environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             values = dict(e.split(b"=", 1) for e in environment if b"=" in e)
             if b"PMI_RANK" in values:
-                out[int(values[b"PMI_RANK"])] = pid
+                rank = int(values[b"PMI_RANK"])
+                out[rank] = min(pid, out.get(rank, pid))  # not a child of its own
     return out
 
 
@@ -370,6 +371,23 @@ def stops():
     assert not list((room.path / "tmp").iterdir())
 
 
+def deaths_under_mpiexec():
+    """mpiexec kills all ranks when one dies; run.json says so all the same, and nothing is left."""
+    room = Room()
+    room.write("job.json", job(max_steps=100000000))
+    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
+    for victim in [0, 1]:
+        process = room.start("train", "job.json", "--run-dir", f"own{victim}", before=[mpiexec, "-n", "2"])
+        metrics = room.path / f"own{victim}/metrics.jsonl"
+        wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
+        os.kill(ranks_of(process.pid)[victim], signal.SIGKILL)
+        process.communicate(timeout=LIMIT)
+        wait_for(lambda: (room.path / f"own{victim}/run.json").exists(), "run.json is written")
+        run = room.json(f"own{victim}/run.json")
+        assert run["status"] == "failed" and run["code"] == 86 and run["steps"] > 0 and "killed" in run["reason"], run
+        wait_for(lambda: not (room.path / f"own{victim}/.lock").exists(), "the lock is gone")
+
+
 def deaths():
     room = Room()
     process = endless(room, "run")
@@ -413,7 +431,7 @@ def progress():
         assert b"step" in said
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, deaths_under_mpiexec, progress]
 
 
 def main():

@@ -52,10 +52,18 @@ namespace {
 
 class Broken final : public Backend {
  public:
-  explicit Broken(void (*change)(KernelSpec&)) : change_(change) {}
+  explicit Broken(void (*change)(KernelSpec&), bool only_second = false) : change_(change), only_second_(only_second) {}
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     KernelSpec changed = spec;
-    change_(changed);
+    if (!only_second_) change_(changed);
+    return inner_->compile(changed);
+  }
+  std::vector<std::string> implementations(const KernelSpec&) override {
+    return only_second_ ? std::vector<std::string>{"right", "wrong"} : std::vector<std::string>{};
+  }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
+    KernelSpec changed = spec;
+    if (implementation == "wrong") change_(changed);
     return inner_->compile(changed);
   }
   std::string model() const override { return "broken"; }
@@ -66,6 +74,7 @@ class Broken final : public Backend {
 
  private:
   void (*change_)(KernelSpec&);
+  bool only_second_;
   std::unique_ptr<Backend> inner_ = reference_backend();
 };
 
@@ -78,6 +87,9 @@ TEST_CASE("backend law: a wrong backend is found out") {
     if (s.activation == Activation::elu) s.activation = Activation::tanh;
   });
   CHECK(backend_law(activation, 6, 200, LawMode::tolerance) != "");
+  const auto stride = [](KernelSpec& s) { s.padding[0] += s.op == KernelOp::avg_pool2d; };
+  Broken second(stride, true);
+  CHECK(backend_law(second, 6, 200, LawMode::exact).find("wrong: ") != std::string::npos);
   Broken none([](KernelSpec&) {});
   CHECK(backend_law(none, 6, 200, LawMode::tolerance) == "");
 }

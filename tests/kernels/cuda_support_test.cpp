@@ -66,21 +66,36 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
   REQUIRE(specs.size() > 100);
   for (const char* name : {"h200", "a100", "t4"}) {
     const Descriptor device = described_device(read_file((folder("MOTLEY_DEVICES", DEVICES) / (std::string(name) + ".json")).string()));
-    std::size_t without = 0, fused = 0, asked = 0;
+    std::size_t without = 0, fused = 0, asked = 0, choices = 0, named = 0;
     std::int64_t most = 0;
     std::string first, largest;
     for (const KernelSpec& spec : specs) {
       const bool nothing = !reach_of(spec).possible;
       if (nothing) continue;
       asked++;
-      const ConvolutionPlan plan = plan_convolution(spec, {nullptr, device.raw()});
-      if (plan.engine.empty() && without++ == 0) first = summary(spec);
-      fused += plan.bias && plan.activation;
-      if (plan.workspace_bytes > most) largest = summary(spec);
-      most = std::max(most, plan.workspace_bytes);
+      const std::vector<ConvolutionPlan> plans = plan_convolution(spec, {nullptr, device.raw()});
+      if (plans.empty()) {
+        if (without++ == 0) first = summary(spec);
+        continue;
+      }
+      fused += plans.front().bias && plans.front().activation;
+      choices += plans.size();
+      if (plans.front().workspace_bytes > most) largest = summary(spec);
+      most = std::max(most, plans.front().workspace_bytes);
+      if (asked % 20 != 0) continue;
+      for (const ConvolutionPlan& plan : plans) {  // a plan's name finds exactly that engine, with the same workspace
+        const std::vector<ConvolutionPlan> again = plan_convolution(spec, {nullptr, device.raw()}, {.most = 1, .only = plan.engine});
+        REQUIRE(again.size() == 1);
+        CHECK(again.front().engine == plan.engine);
+        CHECK(again.front().workspace_bytes == plan.workspace_bytes);
+        CHECK(again.front().bias == plan.bias);
+        named++;
+      }
     }
-    std::printf("%s: %zu convolutions, %zu without an engine, bias and relu inside %zu; the largest workspace %lld bytes (%s)\n", name, asked, without, fused,
-                static_cast<long long>(most), largest.c_str());
+    CHECK(named > 50);
+    CHECK(plan_convolution(specs.front(), {nullptr, device.raw()}, {.only = "cudnn:eng0_of_another_version"}).empty());
+    std::printf("%s: %zu convolutions, %zu without an engine, bias and relu inside %zu, %.1f engines to choose from; the largest workspace %lld bytes (%s)\n", name, asked, without,
+                fused, static_cast<double>(choices) / static_cast<double>(asked), static_cast<long long>(most), largest.c_str());
     INFO(name << ": " << first);
     CHECK(without == 0);
   }

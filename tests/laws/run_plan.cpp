@@ -45,7 +45,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& transport,
   std::vector<int> alone(static_cast<std::size_t>(transport.size()));
   std::iota(alone.begin(), alone.end(), 0);
   const Program program =
-      compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes, .hosts = options.windows ? transport.hosts() : alone});
+      compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes, .hosts = options.windows ? transport.hosts() : alone, .pending = options.pending});
   const Device& device = plan.mesh().device(transport.rank());
   auto backend = options.real_devices ? open_backend(device) : options.cpu_backend ? open_backend(Device{}) : reference_backend();
   if (has_own_memory(device) && !options.real_devices)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a training step under a layout on ranks that are threads, and gathers what it made.
 #pragma once
-#include <motley/plan.h>
+#include <motley/program.h>
 
 #include <map>
 #include <string>
@@ -25,6 +25,7 @@ struct RunOptions {
   bool real_devices = false;  // CUDA devices are what they are
   Index staged_bytes = 64;   // of a piece of a message from or to a device with memory of its own
   bool windows = true;       // ranks of a host look into each other's memory; else messages alone
+  Pending pending = Pending::far;
   unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed, and run a forward half before each step
 };
 // A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.

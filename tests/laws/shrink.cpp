@@ -20,13 +20,13 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   for (int p : passes.parameters) layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
   const Profile none;
   const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, dtype));
-  Sweeper sweeper(passes, mesh, layouts, cost);
+  const Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (int p = 0; p < static_cast<int>(passes.passes.size()); p++) {
     const auto all = sweeper.candidates(p);
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
-  return plan_from(step, mesh, data_of(passes, mesh, layouts, sweeper.run(picks), dtype));
+  return plan_from(step, mesh, plan_told(passes, mesh, layouts, rules, picks, dtype));
 }
 
 Plan with_random_schedules(const Plan& plan, unsigned number) {

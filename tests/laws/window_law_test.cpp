@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Window law: ranks that look into each other's memory get what messages bring, bit for bit and byte for byte counted, whoever is
-// late; and no look meets a write that is not ordered against it, in any order in which the ranks may run.
+// late, and whether or not exchanges go on while kernels run; no look and no message meets a write that is not ordered against it,
+// in any order in which the ranks may run.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -9,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "kernels/operands.h"
 #include "laws/random_network.h"
@@ -208,9 +210,22 @@ class Races {
   std::string wrong_;
 };
 
-std::string races(const Plan& plan, bool keep_gradients, int* shared) {
+// Kernels between an exchange's Post and its Wait.
+int under_way(const Program& program) {
+  int kernels = 0;
+  std::set<int> open;
+  for (const ProgramStep& s : program.steps) {
+    if (const auto* post = std::get_if<Post>(&s.what); post != nullptr && !post->receives.empty()) open.insert(post->exchange);
+    if (const auto* wait = std::get_if<Wait>(&s.what)) open.erase(wait->exchange);
+    kernels += std::holds_alternative<RunKernel>(s.what) && !open.empty();
+  }
+  return kernels;
+}
+
+std::string races(const Plan& plan, const CompileOptions& options, int* shared, int* hidden) {
   std::vector<Program> programs;
-  for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r, {.keep_gradients = keep_gradients}));
+  for (int r = 0; r < plan.mesh().ranks(); r++) programs.push_back(compile(plan, r, options));
+  for (const Program& p : programs) *hidden += under_way(p);
   for (const Program& p : programs)
     if (p.exchange_names != programs[0].exchange_names || p.windows != programs[0].windows)
       return "the ranks number exchanges differently";
@@ -223,15 +238,19 @@ std::string races(const Plan& plan, bool keep_gradients, int* shared) {
 }  // namespace
 
 TEST_CASE("window law: every look is ordered against every write, and nobody waits in a circle", "[law]") {
-  int shared = 0;
+  int shared = 0, hidden = 0, at_once = 0;
   for (int number = 0; number < 150; number++) {
     Random random(static_cast<unsigned>(31000 + number));
     const auto plan = random_plan(random, chance(random, 0.5) ? DType::f32 : DType::f64);
     if (!plan) continue;
     INFO("case " << number);
-    REQUIRE(races(*plan, chance(random, 0.5), &shared) == "");
+    const bool keep = chance(random, 0.5);
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none}, &shared, &at_once) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = chance(random, 0.5) ? Pending::all : Pending::far}, &shared, &hidden) == "");
   }
-  CHECK(shared > 10000);
+  CHECK(shared > 20000);
+  CHECK(at_once == 0);
+  CHECK(hidden > 1000);
 }
 
 TEST_CASE("window law: the same bits and the same bytes as messages, whoever is late", "[law]") {
@@ -240,13 +259,17 @@ TEST_CASE("window law: the same bits and the same bytes as messages, whoever is 
     const auto plan = random_plan(random, DType::f64);
     if (!plan) continue;
     INFO("case " << number);
-    const Outcome messages = run_plan(*plan, {.steps = 3, .windows = false});
-    const Outcome windows = run_plan(*plan, {.steps = 3, .restless = 1 + static_cast<unsigned>(number)});
-    CHECK(windows.loss == messages.loss);
-    CHECK(windows.logits == messages.logits);
-    CHECK(windows.gradients == messages.gradients);
-    CHECK(windows.weights == messages.weights);
-    CHECK(windows.counted == messages.counted);
+    const Outcome messages = run_plan(*plan, {.steps = 3, .windows = false, .pending = Pending::none});
+    const auto same = [&](const Outcome& other) {
+      CHECK(other.loss == messages.loss);
+      CHECK(other.logits == messages.logits);
+      CHECK(other.gradients == messages.gradients);
+      CHECK(other.weights == messages.weights);
+      CHECK(other.counted == messages.counted);
+    };
+    const unsigned seed = 1 + static_cast<unsigned>(number);
+    same(run_plan(*plan, {.steps = 3, .pending = number % 2 == 0 ? Pending::far : Pending::all, .restless = seed}));
+    same(run_plan(*plan, {.steps = 3, .windows = false, .pending = Pending::all, .restless = seed}));
   }
 }
 

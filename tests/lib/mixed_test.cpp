@@ -5,11 +5,12 @@
 #include <motley/measure.h>
 #include <motley/trainer.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "lib/train_nets.h"
-#include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "run/gather.h"
 #include "support/fake_device.h"
 #include "train/verify.h"
@@ -22,7 +23,7 @@ std::unique_ptr<Backend> open_backend(const Device& device) {
   Device cpu = device;
   cpu.kind = DeviceKind::cpu;
   auto backend = open_cpu_backend(cpu);
-  return device.kind == DeviceKind::cuda ? testing::fake_device(std::move(backend), 11) : std::move(backend);
+  return device.kind == DeviceKind::cuda ? testing::fake_device(std::move(backend), 11, 0, 3) : std::move(backend);
 }
 }  // namespace motley
 
@@ -33,6 +34,27 @@ Mesh mixed(int ranks) {
   devices[0].kind = DeviceKind::cuda;
   for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].name = "rank " + std::to_string(r);
   return Mesh({{"all", ranks}}, devices);
+}
+
+// Of each of its convolutions the device has three; the plan says for each which was timed as the fastest, and that one runs.
+void check_implementations(const Profile& profile, const Plan& plan, Trainer& trainer) {
+  const auto spent = trainer.executor().spent();
+  const auto& steps = trainer.program().steps;
+  std::size_t convolutions = 0, biased = 0;
+  for (std::size_t i = 0; i < steps.size(); i++) {
+    const auto* run = std::get_if<RunKernel>(&steps[i].what);
+    if (run == nullptr) continue;
+    CHECK(run->implementation == profile.implementation(0, run->spec));
+    CHECK(run->implementation.empty() == (run->spec.op != KernelOp::conv2d));
+    if (run->implementation.empty()) continue;
+    CHECK(spent[i].implementation == run->implementation);
+    convolutions++;
+    biased += run->spec.bias;
+  }
+  CHECK(convolutions > 0);
+  CHECK(biased > 0);
+  CHECK(plan.data().implementations[1].empty());
+  CHECK(plan.json().find("\"implementation\": \"" + plan.data().implementations[0].front().implementation) != std::string::npos);
 }
 
 }  // namespace
@@ -67,6 +89,9 @@ TEST_CASE("mixed mesh: training counts the bytes it planned, and its copies do n
     const bool counts = rt.rank() == 0;  // Catch2 counts on one thread
     if (counts) CHECK(plan.data().step_seconds.has_value());
     Trainer trainer(rt, plan);
+    const Plan measured = balance(step, mesh, small_rules(3), profile);
+    Trainer of_measured(rt, measured);
+    if (counts) check_implementations(profile, measured, of_measured);
     const Order order(data.train->samples(), 4, 1);
     Index planned = 0;
     for (const PredictedRank& r : plan.data().predicted) planned += r.bytes;
@@ -77,5 +102,30 @@ TEST_CASE("mixed mesh: training counts the bytes it planned, and its copies do n
     }
     const auto differ = copies_differ(plan, trainer.program(), trainer.executor(), rt.transport());
     if (counts) CHECK(differ.empty());
+  });
+}
+
+TEST_CASE("mixed mesh: the implementation that a plan names runs, whichever it is; one that is not there is refused", "[device]") {
+  const Step step = small_step(4);
+  const Mesh mesh = mixed(1);
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Plan plan = balance(step, mesh, {}, {});
+    PlanData data = plan.data();
+    CHECK(data.implementations.front().empty());
+    for (const ProgramStep& s : compile(plan, 0).steps)
+      if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::conv2d)
+        data.implementations.front().push_back({run->spec, std::to_string(data.implementations.front().size() % 3 + 1) + " runs"});
+    const auto kernels_of = [&](const Plan& p) {
+      const Program program = compile(p, 0);
+      State state(p, program, 1, rt.backend(mesh).device_memory());
+      Executor executor(program, rt.backend(mesh), rt.transport(), state);
+      std::vector<std::string> names;
+      for (const Executor::Spent& s : executor.spent()) names.push_back(s.implementation);
+      return names;
+    };
+    const auto names = kernels_of(plan_from(step, mesh, data));
+    for (const char* runs : {"1 runs", "2 runs", "3 runs"}) CHECK(std::find(names.begin(), names.end(), runs) != names.end());
+    data.implementations.front().front().implementation = "4 runs";
+    CHECK_THROWS_WITH(kernels_of(plan_from(step, mesh, data)), Catch::Contains("by \"4 runs\", which fake ") && Catch::Contains("plan again"));
   });
 }

@@ -52,3 +52,20 @@ TEST_CASE("virtual time: a rank is faster while the other rank of its host rests
   profile.devices[1].host = "another";
   CHECK(simulate(two_ranks(), profile).step_seconds == Approx(4 + 1.5 + 1));
 }
+
+TEST_CASE("virtual time: a message travels while kernels run, one behind the other") {
+  auto programs = two_ranks();
+  std::swap(programs[0].steps[0], programs[0].steps[1]);  // rank 0 sends first
+  programs[1].steps = {{Post{0, {}, {{0, {0, 0}, 1000}}}}, {RunKernel{update(1), {}, "first", false}}, {Wait{0}}, {RunKernel{update(1), {}, "then", false}}};
+  const Profile profile = one_second_an_element(1);
+  const Simulated hidden = simulate(programs, profile);
+  CHECK(hidden.waiting_seconds[1] == Approx(0.5));  // 1.5 s of a message, 1 s of them behind the first kernel
+  CHECK(hidden.step_seconds == Approx(4));
+  programs[0].steps.insert(programs[0].steps.begin() + 1, {Post{1, {{1, {0, 0}, 500}}, {}}});
+  programs[0].steps.push_back({Wait{1}});
+  programs[1].steps.insert(programs[1].steps.begin() + 1, {Post{1, {}, {{0, {0, 0}, 500}}}});
+  programs[1].steps.push_back({Wait{1}});
+  const Simulated both = simulate(programs, profile);
+  CHECK(both.waiting_seconds[1] == Approx(0.5));  // the second arrives at 1.5 + 1.0, when the last kernel ends
+  CHECK(both.waiting_seconds[0] == Approx(0));
+}

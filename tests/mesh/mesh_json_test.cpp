@@ -13,7 +13,7 @@ namespace {
 const std::string kGood = R"({ "version": 1,
   "axes": [ { "name": "rows", "size": 2 }, { "name": "cols", "size": 2 } ],
   "devices": [
-    { "name": "big gpu", "kind": "cuda", "index": 0, "memory_bytes": 20e9, "tf32": true },
+    { "name": "big gpu", "kind": "cuda", "index": 0, "memory_bytes": 20e9, "tf32": true, "deterministic": false },
     { "name": "fast cpu", "kind": "cpu", "threads": 1, "cores": [0] },
     { "kind": "cpu", "threads": 2, "cores": [1, 2], "isa": "avx2", "host": "node-2.local" },
     { "name": "slow", "kind": "emulated", "of": { "kind": "cpu", "threads": 3 }, "slowdown": 3.5 } ] }
@@ -38,6 +38,8 @@ TEST_CASE("a mesh file is read whole") {
   CHECK(mesh.device(0).memory_bytes == 20000000000);
   CHECK(mesh.device(0).tf32);
   CHECK_FALSE(mesh.device(1).tf32);
+  CHECK_FALSE(mesh.device(0).deterministic);
+  CHECK(mesh.device(1).deterministic);
   CHECK(mesh.device(1).cores == std::vector<int>{0});
   CHECK(mesh.device(2).name == "rank 2");
   CHECK(mesh.device(2).isa == "avx2");

@@ -33,9 +33,10 @@ struct Seen {
 // Takes microseconds(filters); f counts in steps of 16.
 class SpinKernel : public Kernel {
  public:
-  SpinKernel(const KernelSpec& spec, Seen& seen, double microseconds) : spec_(spec), seen_(seen), microseconds_(microseconds) {}
+  SpinKernel(const KernelSpec& spec, Seen& seen, double microseconds, std::string name)
+      : spec_(spec), seen_(seen), microseconds_(microseconds), name_(std::move(name)) {}
   std::size_t workspace_bytes() const override { return 1000; }
-  std::string implementation() const override { return "spin"; }
+  std::string implementation() const override { return name_; }
   void run(std::span<void* const> operands, void* workspace) override {
     const double until = now() + 1e-6 * microseconds_ * std::ceil(static_cast<double>(spec_.roles.f) / 16);
     seen_.order.push_back(static_cast<int>(spec_.roles.f));
@@ -59,14 +60,19 @@ class SpinKernel : public Kernel {
   KernelSpec spec_;
   Seen& seen_;
   double microseconds_;
+  std::string name_;
 };
 
 class SpinBackend : public Backend {
  public:
   explicit SpinBackend(double microseconds) : microseconds_(microseconds) {}
-  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return compile_as(spec, "spin"); }
+  std::vector<std::string> implementations(const KernelSpec& spec) override {
+    return spec.bias ? std::vector<std::string>{"spin", "slower", "a tenth", "half"} : std::vector<std::string>{};
+  }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& name) override {
     seen.compiled++;
-    return std::make_unique<SpinKernel>(spec, seen, microseconds_);
+    return std::make_unique<SpinKernel>(spec, seen, microseconds_ * (name == "a tenth" ? 0.1 : name == "half" ? 0.5 : name == "slower" ? 3 : 1), name);
   }
   std::string model() const override { return "made up"; }
   std::string isa() const override { return "none"; }
@@ -127,6 +133,20 @@ TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fi
   CHECK(measure_kernels(same, 3, specs, {.least_rounds = 4, .most_rounds = 4, .seed = 2}).fits);
   CHECK(without_repeats(same.seen.order) != without_repeats(backend.seen.order));
   CHECK(m.needed_seconds > 0);
+}
+
+TEST_CASE("where a device has a choice, each implementation is timed and the fastest is named", "[measure]") {
+  SpinBackend backend(500);
+  std::vector<KernelSpec> specs = dense_of({16, 32});
+  specs[1].bias = true;
+  const Measurement m = measure_kernels(backend, 0, specs, {.least_rounds = 3, .most_rounds = 3});
+  CHECK(backend.seen.compiled == 5);
+  REQUIRE(m.points.size() == 2);
+  CHECK(m.points[0].implementation == "spin");
+  CHECK(m.points[0].choices == 1);
+  CHECK(m.points[1].implementation == "a tenth");  // 0.1 ms beside 0.5 ms at least
+  CHECK(m.points[1].choices == 4);
+  CHECK(m.points[1].spec == specs[1]);
 }
 
 TEST_CASE("short kernels are repeated within one timing", "[measure]") {

@@ -52,6 +52,28 @@ TEST_CASE("a measured point answers for itself, merged by the smaller minimum", 
   check_estimate(p.seconds(0, conv(0, 16, 32)), 0, Known::measured);  // nothing runs
 }
 
+TEST_CASE("a bias rides along, but where implementations were timed with it: which is fastest is kept apart from how long it takes", "[profile]") {
+  Profile p;
+  KernelSpec biased = conv(4, 16, 32);
+  biased.bias = true;
+  p.add(point(biased, 2e-3));
+  CHECK(p.kernels()[0].spec == conv(4, 16, 32));
+  CHECK(p.implementation(0, conv(4, 16, 32)).empty());  // there was no choice
+  p.add({0, biased, {1e-3, 1e-3, 1e-3, 3}, "inside", 3});
+  p.add({0, conv(4, 16, 32), {1.5e-3, 2e-3, 2e-3, 3}, "bare", 2});
+  check_estimate(p.seconds(0, biased), 1.5e-3, Known::measured);
+  check_estimate(p.seconds(0, conv(4, 16, 31)), 1.5e-3, Known::interpolated);
+  const Profile back = Profile::parse("p.json", [&] {
+    p.devices = {{"a", "cuda", "x", "y", "z"}};
+    return p.json();
+  }());
+  for (const Profile& one : {p, back}) {
+    CHECK(one.implementation(0, biased) == "inside");
+    CHECK(one.implementation(0, conv(4, 16, 32)) == "bare");
+    CHECK(one.implementation(1, biased).empty());
+  }
+}
+
 TEST_CASE("between measured sizes: the least time of all sizes not below; past them linear in flops", "[profile]") {
   Profile p;
   for (auto [f, ms] : {std::pair{64, 4.0}, {16, 1.5}, {32, 1.0}, {48, 3.0}}) p.add(point(conv(4, 16, f), ms * 1e-3));

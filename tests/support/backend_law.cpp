@@ -130,6 +130,7 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
   const std::vector<Image> got = run_kernel(backend, one.spec, one.images, one.options);
   LawCase truth = one;
   truth.spec = in_f64(one.spec);
+  truth.options.implementation.clear();
   const std::vector<Image> expected = run_kernel(reference, truth.spec, truth.images, truth.options);
   const LawCase of_magnitude = magnitude_of(truth);
   const std::vector<Image> magnitudes = run_kernel(reference, of_magnitude.spec, of_magnitude.images);
@@ -149,6 +150,17 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
   return "";
 }
 
+// Every implementation that the backend has to choose from.
+std::string compare_all(Backend& backend, Backend& reference, LawCase one, LawMode mode) {
+  const std::vector<std::string> choices = backend.implementations(one.spec);
+  if (choices.empty()) return compare(backend, reference, one, mode);
+  for (const std::string& name : choices) {
+    one.options.implementation = name;
+    if (std::string wrong = compare(backend, reference, one, mode); !wrong.empty()) return name + ": " + wrong;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode) {
@@ -160,7 +172,7 @@ std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode
     const LawCase one = law_case(seed, number, mode);
     std::string wrong;
     try {
-      wrong = compare(backend, *reference, one, mode);
+      wrong = compare_all(backend, *reference, one, mode);
     } catch (const std::exception& error) {
       wrong = error.what();
     }

@@ -119,6 +119,7 @@ KernelSpec window_spec(Random& random, KernelOp op, LawMode mode) {
   } while (flops(spec) > kMostFlops);
   if (conv && spec.pass == PassKind::forward) {
     spec.bias = random.one_in(2);
+    spec.accumulate = random.one_in(3);
     spec.activation = activation(random, mode);
   }
   return spec;

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -98,29 +99,48 @@ class FakeMark final : public DeviceMemory::Mark {
 
 class FakeKernel final : public Kernel {
  public:
-  FakeKernel(std::unique_ptr<Kernel> inner, std::shared_ptr<Hidden> hidden) : inner_(std::move(inner)), hidden_(std::move(hidden)) {}
+  FakeKernel(std::unique_ptr<Kernel> inner, std::shared_ptr<Hidden> hidden, int runs, std::string name)
+      : inner_(std::move(inner)), hidden_(std::move(hidden)), runs_(runs), name_(std::move(name)) {}
   std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
-  std::string implementation() const override { return inner_->implementation(); }
+  std::string implementation() const override { return name_; }
   void run(std::span<void* const> operands, void* workspace) override {
     hidden_->put(DeviceMemory::Queue::compute,
-                 {{}, [hidden = hidden_.get(), inner = inner_, list = std::vector<void*>(operands.begin(), operands.end()), workspace] {
-                    hidden->work([&] { inner->run(list, workspace); });
+                 {{}, [hidden = hidden_.get(), inner = inner_, runs = runs_, list = std::vector<void*>(operands.begin(), operands.end()), workspace] {
+                    hidden->work([&] {
+                      for (int i = 0; i < runs; i++) inner->run(list, workspace);
+                    });
                   }});
   }
 
  private:
   std::shared_ptr<Kernel> inner_;
   std::shared_ptr<Hidden> hidden_;
+  int runs_;
+  std::string name_;
 };
 
 class FakeDevice final : public Backend, public DeviceMemory {
  public:
-  FakeDevice(std::unique_ptr<Backend> inner, std::uint64_t seed, Index memory_bytes)
-      : inner_(std::move(inner)), hidden_(std::make_shared<Hidden>(seed)), memory_bytes_(memory_bytes) {}
+  FakeDevice(std::unique_ptr<Backend> inner, std::uint64_t seed, Index memory_bytes, int choices)
+      : inner_(std::move(inner)), hidden_(std::make_shared<Hidden>(seed)), memory_bytes_(memory_bytes), choices_(choices) {}
 
   DeviceMemory* device_memory() override { return this; }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    return std::make_unique<FakeKernel>(inner_->compile(spec), hidden_);
+    if (const auto names = implementations(spec); !names.empty()) return compile_as(spec, names.front());
+    auto kernel = inner_->compile(spec);
+    std::string name = kernel->implementation();
+    return std::make_unique<FakeKernel>(std::move(kernel), hidden_, 1, std::move(name));
+  }
+  std::vector<std::string> implementations(const KernelSpec& spec) override {
+    std::vector<std::string> names;
+    for (int runs = choices_; runs > 0 && choices_ > 1 && spec.op == KernelOp::conv2d; runs--) names.push_back(std::to_string(runs) + " runs");
+    return names;
+  }
+  std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
+    const auto names = implementations(spec);
+    const auto at = std::find(names.begin(), names.end(), implementation);
+    if (at == names.end()) return Backend::compile_as(spec, implementation);
+    return std::make_unique<FakeKernel>(inner_->compile(spec), hidden_, choices_ - static_cast<int>(at - names.begin()), implementation);
   }
   std::string model() const override { return "fake " + inner_->model(); }
   std::string isa() const override { return inner_->isa(); }
@@ -147,12 +167,13 @@ class FakeDevice final : public Backend, public DeviceMemory {
   std::unique_ptr<Backend> inner_;
   std::shared_ptr<Hidden> hidden_;
   Index memory_bytes_;
+  int choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> fake_device(std::unique_ptr<Backend> inner, std::uint64_t seed, Index memory_bytes) {
-  return std::make_unique<FakeDevice>(std::move(inner), seed, memory_bytes);
+std::unique_ptr<Backend> fake_device(std::unique_ptr<Backend> inner, std::uint64_t seed, Index memory_bytes, int choices) {
+  return std::make_unique<FakeDevice>(std::move(inner), seed, memory_bytes, choices);
 }
 
 }  // namespace motley::testing

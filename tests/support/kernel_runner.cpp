@@ -94,7 +94,7 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
   if (images.size() + 1 == uses.size()) images.emplace_back();
   if (images.size() != uses.size()) throw std::runtime_error(summary(spec) + ": one image per operand belongs here");
   DeviceMemory* device = backend.device_memory();
-  const std::unique_ptr<Kernel> kernel = backend.compile(spec);
+  const std::unique_ptr<Kernel> kernel = options.implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, options.implementation);
   std::vector<Memory> memories;
   std::vector<void*> operands;
   for (std::size_t i = 0; i < uses.size(); i++) {

@@ -4,6 +4,7 @@
 #include <motley/backend.h>
 
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace motley::testing {
@@ -16,6 +17,7 @@ struct RunOptions {
   int alias = -1;  // the operand that is also the result (fold)
   int offset = 0;  // elements by which element 0 is moved off its alignment
   int times = 1;   // how often the kernel runs; all images are written anew in between
+  std::string implementation{};  // of the backend's; empty: the one that it takes by itself
 };
 
 // images: of every operand in run()'s order (sgd's v and w too); a result's image says what lies there before, an empty one

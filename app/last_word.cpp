@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/last_word.h"
+
+#include <motley/error.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "app/run_end.h"
+
+namespace motley::app {
+
+namespace {
+
+// mpiexec waits until nobody has its pipes and its socket open any more.
+void leave_mpiexec() {
+  setsid();
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+  if (const char* socket = std::getenv("PMI_FD"); socket != nullptr) close(std::atoi(socket));
+}
+
+}  // namespace
+
+LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
+  const int parent = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  if (parent < 0) return;  // an old kernel: nobody will write it
+  child_ = fork();
+  if (child_ == 0) {
+    leave_mpiexec();
+    pollfd end{parent, POLLIN, 0};
+    while (::poll(&end, 1, -1) < 0) {
+    }
+    try {
+      RunDirectory own = std::move(directory);  // its lock goes with this process
+      write_failed_run(own.path(), {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"}, mesh);
+    } catch (const std::exception&) {  // nobody listens any more
+    }
+    _exit(0);
+  }
+  close(parent);
+}
+
+LastWord::~LastWord() {
+  if (child_ <= 0) return;
+  kill(child_, SIGKILL);
+  waitpid(child_, nullptr, 0);
+}
+
+}  // namespace motley::app

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/reach_hosts.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <motley/error.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "app/launch.h"
+
+extern char** environ;
+
+namespace motley {
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);
+
+std::string variable(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : value;
+}
+
+std::string text_of(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bits = nullptr;
+  if (address != nullptr && address->sa_family == AF_INET) bits = &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  if (address != nullptr && address->sa_family == AF_INET6) bits = &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  return bits == nullptr || inet_ntop(address->sa_family, bits, text.data(), text.size()) == nullptr ? "" : text.data();
+}
+
+// This machine by its name or one of its addresses: mpiexec starts ranks there itself.
+bool is_here(const std::string& host) {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) == 0 && host == name.data()) return true;
+  bool here = host == "localhost";
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return here;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == text_of(one->ifa_addr);
+  freeifaddrs(all);
+  return here;
+}
+
+// One ssh to one host.
+struct Try {
+  std::string ranks{}, said{};
+  pid_t process = -1;
+  Handle errors{};
+  bool ended = false, good = false;
+};
+
+void start(Try& one, const std::string& program, const std::string& host) {
+  std::array<int, 2> pipe{};
+  if (pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw Error(Exit::io, std::string("pipe: ") + std::strerror(errno));
+  one.errors = Handle(pipe[0]);
+  const Handle to(pipe[1]);
+  std::array<std::string, 6> words{program, "-x", "-oBatchMode=yes", "-oConnectTimeout=8", host, "true"};
+  std::array<char*, 7> argv{};
+  for (std::size_t i = 0; i < words.size(); i++) argv[i] = words[i].data();
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, to.get(), STDERR_FILENO);
+  const int failed = posix_spawnp(&one.process, program.c_str(), &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed == 0) return;
+  one.ended = true;
+  one.said = program + ": " + std::strerror(failed) + "; install it: apt-get install openssh-client";
+}
+
+void read_errors(Try& one) {
+  std::array<char, 512> text{};
+  for (ssize_t n = 0; (n = read(one.errors.get(), text.data(), text.size())) > 0;)
+    if (one.said.size() < 1000) one.said.append(text.data(), static_cast<std::size_t>(n));
+}
+
+// True: it has ended.
+bool look(Try& one) {
+  if (one.ended) return true;
+  read_errors(one);
+  int status = 0;
+  if (waitpid(one.process, &status, WNOHANG) != one.process) return false;
+  read_errors(one);
+  one.good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return one.ended = true;
+}
+
+void give_up(Try& one, const char* why) {
+  kill(one.process, SIGKILL);
+  waitpid(one.process, nullptr, 0);
+  one.ended = true;
+  if (one.said.empty()) one.said = why;
+}
+
+}  // namespace
+
+void reach_hosts(const std::vector<Device>& devices) {
+  if (variable("HYDRA_LAUNCHER", "ssh") != "ssh") return;
+  std::map<std::string, Try> tries;
+  for (std::size_t r = 0; r < devices.size(); r++)
+    if (!devices[r].host.empty() && !is_here(devices[r].host)) {
+      Try& one = tries[devices[r].host];
+      one.ranks += (one.ranks.empty() ? "rank " : ", rank ") + std::to_string(r) + " (" + devices[r].name + ")";
+    }
+  const std::string program = variable("HYDRA_LAUNCHER_EXEC", "ssh");
+  for (auto& [host, one] : tries) start(one, program, host);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  for (bool all = false; !all;) {
+    all = true;
+    for (auto& [host, one] : tries) all = look(one) && all;
+    const bool late = std::chrono::steady_clock::now() > until;
+    if (all || (!late && signals_so_far() == 0)) {
+      if (!all) ::poll(nullptr, 0, 20);
+      continue;
+    }
+    for (auto& [host, one] : tries)
+      if (!one.ended) give_up(one, "no answer within 10 s");
+    if (!late) return;  // whoever asked for the end hears that
+    all = true;
+  }
+  std::string text;
+  for (auto& [host, one] : tries) {
+    if (one.good) continue;
+    while (!one.said.empty() && one.said.back() <= ' ') one.said.pop_back();
+    text += (text.empty() ? "" : "\n") + ("host \"" + host + "\" of " + one.ranks) + " cannot be reached: " + (one.said.empty() ? program + " failed" : one.said);
+  }
+  if (!text.empty())
+    throw DeviceError(text + "\nranks on other hosts are started by ssh without a password, this program at the same path there; try: ssh HOST true");
+}
+
+}  // namespace motley

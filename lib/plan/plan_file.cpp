@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan_file.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "base/json_fields.h"
+#include "kernels/kernel_spec_json.h"
+#include "plan/check_rules.h"
+#include "plan/planner.h"
+#include "plan/rules_json.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kMost = 1e18;
+constexpr std::int64_t kMostChunks = 1024;  // of a schedule; a plan takes 16 at most
+
+std::string hex(std::uint64_t value) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+Json axes_json(const Mesh& mesh) {
+  Json out{Json::Array{}};
+  for (const Axis& a : mesh.axes()) out.push(std::move(Json().set("name", a.name).set("size", a.size)));
+  return out;
+}
+
+Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
+  auto axis = [&](int a) { return Json(mesh.axes()[static_cast<std::size_t>(a)].name); };
+  Json out{Json::Array{}};
+  for (const PickPart& part : pick) {
+    Json axes{Json::Array{}}, lists{Json::Array{}};
+    for (int a : part.cut.axes) axes.push(axis(a));
+    for (const Partition& p : part.cut.lists) {
+      const std::vector<Index> sizes = p.sizes();
+      lists.push(Json::Array(sizes.begin(), sizes.end()));
+    }
+    Json one;
+    one.set("index", part.index).set("name", pass.indices[static_cast<std::size_t>(part.index)].name).set("axes", std::move(axes));
+    if (part.cut.per >= 0) one.set("per", axis(part.cut.per));
+    one.set("parts", std::move(lists));
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+// Per rank what was chosen where its device has a choice.
+Json implementations_json(const PlanData& data) {
+  Json ranks{Json::Array{}};
+  for (const auto& list : data.implementations) {
+    Json chosen{Json::Array{}};
+    for (const ChosenKernel& c : list) {
+      Json one{Json::Object{}};
+      one.set("kernel", to_json_value(c.spec)).set("implementation", c.implementation);
+      chosen.push(std::move(one));
+    }
+    ranks.push(std::move(chosen));
+  }
+  return ranks;
+}
+
+constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
+constexpr std::array<const char*, 4> kTrees{"direct", "ring", "halving", "two_level"};
+
+// Those that are not direct.
+Json schedules_json(const PlanData& data) {
+  Json out{Json::Array{}};
+  for (std::size_t t = 0; t < data.tensors.size(); t++)
+    for (std::size_t move = 0; move < kMoves.size(); move++)
+      if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
+        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTrees[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
+  return out;
+}
+
+// The place of a parameter's layout among those that its rules allow.
+Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
+  for (std::size_t k = 0; k < layouts.options(tensor); k++) {
+    layouts.choose(tensor, k);
+    if (layouts.of(tensor) == layout) return static_cast<Index>(k);
+  }
+  throw InternalError("a parameter's layout is one of those that its rules allow");
+}
+
+struct PickFile {
+  Index index = -1;
+  std::vector<std::string> axes{};
+  std::string name{}, per{};
+  std::vector<std::vector<Index>> parts{};
+};
+struct PassFile {
+  std::string pass{};
+  std::vector<PickFile> picks{};
+};
+struct AxisFile {
+  std::string name{};
+  std::int64_t size = 0;
+  bool operator==(const AxisFile&) const = default;
+};
+struct ParameterFile {
+  std::string name{};
+  std::int64_t option = 0;
+};
+struct ScheduleFile {
+  std::string tensor{}, move{}, tree{};
+  std::int64_t chunks = 1;
+};
+struct Decisions {
+  std::string step{}, dtype{};
+  std::vector<AxisFile> axes{};
+  LayoutRules rules{};
+  std::vector<PassFile> passes{};
+  std::vector<ParameterFile> parameters{};
+  std::vector<ScheduleFile> schedules{};
+  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
+};
+struct PlanFile {
+  Decisions decisions{};
+  std::vector<CutChoice> cuts{};
+  std::vector<std::string> notes{};
+  std::optional<double> step_seconds{};
+  std::vector<PredictedRank> ranks{};
+  Baseline baselines{};
+};
+
+template <class T>
+Field<T> text(const char* name, const char* doc, std::string T::* member, bool required = true) {
+  return {name, doc, "text", required, [member](Reader& r, const Json& j, T& out) { r.text(j, out.*member); }};
+}
+template <class T>
+Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member) {
+  return {name, doc, "list", true, [member](Reader& r, const Json& j, T& out) {
+            r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
+          }};
+}
+template <class T>
+Field<T> number(const char* name, const char* doc, std::optional<double> T::* member) {
+  return {name, doc, "number or null", true, [member](Reader& r, const Json& j, T& out) {
+            double value = 0;
+            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, 0, kMost)) out.*member = value;
+          }};
+}
+template <class T>
+Field<T> integer(const char* name, const char* doc, std::int64_t T::* member) {
+  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
+}
+template <class T, class E>
+Field<T> objects(const char* name, const char* doc, std::vector<E> T::* member, const Table<E>& table) {
+  return {name, doc, "list", true, [member, &table](Reader& r, const Json& j, T& out) {
+            r.list(j, [&](const Json& one, std::size_t) { r.object(one, table, (out.*member).emplace_back()); });
+          }};
+}
+template <class T>
+Field<T> unread(const char* name, const char* doc) {  // follows from the decisions
+  return {name, doc, "any", false, [](Reader&, const Json&, T&) {}};
+}
+
+void read_sizes(Reader& r, const Json& j, std::vector<Index>& out) {
+  r.list(j, [&](const Json& one, std::size_t) { r.integer(one, out.emplace_back(), 0); });
+}
+
+const Table<PickFile>& pick_fields() {
+  static const Table<PickFile> table{
+      integer("index", "of the pass", &PickFile::index), text("name", "the index's, for people", &PickFile::name, false),
+      texts("axes", "of the mesh", &PickFile::axes), text("per", "the axis along which the lists differ", &PickFile::per, false),
+      {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) {
+         r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.parts.emplace_back()); });
+       }}};
+  return table;
+}
+
+const Table<PassFile>& pass_fields() {
+  static const Table<PassFile> table{text("pass", "which one", &PassFile::pass),
+                                     objects("pick", "its indices that are cut", &PassFile::picks, pick_fields())};
+  return table;
+}
+
+const Table<AxisFile>& axis_fields() {
+  static const Table<AxisFile> table{text("name", "of the axis", &AxisFile::name), integer("size", "of the axis", &AxisFile::size)};
+  return table;
+}
+
+const Table<ParameterFile>& parameter_fields() {
+  static const Table<ParameterFile> table{text("name", "of the parameter", &ParameterFile::name),
+                                          integer("option", "which of the layouts that its rules allow", &ParameterFile::option)};
+  return table;
+}
+
+const Table<ScheduleFile>& schedule_fields() {
+  static const Table<ScheduleFile> table{text("tensor", "that moves", &ScheduleFile::tensor), text("move", "terms, sums or values", &ScheduleFile::move),
+                                         text("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+  return table;
+}
+
+const Table<ChosenKernel>& chosen_fields() {
+  static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
+                                          [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
+                                         text("implementation", "that computes it", &ChosenKernel::implementation)};
+  return table;
+}
+
+void read_implementations(Reader& r, const Json& j, Decisions& out) {
+  r.list(j, [&](const Json& rank, std::size_t) {
+    auto& list = out.implementations.emplace_back();
+    r.list(rank, [&](const Json& one, std::size_t) { r.object(one, chosen_fields(), list.emplace_back()); });
+  });
+}
+
+const Table<Decisions>& decision_fields() {
+  static const Table<Decisions> table{text("step", "the hash of what is computed", &Decisions::step),
+                                      text("dtype", "of floats: f32 or f64", &Decisions::dtype),
+                                      objects("axes", "of the mesh", &Decisions::axes, axis_fields()),
+                                      {"rules", "every part told", "object", true,
+                                       [](Reader& r, const Json& j, Decisions& out) {
+                                         if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
+                                       }},
+                                      objects("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
+                                      objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
+                                      objects("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
+  return table;
+}
+
+const Table<CutChoice>& cut_fields() {
+  static const Table<CutChoice> table{text("dim", "that is cut", &CutChoice::dim), text("axis", "over which", &CutChoice::axis),
+                                      {"parts", "sizes", "list", true, [](Reader& r, const Json& j, CutChoice& out) { read_sizes(r, j, out.parts); }},
+                                      text("why", "these parts", &CutChoice::why, false)};
+  return table;
+}
+
+const Table<PredictedRank>& rank_fields() {
+  static const Table<PredictedRank> table{{"seconds", "busy", "number or null", true,
+                                           [](Reader& r, const Json& j, PredictedRank& out) {
+                                             if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.seconds, 0, kMost);
+                                           }},
+                                          integer("bytes", "received a step", &PredictedRank::bytes),
+                                          integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
+  return table;
+}
+
+const Table<PlanFile>& plan_fields() {
+  static const Table<PlanFile> predicted{number("step_seconds", "of the slowest rank", &PlanFile::step_seconds),
+                                         objects("ranks", "per rank", &PlanFile::ranks, rank_fields())};
+  static const Table<Baseline> baselines{number("even", "seconds", &Baseline::even), number("proportional", "seconds", &Baseline::proportional),
+                                         number("fast_alone", "seconds", &Baseline::fast_alone)};
+  static const Table<PlanFile> table{
+      {"decisions", "all that the rest follows from", "object", true,
+       [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
+      objects("cuts", "for people", &PlanFile::cuts, cut_fields()),
+      {"predicted", "seconds, bytes, memory", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
+      {"baselines", "other parts", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
+      texts("notes", "for people", &PlanFile::notes),
+      unread<PlanFile>("tensors", "who holds and owns what"),
+      unread<PlanFile>("exchanges", "what moves")};
+  return table;
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) { throw UserError(file.string() + ": " + text); }
+
+Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass& pass, const Mesh& mesh) {
+  Pick out;
+  for (const PickFile& p : from.picks) {
+    auto unfit = [&](const std::string& what) { refuse(file, "pass \"" + pass.name + "\": " + what); };
+    if (p.index >= static_cast<Index>(pass.indices.size())) unfit("it has no index " + std::to_string(p.index));
+    PickPart part;
+    part.index = static_cast<int>(p.index);
+    std::size_t parts = 1, lists = 1;
+    for (const std::string& a : p.axes) {
+      part.cut.axes.push_back(mesh.axis(a));
+      parts *= static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(part.cut.axes.back())].size);
+    }
+    if (!p.per.empty()) {
+      part.cut.per = mesh.axis(p.per);
+      lists = static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(part.cut.per)].size);
+    }
+    for (const auto& sizes : p.parts) {
+      part.cut.lists.push_back(Partition::of(sizes));
+      const Index size = pass.indices[static_cast<std::size_t>(part.index)].size;
+      if (sizes.size() != parts || part.cut.lists.back().size() != size)
+        unfit("its index \"" + p.name + "\" needs " + std::to_string(parts) + " parts that sum to " + std::to_string(size));
+    }
+    if (part.cut.lists.size() != lists) unfit("its index \"" + p.name + "\" needs " + std::to_string(lists) + " lists of parts");
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
+void tell_schedules(const std::filesystem::path& file, const std::vector<ScheduleFile>& from, PlanData& data) {
+  for (TensorPlan& t : data.tensors) t.by = {};
+  for (const ScheduleFile& s : from) {
+    const int t = data.passes.find(s.tensor);
+    const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
+    const auto tree = std::find(kTrees.begin(), kTrees.end(), s.tree);
+    if (t < 0 || move == kMoves.end() || tree == kTrees.end() || s.chunks < 1 || s.chunks > kMostChunks)
+      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule");
+    data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTrees.begin()), static_cast<int>(s.chunks)};
+  }
+}
+
+PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
+  const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
+  const Passes passes = passes_for(step, d.rules);
+  if (d.passes.size() != passes.passes.size())
+    refuse(file, "it tells of " + std::to_string(d.passes.size()) + " passes, the step has " + std::to_string(passes.passes.size()));
+  std::map<int, Pick> picks;
+  for (std::size_t p = 0; p < passes.passes.size(); p++) {
+    if (d.passes[p].pass != passes.passes[p].name)
+      refuse(file, "pass " + std::to_string(p) + " is \"" + d.passes[p].pass + "\" there and \"" + passes.passes[p].name + "\" in the step");
+    picks[static_cast<int>(p)] = pick_of(file, d.passes[p], passes.passes[p], mesh);
+  }
+  Layouts layouts(passes, mesh, d.rules);
+  for (const ParameterFile& p : d.parameters) {
+    const int t = passes.find(p.name);
+    if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t))) refuse(file, "parameter \"" + p.name + "\" cannot lie in way " + std::to_string(p.option));
+    layouts.choose(t, static_cast<std::size_t>(p.option));
+  }
+  PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
+  tell_schedules(file, d.schedules, data);
+  return data;
+}
+
+}  // namespace
+
+Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
+  Json passes{Json::Array{}}, parameters{Json::Array{}};
+  for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
+    const Pass& pass = data.passes.passes[p];
+    passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
+  }
+  Layouts layouts(data.passes, mesh, data.rules);
+  for (int t : data.passes.parameters)
+    if (layouts.options(t) > 1) {
+      const auto at = static_cast<std::size_t>(t);
+      parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
+    }
+  Json out;
+  out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
+  out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
+  if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
+    out.set("implementations", implementations_json(data));
+  return out;
+}
+
+void Plan::save(const std::filesystem::path& file) const { write_file(file.string(), json()); }
+
+Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
+  PlanFile from = load_json(file, [](Reader& r, const Json& j) {
+    std::optional<PlanFile> out(std::in_place);
+    r.object(j, plan_fields(), *out);
+    return out;
+  });
+  if (from.decisions.step != hex(step.hash())) refuse(file, "this plan is for another step: its network, sizes, loss or optimizer are not these; make it anew with balance()");
+  std::vector<AxisFile> axes;
+  for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
+  if (axes != from.decisions.axes) refuse(file, "this plan is for a mesh with other axes; make it anew with balance()");
+  require_rules(step.passes(), mesh, from.decisions.rules);
+  PlanData data = data_from(file, from.decisions, step, mesh);
+  if (from.ranks.size() != data.predicted.size()) refuse(file, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+  data.cuts = std::move(from.cuts);
+  data.notes = std::move(from.notes);
+  data.step_seconds = from.step_seconds;
+  data.predicted = std::move(from.ranks);
+  data.baselines = from.baselines;
+  if (const std::size_t told = from.decisions.implementations.size(); told > 0) {
+    if (told != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    data.implementations = std::move(from.decisions.implementations);
+  }
+  data.hash = plan_hash(step, mesh, data.rules);
+  return plan_from(step, mesh, std::move(data));
+}
+
+}  // namespace motley

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nobody comes to wait in a circle who did not before: a Post waits for nothing, so one that comes earlier waits for fewer others.
+// A Wait that comes later has behind it only steps that were behind it before; were one of them needed for what it now stands
+// behind, the ranks would have waited in a circle from the start.
+#include "run/pending.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "kernels/operands.h"
+
+namespace motley {
+
+namespace {
+
+constexpr Index kAll = std::numeric_limits<Index>::max();
+
+struct Touch {
+  int buffer = -1;
+  Index begin = 0, end = kAll;  // elements
+  bool writes = false;
+};
+using Touches = std::vector<Touch>;
+
+bool meet(const Touches& a, const Touches& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Touch& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Touch& y) {
+      return x.buffer == y.buffer && (x.writes || y.writes) && x.begin < y.end && y.begin < x.end;
+    });
+  });
+}
+
+class Moves {
+ public:
+  Moves(Program& program, const std::function<bool(const Post&)>& pays, double room) : program_(program), steps_(program.steps) {
+    for (ProgramStep& s : steps_) {
+      touches_.push_back(touches_of(s));
+      const auto* post = std::get_if<Post>(&s.what);
+      if (post == nullptr || !pays(*post)) continue;
+      pending_.insert(post->exchange);
+      for (const Piece& p : post->sends) sent_.insert(p.at.buffer);
+      for (const Piece& p : post->receives) received_.insert(p.at.buffer);
+    }
+    const std::vector<Index> live = alive();
+    most_ = room * static_cast<double>(*std::max_element(live.begin(), live.end()) + 1);
+  }
+
+  void run() {
+    if (pending_.empty()) return;
+    const auto middle = static_cast<std::size_t>(program_.forward_steps);
+    for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, std::pair{middle, steps_.size()}}) {
+      for (std::size_t i = from; i < to; i++)
+        if (goes_up(i)) raise(i, from);
+      for (std::size_t i = to; i-- > from;)
+        if (goes_down(i)) lower(i, to);
+    }
+  }
+
+ private:
+  Index item(int buffer) const { return static_cast<Index>(bytes_of(program_.buffers[static_cast<std::size_t>(buffer)].dtype)); }
+
+  // A Wait touches what its Post does: that is under way until then. What a window shows is others' to touch, all of it.
+  Touches touches_of(const ProgramStep& step) {
+    Touches out;
+    if (const auto* run = std::get_if<RunKernel>(&step.what)) {
+      const std::vector<OperandUse> uses = operands_of(run->spec);
+      for (std::size_t k = 0; k < uses.size(); k++)
+        out.push_back({run->operands[k].buffer, run->operands[k].element, run->operands[k].element + uses[k].elements, uses[k].written});
+    } else if (const auto* post = std::get_if<Post>(&step.what)) {
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& p : *pieces)
+          if (p.window)
+            out.push_back({p.at.buffer, 0, kAll, true});
+          else
+            out.push_back({p.at.buffer, p.at.element, p.at.element + p.bytes / item(p.at.buffer), pieces == &post->receives});
+      under_way_[post->exchange] = out;
+    } else {
+      out = under_way_.at(std::get<Wait>(step.what).exchange);
+    }
+    return out;
+  }
+
+  bool is_copy_of(std::size_t i, const std::set<int>& buffers, bool result) const {
+    const auto* run = std::get_if<RunKernel>(&steps_[i].what);
+    if (run == nullptr || run->spec.op != KernelOp::fold) return false;
+    if (result) return run->moves && buffers.contains(run->operands.back().buffer);
+    return std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return buffers.contains(p.buffer); });
+  }
+  bool is_post(std::size_t i) const {
+    const auto* post = std::get_if<Post>(&steps_[i].what);
+    return post != nullptr && pending_.contains(post->exchange);
+  }
+  bool is_wait(std::size_t i) const {
+    const auto* wait = std::get_if<Wait>(&steps_[i].what);
+    return wait != nullptr && pending_.contains(wait->exchange);
+  }
+  bool goes_up(std::size_t i) const { return is_post(i) || is_copy_of(i, sent_, true); }
+  bool goes_down(std::size_t i) const { return is_wait(i) || is_copy_of(i, received_, false); }
+
+  struct Life {
+    std::size_t first = 0, last = 0;
+  };
+  std::map<int, Life> lives() const {
+    std::map<int, Life> out;
+    for (std::size_t s = 0; s < touches_.size(); s++)
+      for (const Touch& t : touches_[s])
+        if (program_.buffers[static_cast<std::size_t>(t.buffer)].space == Space::arena) out.try_emplace(t.buffer, Life{s, s}).first->second.last = s;
+    return out;
+  }
+  // Bytes of the buffers between their first and last use, per step.
+  std::vector<Index> alive() const {
+    std::vector<Index> out(steps_.size() + 1, 0);
+    for (const auto& [buffer, life] : lives()) {
+      out[life.first] += program_.buffers[static_cast<std::size_t>(buffer)].bytes;
+      out[life.last + 1] -= program_.buffers[static_cast<std::size_t>(buffer)].bytes;
+    }
+    for (std::size_t s = 1; s < out.size(); s++) out[s] += out[s - 1];
+    return out;
+  }
+  // Of the buffers that step i touches first (or last): they would live longer.
+  double grows(std::size_t i, bool first) const {
+    Index bytes = 0;
+    std::set<int> seen;
+    const std::map<int, Life> all = lives();
+    for (const Touch& t : touches_[i])
+      if (const auto at = all.find(t.buffer); at != all.end() && (first ? at->second.first : at->second.last) == i && seen.insert(t.buffer).second)
+        bytes += program_.buffers[static_cast<std::size_t>(t.buffer)].bytes;
+    return static_cast<double>(bytes);
+  }
+
+  void raise(std::size_t i, std::size_t from) {
+    const std::vector<Index> live = alive();
+    const double more = grows(i, true);
+    std::size_t to = i;
+    while (to > from && !meet(touches_[to - 1], touches_[i]) && static_cast<double>(live[to - 1]) + more <= most_) to--;
+    while (to < i && goes_up(to)) to++;  // those of one place keep their order
+    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
+    std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
+  }
+  void lower(std::size_t i, std::size_t end) {
+    const std::vector<Index> live = alive();
+    const double more = grows(i, false);
+    std::size_t to = i;
+    while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && static_cast<double>(live[to + 1]) + more <= most_) to++;
+    while (to > i && goes_down(to)) to--;
+    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(at(steps_, i), at(steps_, i + 1), at(steps_, to + 1));
+    std::rotate(at(touches_, i), at(touches_, i + 1), at(touches_, to + 1));
+  }
+
+  Program& program_;
+  std::vector<ProgramStep>& steps_;
+  std::vector<Touches> touches_{};
+  std::map<int, Touches> under_way_{};
+  std::set<int> pending_{}, sent_{}, received_{};  // exchanges; buffers that they send and receive
+  double most_ = 0;                                // bytes alive at once
+};
+
+}  // namespace
+
+void keep_pending(Program& program, const std::function<bool(const Post&)>& pays, double room) { Moves(program, pays, room).run(); }
+
+}  // namespace motley

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that was saved is the plan that is loaded: word for word, and step for step on every rank.
+#include <motley/error.h>
+#include <motley/program.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "laws/random_network.h"
+#include "laws/shrink.h"
+#include "plan/needed_kernels.h"
+#include "plan/planner.h"
+#include "support/config_files.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+struct Planned {
+  Network net{};
+  Step step;
+  Mesh mesh;
+  Plan plan;
+};
+
+// Nothing: the rules do not go together.
+std::optional<Planned> random_plan(unsigned number) {
+  Random random(number);
+  Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 1, 4))}}, {}, 0};
+  if (chance(random, 0.5)) one.axes = {{"a", 2}, {"b", 3}};
+  Network net = build(one.net);
+  one.cuts = random_cuts(random, net, one.axes, {.often = 0.5, .spatial = 0.3, .nested = 0.1, .jagged = 0.2});
+  const Mesh mesh = mesh_of(one.axes, static_cast<int>(number % 3) + 1);
+  const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+  const DType dtype = chance(random, 0.5) ? DType::f32 : DType::f64;
+  const LayoutRules rules = rules_of(one, net);
+  try {
+    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, dtype) : balance(step, mesh, rules, {}, {.dtype = dtype});
+    return Planned{std::move(net), step, mesh, chance(random, 0.5) ? with_random_schedules(plan, number) : plan};
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// Every other kernel of every other rank by something that the device would have to have.
+Plan with_implementations(const Planned& one) {
+  PlanData data = one.plan.data();
+  data.implementations.assign(static_cast<std::size_t>(one.mesh.ranks()), {});
+  for (int r = 0; r < one.mesh.ranks(); r += 2) {
+    std::vector<KernelSpec> specs = kernels_as_run(data, r);
+    for (std::size_t i = 0; i < specs.size(); i += 2) data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
+  }
+  return plan_from(one.step, one.mesh, std::move(data));
+}
+
+std::string refusal(const std::string& file, const Step& step, const Mesh& mesh) {
+  try {
+    static_cast<void>(Plan::load(file, step, mesh));
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("plan file law: loaded is saved", "[law]") {
+  const Folder folder("motley-plan-file");
+  int held = 0, named = 0;
+  for (unsigned number = 0; number < 80; number++) {
+    auto one = random_plan(51000 + number);
+    if (!one) continue;
+    if (number % 2 == 0) one->plan = with_implementations(*one);
+    INFO("case " << number);
+    const std::string file = folder.write("plan.json", "");
+    one->plan.save(file);
+    const Plan loaded = Plan::load(file, one->step, one->mesh);
+    CHECK(loaded.json() == one->plan.json());
+    CHECK(loaded.table() == one->plan.table());
+    for (std::size_t t = 0; t < one->plan.data().tensors.size(); t++) {
+      const TensorPlan &was = one->plan.data().tensors[t], &is = loaded.data().tensors[t];
+      CHECK((is.layout == was.layout && is.rest == was.rest && is.tiles == was.tiles && is.needs == was.needs));
+      CHECK((is.first == was.first && is.second == was.second && is.third == was.third && is.by == was.by));
+    }
+    for (int r = 0; r < one->mesh.ranks(); r++) {
+      const Program was = compile(one->plan, r), is = compile(loaded, r);
+      CHECK(is.steps.size() == was.steps.size());
+      CHECK(is.exchange_names == was.exchange_names);
+      CHECK(is.arena_bytes == was.arena_bytes);
+      for (std::size_t s = 0; s < was.steps.size(); s++)
+        if (const auto* run = std::get_if<RunKernel>(&was.steps[s].what)) {
+          const std::string& implementation = std::get<RunKernel>(is.steps[s].what).implementation;
+          CHECK(implementation == run->implementation);
+          named += !implementation.empty();
+        }
+    }
+    held++;
+  }
+  CHECK(held > 50);
+  CHECK(named > 100);
+}
+
+TEST_CASE("plan file law: what does not fit is refused", "[law]") {
+  const Folder folder("motley-plan-file");
+  const auto one = random_plan(51003), other = random_plan(51004);
+  REQUIRE((one && other));
+  const std::string file = folder.write("plan.json", one->plan.json());
+  CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
+  CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
+  std::string tree = one->plan.json();
+  const auto list = tree.find('[', tree.find("\"schedules\""));
+  tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "move": "values", "tree": "oak", "chunks": 1}])");
+  CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
+  CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh), Catch::Contains("cut.json:"));
+  CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh), Catch::Contains("did you mean \"decisions\"?"));
+  std::string parts = one->plan.json();
+  const auto at = parts.find("\"parts\": [", parts.find("\"passes\""));
+  REQUIRE(at != std::string::npos);
+  const auto open = parts.find('[', at + 10), close = parts.find(']', open);
+  parts.replace(open, close - open + 1, "[1000000]");
+  CHECK_THAT(refusal(folder.write("parts.json", parts), one->step, one->mesh), Catch::Contains("parts that sum to"));
+}
