@@ -13,9 +13,12 @@ double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const 
   std::map<std::pair<int, int>, Index> bytes;  // (reader, writer)
   for (const BoxMessage& m : messages)
     if (m.from != m.to) bytes[{m.to, m.from}] += volume(m.box) * item_bytes;
-  std::map<int, double> receives;
+  std::map<int, double> receives, sends;
   double slowest = 0;
-  for (const auto& [ends, size] : bytes) slowest = std::max(slowest, receives[ends.first] += link(ends.second, ends.first, size));
+  for (const auto& [ends, size] : bytes) {
+    const double seconds = link(ends.second, ends.first, size);
+    slowest = std::max({slowest, receives[ends.first] += seconds, sends[ends.second] += seconds});
+  }
   return slowest;
 }
 

@@ -7,7 +7,7 @@ import sys
 LEVEL = {"base": 0, "mesh": 1, "kernels": 1, "profiler": 2, "lib": 3, "app": 4}
 # Public headers lie in one folder; those below lib, by layer. All others are lib's.
 PUBLIC = {"dims": "base", "dtype": "base", "error": "base", "device": "base", "partition": "base",
-          "mesh": "mesh", "layout": "mesh", "exchange": "mesh", "redistribute": "mesh", "transport": "mesh", "mpi": "mesh",
+          "mesh": "mesh", "layout": "mesh", "exchange": "mesh", "schedule": "mesh", "redistribute": "mesh", "transport": "mesh", "mpi": "mesh",
           "kernel_spec": "kernels", "backend": "kernels", "profile": "profiler"}
 # What only some files may include: pattern of the include, pattern of the file.
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change of layout as a list of box messages. Pure: nothing here talks to a transport.
+// A change of layout as a list of box messages (how they go: schedule.h). Pure: nothing here talks to a transport.
 #pragma once
 #include <motley/dims.h>
 #include <motley/dtype.h>
@@ -23,6 +23,7 @@ struct BoxMessage {
   int from = 0, to = 0;
   Box box{};
   std::vector<int> writers{};
+  int tree = -1;  // in a schedule's stage: which tree it belongs to (schedule.h)
   auto operator<=>(const BoxMessage&) const = default;
 };
 
@@ -47,13 +48,6 @@ std::vector<BoxMessage> fill(std::span<const Held> from, std::span<const Held> t
 // `boxes` without what `removed` covers, as disjoint boxes.
 std::vector<Box> subtract(const Box& box, std::span<const Box> removed);
 
-// How an exchange goes, with P ranks on hosts of k ranks each and a tensor of n bytes, a Pth of it owned by each rank:
-//   direct   every message at once, from who has to who needs. all-gather, reduce-scatter: 1 step, each rank gets n (P-1)/P bytes (each sum
-//            is added by its owner); all-reduce: both, 2 steps. No list of more steps brings a rank fewer bytes.
-//   windows  the same between ranks of one host, without messages: the reader looks into the writer's memory. A tensor read whole
-//            by ranks of one host lies there once: nothing is copied behind the sums.
-//   onward   copies between hosts: 2 steps. What k ranks of a host need goes to the first of them, the others look there: each rank
-//            gets the same bytes, a host n (P-k)/P of them through its network instead of k times that. Sums go direct.
 // The collective that an exchange amounts to, for people.
 enum class Collective : std::uint8_t {
   none,

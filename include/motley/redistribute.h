@@ -39,7 +39,8 @@ std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to);
 // Seconds of one message.
 using LinkSeconds = std::function<double(int from, int to, Index bytes)>;
 
-// What a list of messages costs: a rank receives one message (all from one rank together) after another; the slowest rank's seconds.
+// What a list of messages costs: a rank receives one message (all from one rank together) after another and, meanwhile, sends one after
+// another; the slowest rank's seconds.
 double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link);
 
 struct Path {

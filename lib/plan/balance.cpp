@@ -12,6 +12,7 @@
 #include "plan/needed_kernels.h"
 #include "plan/ties.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 #include "plan/sweep.h"
 #include "run/compiler.h"
 
@@ -68,7 +69,7 @@ std::vector<int> hosts_of(const Mesh& mesh) {
   return out;
 }
 
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype) {
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile, unsigned schedules) {
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
@@ -79,8 +80,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
   for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
-  for (const auto& received : sweep.received)
-    for (std::size_t r = 0; r < received.size(); r++) data.predicted[r].bytes += received[r];
+  choose_schedules(data, profile, schedules);
   return data;
 }
 
@@ -97,7 +97,7 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, mesh, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
-  PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype);
+  PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
   data.rules = told;
   return data;
 }

@@ -7,6 +7,7 @@
 
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 
 namespace motley {
 
@@ -147,6 +148,7 @@ std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, in
 bool may_arrive_in_blocks(const PlanData& data, int tensor) {
   const TensorPlan& plan = plan_of(data, tensor);
   if (!is_whole_value(data, tensor) || travels(plan.second) == travels(plan.third)) return false;
+  if (plan.by[1] != Schedule{} || plan.by[2] != Schedule{}) return false;
   if (travels(plan.third) && plan.tiles != plan.rest) return false;
   for (int r = 0; r < ranks_of(data); r++) {
     if (std::count_if(plan.tiles.begin(), plan.tiles.end(), [&](const Held& h) { return h.rank == r; }) > 1) return false;
@@ -158,7 +160,7 @@ bool may_arrive_in_blocks(const PlanData& data, int tensor) {
 }
 
 bool may_leave_in_blocks(const PlanData& data, int tensor) {
-  if (!is_whole_value(data, tensor) || !travels(plan_of(data, tensor).first)) return false;
+  if (!is_whole_value(data, tensor) || !travels(plan_of(data, tensor).first) || plan_of(data, tensor).by[0] != Schedule{}) return false;
   const std::vector<int> writers = data.passes.writers_of(tensor);
   for (int p : writers)
     for (int r = 0; r < ranks_of(data); r++)
@@ -187,9 +189,11 @@ void choose_blocks(PlanData& data, const Profile& profile) {
     for (bool TensorPlan::*blocks : {&TensorPlan::arrives_in_blocks, &TensorPlan::leaves_in_blocks}) {
       const bool arrives = blocks == &TensorPlan::arrives_in_blocks;
       if (!goes_far(data, arrives ? arriving_hop(data.tensors[at]) : data.tensors[at].first)) continue;
-      if (!(arrives ? may_arrive_in_blocks(data, t) : may_leave_in_blocks(data, t))) continue;
       PlanData trial = data;
+      for (std::size_t move : arrives ? std::vector<std::size_t>{1, 2} : std::vector<std::size_t>{0}) trial.tensors[at].by[move] = {};  // a block goes straight
+      if (!(arrives ? may_arrive_in_blocks(trial, t) : may_leave_in_blocks(trial, t))) continue;
       trial.tensors[at].*blocks = true;
+      count_bytes(trial);
       predict(trial, profile);
       if (*trial.step_seconds < *data.step_seconds * (1 - kWorthBlocks)) data = std::move(trial);
     }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "plan/layouts.h"
+#include "plan/schedules.h"
 
 namespace motley {
 
@@ -97,24 +98,34 @@ std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tens
 
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
-  auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<const Messages*> hops) {
+  auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {
     const StepTensor& t = data.passes.tensors[tensor];
-    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0)};
-    for (const Messages* hop : hops) {
-      const TensorPlan& plan = data.tensors[tensor];
-      d.blocks = d.blocks || (travels(*hop) && (hop == &plan.first ? plan.leaves_in_blocks : plan.arrives_in_blocks));
-    }
+    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), false, {}};
     const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
-    for (const Messages* hop : hops)
-      for (const BoxMessage& m : *hop)
-        if (m.from != m.to) d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
+    const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts);
+    bool straight = true;
+    for (std::size_t move : moves) {
+      bool any = false;
+      for (const Messages& stage : all[move])
+        for (const BoxMessage& m : stage)
+          if (m.from != m.to) {
+            any = true;
+            d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
+          }
+      const TensorPlan& plan = data.tensors[tensor];
+      d.blocks = d.blocks || (any && (move == 0 ? plan.leaves_in_blocks : plan.arrives_in_blocks));
+      const Schedule& by = plan.by[move];
+      if (any) d.schedule += (d.schedule.empty() ? "" : ", then ") + to_string(by);
+      straight = straight && (!any || by == Schedule{});
+    }
+    if (straight) d.schedule = to_string(Schedule{});
     out.push_back(std::move(d));
   };
   const std::set<std::string> slid = slid_dims(data.passes);
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const TensorPlan& plan = data.tensors[t];
-    if (const Collective kind = kind_of(plan, slid, Hop::writing); kind != Collective::none) entry(t, kind, {&plan.first, &plan.second});
-    if (travels(plan.third)) entry(t, kind_of(plan, slid, Hop::fill), {&plan.third});
+    if (const Collective kind = kind_of(plan, slid, Hop::writing); kind != Collective::none) entry(t, kind, {0, 1});
+    if (travels(plan.third)) entry(t, kind_of(plan, slid, Hop::fill), {2});
   }
   return out;
 }

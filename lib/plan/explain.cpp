@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "plan/describe.h"
 #include "plan/layouts.h"
+#include "plan/schedules.h"
 
 namespace motley {
 
@@ -106,7 +107,8 @@ std::string movement_table(const std::vector<Movement>& all, bool seconds) {
   for (const Movement& m : all) {
     std::string left = "  " + padded(to_string(m.kind), 15) + padded(m.tensor, 30) + right(std::to_string(m.from), 3) + " -> " + padded(std::to_string(m.to), 4) +
                        right(bytes_text(static_cast<double>(m.bytes)), 10) + (seconds ? right(seconds_text(m.seconds), 10) : "") + "  " +
-                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", added there" : "") + (m.blocks ? ", in blocks beside kernels" : "");
+                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", added there" : "") +
+                       (m.blocks ? ", in blocks beside kernels" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule);
     out += left + "\n";
   }
   return out;
@@ -223,18 +225,21 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
-  auto hop = [&](const std::vector<BoxMessage>& messages, const char* step) {
+  const std::array<Stages, 3> stages = stages_of(own, d.hosts);
+  auto hop = [&](std::size_t move, const char* step) {
     std::map<std::pair<int, int>, Movement> pairs;
-    for (const BoxMessage& m : messages) {
-      if (m.from == m.to) continue;
-      Movement& one = pairs[{m.from, m.to}];
-      one.boxes.push_back(m.box);
-      one.bytes += volume(m.box) * item;
-    }
+    for (const auto& stage : stages[move])
+      for (const BoxMessage& m : stage) {
+        if (m.from == m.to) continue;
+        Movement& one = pairs[{m.from, m.to}];
+        one.boxes.push_back(m.box);
+        one.bytes += volume(m.box) * item;
+      }
     for (auto& [who, one] : pairs) {
       one.tensor = t.name;
       one.step = step;
-      one.blocks = &messages == &own.first ? own.leaves_in_blocks : own.arrives_in_blocks;
+      one.blocks = move == 0 ? own.leaves_in_blocks : own.arrives_in_blocks;
+      one.schedule = to_string(own.by[move]);
       one.from = who.first;
       one.to = who.second;
       one.kind = kind_of(own, slid, step == std::string("fill") ? Hop::fill : Hop::writing);
@@ -242,9 +247,9 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
       out.push_back(std::move(one));
     }
   };
-  hop(own.first, adds_terms(own) ? "add" : "copy");
-  hop(own.second, "copy");
-  hop(own.third, "fill");
+  hop(0, adds_terms(own) ? "add" : "copy");
+  hop(1, "copy");
+  hop(2, "fill");
   return out;
 }
 
@@ -288,7 +293,7 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
       Json move;
       move.set("tensor", m.tensor).set("kind", to_string(m.kind)).set("step", m.step).set("from", m.from).set("to", m.to);
       if (m.blocks) move.set("blocks", true);
-      move.set("boxes", boxes_json(m.boxes)).set("bytes", m.bytes).set("seconds", profile.empty() ? Json(nullptr) : Json(m.seconds));
+      move.set("boxes", boxes_json(m.boxes)).set("bytes", m.bytes).set("seconds", profile.empty() ? Json(nullptr) : Json(m.seconds)).set("schedule", m.schedule);
       exchanges.push(std::move(move));
     }
   }

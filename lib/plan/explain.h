@@ -23,7 +23,7 @@ std::string explain_svg(const Plan& plan, const Profile& profile, const std::str
 
 // One pair of ranks in one movement of a tensor; the steps: "add", "copy", "fill".
 struct Movement {
-  std::string tensor{}, step{};
+  std::string tensor{}, step{}, schedule{};
   Collective kind = Collective::none;
   int from = 0, to = 0;
   std::vector<Box> boxes{};

@@ -5,7 +5,9 @@
 #include <motley/layout.h>
 #include <motley/plan.h>
 #include <motley/rules.h>
+#include <motley/schedule.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +44,7 @@ struct TensorPlan {
   std::vector<Held> tiles{};  // who adds terms (equal to rest where nothing is added for several readers)
   std::vector<Held> needs{};  // what each rank reads
   std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
+  std::array<Schedule, 3> by{};                        // how these three go
   // Taken apart (plan/blocks.h): what `third` (or `second`) brings stays one block per message, what `first` sends is made block by block.
   bool arrives_in_blocks = false, leaves_in_blocks = false;
 };

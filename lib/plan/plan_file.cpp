@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -19,6 +20,7 @@ namespace motley {
 namespace {
 
 constexpr double kMost = 1e18;
+constexpr std::int64_t kMostChunks = 1024;  // of a schedule; a plan takes 16 at most
 
 std::string hex(std::uint64_t value) {
   char text[20];
@@ -66,6 +68,19 @@ Json implementations_json(const PlanData& data) {
   return ranks;
 }
 
+constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
+constexpr std::array<const char*, 4> kTrees{"direct", "ring", "halving", "two_level"};
+
+// Those that are not direct.
+Json schedules_json(const PlanData& data) {
+  Json out{Json::Array{}};
+  for (std::size_t t = 0; t < data.tensors.size(); t++)
+    for (std::size_t move = 0; move < kMoves.size(); move++)
+      if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
+        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTrees[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
+  return out;
+}
+
 // The place of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
@@ -97,6 +112,10 @@ struct ParameterFile {
 struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
 };
+struct ScheduleFile {
+  std::string tensor{}, move{}, tree{};
+  std::int64_t chunks = 1;
+};
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
@@ -104,6 +123,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<BlocksFile> blocks{};
+  std::vector<ScheduleFile> schedules{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
@@ -183,6 +203,12 @@ const Table<BlocksFile>& blocks_fields() {
   return table;
 }
 
+const Table<ScheduleFile>& schedule_fields() {
+  static const Table<ScheduleFile> table{text("tensor", "that moves", &ScheduleFile::tensor), text("move", "terms, sums or values", &ScheduleFile::move),
+                                         text("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+  return table;
+}
+
 const Table<ChosenKernel>& chosen_fields() {
   static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
                                           [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
@@ -207,6 +233,7 @@ const Table<Decisions>& decision_fields() {
                                        }},
                                       objects("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
+                                      objects("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
                                       {"blocks", "tensors that are taken apart", "list", false,
                                        [](Reader& r, const Json& j, Decisions& out) {
                                          r.list(j, [&](const Json& one, std::size_t) { r.object(one, blocks_fields(), out.blocks.emplace_back()); });
@@ -279,6 +306,18 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
   return out;
 }
 
+void tell_schedules(const std::filesystem::path& file, const std::vector<ScheduleFile>& from, PlanData& data) {
+  for (TensorPlan& t : data.tensors) t.by = {};
+  for (const ScheduleFile& s : from) {
+    const int t = data.passes.find(s.tensor);
+    const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
+    const auto tree = std::find(kTrees.begin(), kTrees.end(), s.tree);
+    if (t < 0 || move == kMoves.end() || tree == kTrees.end() || s.chunks < 1 || s.chunks > kMostChunks)
+      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule");
+    data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTrees.begin()), static_cast<int>(s.chunks)};
+  }
+}
+
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
@@ -297,6 +336,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
+  tell_schedules(file, d.schedules, data);
   for (const BlocksFile& b : d.blocks) {
     const int t = passes.find(b.tensor);
     if (t < 0 || (b.way != "arrives" && b.way != "leaves")) refuse(file, "/decisions/blocks: no tensor \"" + b.tensor + "\" that " + b.way);
@@ -330,7 +370,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   }
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
-  out.set("passes", std::move(passes)).set("parameters", std::move(parameters));
+  out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));

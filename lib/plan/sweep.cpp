@@ -216,7 +216,6 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   const StepTensor& tensor = passes_.tensors[at];
   Decided out;
   out.needs = needs[at];
-  out.received.assign(needs[at].size(), 0);
   TensorPlan& plan = out.plan;
   plan.layout = layouts_.of(t);
   const bool owned = tensor.role == TensorRole::parameter_gradient;
@@ -226,7 +225,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     if (tensor.role == TensorRole::parameter) {
       plan.rest = home(t);
       plan.third = copies(plan.rest, plan.needs);
-      out.cost += exchange(t, plan.third, &out.received);
+      out.cost += exchange(t, plan.third);
     }
     plan.tiles = plan.rest;
     return out;
@@ -249,7 +248,7 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
     for (const BoxMessage& m : copies(plan.rest, plan.needs))
       if (key(m.from, other) == key(m.to, other)) plan.third.push_back(m);
   }
-  for (const auto* hop : {&plan.first, &plan.second, &plan.third}) out.cost += exchange(t, *hop, &out.received);
+  for (const auto* hop : {&plan.first, &plan.second, &plan.third}) out.cost += exchange(t, *hop);
   return out;
 }
 
@@ -302,7 +301,6 @@ Sweep Sweeper::whole_of(const Trial& trial) const {
   for (std::size_t t = 0; t < trial.tensors.size(); t++) {
     const Decided& d = *trial.tensors[t];
     out.tensors.push_back(d.plan);
-    out.received.push_back(d.received);
     for (std::size_t k = 0; k < d.passes.size(); k++) out.passes[static_cast<std::size_t>(writers_[t][k])] = d.passes[k];
   }
   return out;

@@ -16,7 +16,6 @@ namespace motley {
 struct Sweep {
   std::vector<PassPlan> passes{};
   std::vector<TensorPlan> tensors{};
-  std::vector<std::vector<Index>> received{};  // [tensor][rank] bytes
   double cost = 0;
 };
 
@@ -41,7 +40,6 @@ class Sweeper {
     std::vector<Pick> picks{};  // its writers' picks: all that the rest follows from
     TensorPlan plan{};
     std::vector<PassPlan> passes{};  // of its writers; none where nobody reads it
-    std::vector<Index> received{};
     double cost = 0;
   };
   struct Trial {  // tensors: not all of them where the cost reached the limit
@@ -61,7 +59,7 @@ class Sweeper {
   std::vector<Held> resting(int tensor, const std::vector<Held>& needs) const;
   std::vector<bool> ruled(int tensor) const;
   double compute(int pass, const PassPlan& plan) const;
-  double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received) const;
+  double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received = nullptr) const;
   bool fold_of_whole(const Pass& p) const;
 
   const Passes& passes_;

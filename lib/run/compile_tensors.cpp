@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "plan/schedules.h"
 #include "run/compiler.h"
 
 namespace motley {
@@ -51,37 +52,27 @@ View Compiler::source_view(int t, const Box& box) {
 void Compiler::exchange_parameter(int t) {
   if (!exchanged_.insert(t).second) return;
   make_room(t);
-  copy_hop(t, plan_of(t).third, "values of " + tensor(t).name);
+  copy_hop(t, stages_of(t)[2], "values of " + tensor(t).name);
 }
 
-// What several ranks of a host get from one rank of another goes there once: the first of them gets it, the others have it from there.
-Compiler::Ways Compiler::ways(const std::vector<BoxMessage>& messages) const {
-  Ways out;
-  std::map<std::tuple<int, Box, int>, int> first;  // (from, box, host) -> who gets it there
-  auto host = [&](int r) { return data_.hosts.empty() ? 0 : data_.hosts[static_cast<std::size_t>(r)]; };
-  for (const BoxMessage& m : messages) {
-    const int there = host(m.from) == host(m.to) ? m.to : first.try_emplace({m.from, m.box, host(m.to)}, m.to).first->second;
-    if (there == m.to)
-      out.direct.push_back(m);
-    else
-      out.onward.push_back({there, m.to, m.box, {}});
-  }
-  return out;
+const std::array<Stages, 3>& Compiler::stages_of(int t) {
+  auto known = stages_.find(t);
+  if (known != stages_.end()) return known->second;
+  return stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
 }
 
-void Compiler::copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
+void Compiler::copy_hop(int t, const Stages& stages, const std::string& what) {
   if (plan_of(t).arrives_in_blocks) {
-    for (const auto& [from, block] : by_rank(messages, &BoxMessage::from)) copy_messages(t, block, what + " from rank " + std::to_string(from));
+    for (const std::vector<BoxMessage>& stage : stages)
+      for (const auto& [from, block] : by_rank(stage, &BoxMessage::from)) copy_messages(t, block, hops_of({block}, what + " from rank " + std::to_string(from)).front());
     return;
   }
-  const Ways all = ways(messages);
-  copy_messages(t, all.direct, what);
-  copy_messages(t, all.onward, what + " from another host");
+  const std::vector<Hop> hops = hops_of(stages, what);
+  for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k]);
 }
 
 // Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
-void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what) {
-  const Hop hop = next_exchange(messages, what);
+void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop) {
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<std::pair<View, View>> unpack;
@@ -155,8 +146,8 @@ Piece Compiler::outgoing(int t, const std::vector<Contribution>& terms, const Bo
 
 void Compiler::assemble(int t) {
   add_terms(t);
-  copy_hop(t, plan_of(t).second, "copies of " + tensor(t).name);
-  copy_hop(t, plan_of(t).third, "parts of " + tensor(t).name);
+  copy_hop(t, stages_of(t)[1], "copies of " + tensor(t).name);
+  copy_hop(t, stages_of(t)[2], "parts of " + tensor(t).name);
 }
 
 // This rank's terms of one message. A convolution that has taken its bias in is one term.
@@ -173,64 +164,105 @@ std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage&
 void Compiler::add_terms(int t) {
   const TensorPlan& plan = plan_of(t);
   const std::string what = "terms of " + tensor(t).name;
-  if (!plan.leaves_in_blocks) return add_terms(t, plan.first, what, plan.tiles);
+  if (!plan.leaves_in_blocks) return add_terms(t, stages_of(t)[0], what, plan.tiles);
   auto blocks = by_rank(plan.first, &BoxMessage::to);
   for (const Held& tile : plan.tiles) blocks.try_emplace(tile.rank);
   for (const auto& [to, block] : blocks) {
     std::vector<Held> tiles;
     for (const Held& tile : plan.tiles)
       if (tile.rank == to) tiles.push_back(tile);
-    add_terms(t, block, what + " for rank " + std::to_string(to), tiles);
+    add_terms(t, {block}, what + " for rank " + std::to_string(to), tiles);
   }
 }
 
 // All that the readers of these tiles are sent.
-void Compiler::add_terms(int t, const std::vector<BoxMessage>& messages, const std::string& what, const std::vector<Held>& tiles) {
-  const Hop hop = next_exchange(messages, what);
+void Compiler::add_terms(int t, const Stages& stages, const std::string& what, const std::vector<Held>& tiles) {
+  const std::vector<Hop> hops = hops_of(stages, what);
   if (inside_.contains(t)) return;
+  std::map<int, Adding> trees;
+  for (std::size_t k = 0; k < stages.size(); k++)
+    for (const BoxMessage& m : stages[k]) {
+      if (m.from == rank_) trees[m.tree].own = &m;
+      if (m.to == rank_) trees[m.tree].last = k;
+    }
+  for (std::size_t k = 0; k < stages.size(); k++) add_stage(t, stages, k, hops[k], tiles, trees);
+  std::vector<Box> reached;
+  for (const BoxMessage& m : plan_of(t).first)
+    if (m.to == rank_) reached.push_back(m.box);
+  for (const Held& tile : tiles)
+    if (tile.rank == rank_)
+      for (const Box& rest : subtract(tile.box, reached)) add_atom(t, rest, {}, main_view(t, rest), Activation::none);
+}
+
+// An inner node adds what one stage brings it, in the messages' order, behind what it has so far; its own terms come behind the first
+// such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
+void Compiler::add_stage(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::vector<Held>& tiles, std::map<int, Adding>& trees) {
+  std::vector<Piece> receives;
+  std::vector<Contribution> finished;
+  const bool only = stages.size() == 1;
+  for (auto& [tree, terms] : exchange_terms(t, stages, stage, hop, trees, receives)) {
+    Adding& at = trees.at(tree);
+    const bool owner = only || at.is_owner(rank_);
+    if (at.sum) terms.insert(terms.begin(), *at.sum);
+    if (owner && stage == at.last) {
+      finished.insert(finished.end(), terms.begin(), terms.end());
+      continue;
+    }
+    if (!owner && !at.sum)
+      for (Contribution& c : own_terms(t, *at.own)) terms.push_back(std::move(c));
+    const Box box = terms.front().box;
+    const View sum = fresh_view("sum on the way of " + tensor(t).name, t, box);
+    add_atom(t, box, terms, sum, Activation::none);
+    at.sum = Contribution{box, sum};
+  }
+  for (const Held& tile : tiles)
+    if (tile.rank == rank_) add_tile(t, tile.box, finished);
+  tell_looked(hop, receives);
+}
+
+// What arrives, per tree and in the messages' order: (writer's rank, box, pass) inside each tile.
+std::map<int, std::vector<Compiler::Contribution>> Compiler::exchange_terms(int t, const Stages& stages, std::size_t stage, const Hop& hop,
+                                                                            const std::map<int, Adding>& trees, std::vector<Piece>& receives) {
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
-  std::vector<Piece> sends, receives;
-  std::vector<Contribution> arrived;  // in the messages' order: (writer's rank, box, pass) inside each tile
-  for (const BoxMessage& m : messages) {
-    if (m.from == rank_ && m.to != rank_) sends.push_back(outgoing(t, own_terms(t, m), m));
+  std::vector<Piece> sends;
+  std::map<int, std::vector<Contribution>> arrived;
+  for (const BoxMessage& m : stages[stage]) {
+    if (m.from == rank_ && m.to != rank_) {
+      const auto& sum = trees.at(m.tree).sum;
+      sends.push_back(outgoing(t, sum ? std::vector<Contribution>{*sum} : own_terms(t, m), m));
+    }
     if (m.to != rank_) continue;
+    std::vector<Contribution>& terms = arrived[m.tree];
     if (m.from == rank_) {
-      for (Contribution& c : own_terms(t, m)) arrived.push_back(std::move(c));
+      for (Contribution& c : own_terms(t, m)) terms.push_back(std::move(c));
       continue;
     }
     if (near(m.from, rank_)) {
       const View view = peer_view("rank " + std::to_string(m.from) + "'s term of " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
-      arrived.push_back({m.box, view});
+      terms.push_back({m.box, view});
       receives.push_back({m.from, {view.buffer, view.element}, volume(m.box) * item, true});
       continue;
     }
-    const bool alone = std::none_of(messages.begin(), messages.end(), [&](const BoxMessage& o) {
-      return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0;
-    });
-    if (alone && is_dense(main_view(t, m.box), format_of(t))) {
+    auto meets = [&](const BoxMessage& o) { return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0; };
+    const bool alone = std::none_of(stages.begin(), stages.end(), [&](const auto& of) { return std::any_of(of.begin(), of.end(), meets); });
+    const bool owner = stages.size() == 1 || trees.at(m.tree).is_owner(rank_);
+    if (alone && owner && is_dense(main_view(t, m.box), format_of(t))) {
       enter(main_buffer(t));
-      arrived.push_back({m.box, main_view(t, m.box)});
+      terms.push_back({m.box, main_view(t, m.box)});
     } else {
-      arrived.push_back({m.box, fresh_view("received " + tensor(t).name, t, m.box)});
+      terms.push_back({m.box, fresh_view("received " + tensor(t).name, t, m.box)});
     }
-    receives.push_back({m.from, {arrived.back().view.buffer, arrived.back().view.element}, volume(m.box) * item});
+    receives.push_back({m.from, {terms.back().view.buffer, terms.back().view.element}, volume(m.box) * item});
   }
   post_and_wait(hop, sends, receives);
-  for (const Held& tile : tiles)
-    if (tile.rank == rank_) add_tile(t, tile.box, arrived);
-  tell_looked(hop, receives);
+  return arrived;
 }
 
 // Atom by atom: where the set of contributors is the same.
 void Compiler::add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived) {
   std::vector<Held> inside;
-  std::vector<Box> covered;
   for (std::size_t i = 0; i < arrived.size(); i++)
-    if (Box part = intersect(arrived[i].box, tile); volume(part) > 0) {
-      covered.push_back(part);
-      inside.push_back({static_cast<int>(i), std::move(part)});
-    }
-  for (const Box& rest : subtract(tile, covered)) add_atom(t, rest, {}, main_view(t, rest), Activation::none);
+    if (Box part = intersect(arrived[i].box, tile); volume(part) > 0) inside.push_back({static_cast<int>(i), std::move(part)});
   for (const Atom& atom : atoms(inside)) {
     std::vector<Contribution> terms;
     for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of the adds

@@ -35,8 +35,19 @@ Compiler::Hop Compiler::next_exchange(const std::vector<BoxMessage>& messages, c
   return hop;
 }
 
+std::vector<Compiler::Hop> Compiler::hops_of(const Stages& stages, const std::string& name) {
+  std::vector<Hop> out;
+  for (std::size_t k = 0; k < stages.size(); k++) out.push_back(next_exchange(stages[k], k == 0 ? name : name + ", stage " + std::to_string(k + 1)));
+  return out;
+}
+
 void Compiler::post_and_wait(const Hop& hop, const std::vector<Piece>& sends, const std::vector<Piece>& receives) {
   if (sends.empty() && receives.empty()) return;
+  auto meets_look = [&](const Piece& p) {  // a message may come while a peer still looks at what lies there
+    auto there = [&](const Piece& shown) { return shown.at.buffer == p.at.buffer; };
+    return !p.window && std::any_of(looks_.begin(), looks_.end(), [&](const auto& look) { return std::any_of(look.second.begin(), look.second.end(), there); });
+  };
+  if (std::any_of(receives.begin(), receives.end(), meets_look)) await_looks();
   std::vector<Piece> shown;
   for (const Piece& p : sends)
     if (p.window && !together_.contains(p.at.buffer)) shown.push_back({p.peer, p.at, 0, true});
@@ -63,7 +74,7 @@ void Compiler::await_looks() {
 }
 
 // Whether the ranks that can see this one's memory keep the tensor together, and where.
-Compiler::Together Compiler::together(int t, int rank) const {
+Compiler::Together Compiler::together(int t, int rank) {
   const TensorRole role = tensor(t).role;
   auto named = [&](const std::vector<int>& list) { return std::find(list.begin(), list.end(), t) != list.end(); };
   if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || named(all_.outputs) ||
@@ -92,9 +103,10 @@ Compiler::Together Compiler::together(int t, int rank) const {
     if (!holds(part.rank) || !contains(out.box, part.box)) return {};
     parts.push_back(part.box);
   }
-  for (const auto* hop : {&plan.second, &plan.third})
-    for (const BoxMessage& m : ways(*hop).direct)
-      if (holds(m.to) && !holds(m.from)) parts.push_back(m.box);
+  for (const Stages* stages : {&stages_of(t)[1], &stages_of(t)[2]})
+    for (const auto& stage : *stages)
+      for (const BoxMessage& m : stage)
+        if (holds(m.to) && !holds(m.from)) parts.push_back(m.box);
   Index filled = 0;
   for (const Box& part : parts) filled += volume(part);
   if (filled != volume(out.box) || !subtract(out.box, parts).empty()) return {};

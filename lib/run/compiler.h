@@ -3,7 +3,9 @@
 // messages (compile_tensors.cpp), some of them in memory that ranks of a host use together (compile_windows.cpp), buffers get their
 // places (compile.cpp).
 #pragma once
+#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -32,9 +34,12 @@ class Compiler {
   struct Hop {
     int exchange = -1, looked = -1;
   };
-  // Copies, and those that then go on inside a host.
-  struct Ways {
-    std::vector<BoxMessage> direct{}, onward{};
+  // This rank in one tree of a sum.
+  struct Adding {
+    const BoxMessage* own = nullptr;  // what it sends on, or has for itself where it is the owner
+    std::size_t last = 0;             // the last stage that brings it something
+    std::optional<Contribution> sum{};  // so far
+    bool is_owner(int rank) const { return own == nullptr || own->to == rank; }
   };
   // A tensor that several ranks of a host read whole: it lies once, in the home's arena.
   struct Together {
@@ -86,14 +91,18 @@ class Compiler {
   // ---- tensors
   void exchange_parameter(int t);
   void assemble(int t);
+  const std::array<Stages, 3>& stages_of(int t);
+  std::vector<Hop> hops_of(const Stages& stages, const std::string& name);
   void add_terms(int t);
-  void add_terms(int t, const std::vector<BoxMessage>& messages, const std::string& what, const std::vector<Held>& tiles);
+  void add_terms(int t, const Stages& stages, const std::string& what, const std::vector<Held>& tiles);
+  void add_stage(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::vector<Held>& tiles, std::map<int, Adding>& trees);
+  std::map<int, std::vector<Contribution>> exchange_terms(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::map<int, Adding>& trees,
+                                                          std::vector<Piece>& receives);
   void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
-  Ways ways(const std::vector<BoxMessage>& messages) const;
-  void copy_hop(int t, const std::vector<BoxMessage>& messages, const std::string& what);
-  void copy_messages(int t, const std::vector<BoxMessage>& messages, const std::string& what);
+  void copy_hop(int t, const Stages& stages, const std::string& what);
+  void copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop);
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
   std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
@@ -105,7 +114,7 @@ class Compiler {
   int number(const std::string& name);
   void tell_looked(const Hop& hop, const std::vector<Piece>& received);
   void await_looks();
-  Together together(int t, int rank) const;
+  Together together(int t, int rank);
   const Together& together_at(int t);  // this rank's
   void make_room(int t);
   int last_look(int t) const;
@@ -126,6 +135,7 @@ class Compiler {
   std::set<int> exchanged_{};                            // parameters
   std::vector<std::pair<int, std::vector<Piece>>> looks_{};  // what peers still look at: exchange, pieces
   std::vector<std::vector<int>> opens_{};                // per pass: tensors that are first written there, on some rank
+  std::map<int, std::array<Stages, 3>> stages_{};        // per tensor
   std::map<int, Together> kept_{};                       // per tensor
   std::map<int, Hop> rooms_{};                           // tensors that this rank keeps together with others
   std::set<int> together_{};                             // their buffers

@@ -98,6 +98,18 @@ TEST_CASE("layout law: several axes, dims over two axes, jagged cuts", "[law]") 
   CHECK(refused < 100);
 }
 
+TEST_CASE("layout law: any schedule of every exchange, on one to three hosts", "[law]") {
+  int refused = 0;
+  for (unsigned number = 40000; number < 40120; number++) {
+    Random random(number);
+    Case one{random_recipe(random), random_axes(random, number % 8 == 0 ? 16 : 6), {}, number % 2 == 0 ? 0 : number, static_cast<int>(pick(random, 1, 3)), number};
+    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.15});
+    INFO("case " << number);
+    CHECK(broken(one, &refused) == "");
+  }
+  CHECK(refused < 50);
+}
+
 TEST_CASE("layout law: many ranks", "[law]") {
   const std::vector<std::vector<Axis>> meshes{{{"a", 4}, {"b", 4}, {"c", 4}}, {{"a", 16}, {"b", 2}}, {{"a", 3}, {"b", 3}, {"c", 2}}};
   for (unsigned number = 0; number < 6; number++) {
@@ -179,7 +191,7 @@ TEST_CASE("pick law: every legal pick of every pass gives the same result", "[la
 TEST_CASE("exact law: small integers through the kernels, formats and exchanges users run, bit for bit", "[law]") {
   for (unsigned number = 20000; number < 20120; number++) {
     Random random(number);
-    Case one{random_integer_recipe(random), random_axes(random, 4), {}, number % 2 == 0 ? 0 : number};
+    Case one{random_integer_recipe(random), random_axes(random, 4), {}, number % 2 == 0 ? 0 : number, 1 + static_cast<int>(number % 3), number % 4 == 0 ? 0 : number};
     one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .jagged = 0.1});
     INFO("case " << number);
     CHECK(broken(one) == "");

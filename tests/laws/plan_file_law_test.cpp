@@ -31,13 +31,13 @@ std::optional<Planned> random_plan(unsigned number) {
   if (chance(random, 0.5)) one.axes = {{"a", 2}, {"b", 3}};
   Network net = build(one.net);
   one.cuts = random_cuts(random, net, one.axes, {.often = 0.5, .spatial = 0.3, .nested = 0.1, .jagged = 0.2});
-  const Mesh mesh = mesh_of(one.axes);
+  const Mesh mesh = mesh_of(one.axes, static_cast<int>(number % 3) + 1);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
   const DType dtype = chance(random, 0.5) ? DType::f32 : DType::f64;
   const LayoutRules rules = rules_of(one, net);
   try {
     const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, dtype) : balance(step, mesh, rules, {}, {.dtype = dtype});
-    return Planned{std::move(net), step, mesh, plan};
+    return Planned{std::move(net), step, mesh, chance(random, 0.5) ? with_random_schedules(plan, number) : plan};
   } catch (const UserError&) {
     return std::nullopt;
   }
@@ -81,7 +81,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
     for (std::size_t t = 0; t < one->plan.data().tensors.size(); t++) {
       const TensorPlan &was = one->plan.data().tensors[t], &is = loaded.data().tensors[t];
       CHECK((is.layout == was.layout && is.rest == was.rest && is.tiles == was.tiles && is.needs == was.needs));
-      CHECK((is.first == was.first && is.second == was.second && is.third == was.third));
+      CHECK((is.first == was.first && is.second == was.second && is.third == was.third && is.by == was.by));
       CHECK((is.arrives_in_blocks == was.arrives_in_blocks && is.leaves_in_blocks == was.leaves_in_blocks));
       apart += is.arrives_in_blocks + is.leaves_in_blocks;
     }
@@ -111,6 +111,10 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const std::string file = folder.write("plan.json", one->plan.json());
   CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
   CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
+  std::string tree = one->plan.json();
+  const auto list = tree.find('[', tree.find("\"schedules\""));
+  tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "move": "values", "tree": "oak", "chunks": 1}])");
+  CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
   CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh), Catch::Contains("cut.json:"));
   CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh), Catch::Contains("did you mean \"decisions\"?"));
   std::string parts = one->plan.json();

@@ -295,13 +295,17 @@ std::string to_text(const Case& one) {
       for (std::size_t i = 0; i < list.size(); i++) text << (i == 0 ? " [" : " ") << list[i] << (i + 1 == list.size() ? "]" : "");
   }
   if (one.picks != 0) text << " | picks " << one.picks;
+  if (one.hosts > 1) text << " | hosts " << one.hosts;
+  if (one.schedules != 0) text << " | schedules " << one.schedules;
   return text.str();
 }
 
-Mesh mesh_of(const std::vector<Axis>& axes) {
+Mesh mesh_of(const std::vector<Axis>& axes, int hosts) {
   int ranks = 1;
   for (const Axis& a : axes) ranks *= a.size;
-  return Mesh(axes, std::vector<Device>(static_cast<std::size_t>(ranks)));
+  std::vector<Device> devices(static_cast<std::size_t>(ranks));
+  for (std::size_t r = 0; r < devices.size() && hosts > 1; r++) devices[r].host = "host " + std::to_string(r % static_cast<std::size_t>(hosts));
+  return Mesh(axes, std::move(devices));
 }
 
 }  // namespace motley::law

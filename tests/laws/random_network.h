@@ -59,9 +59,11 @@ struct Case {
   std::vector<Axis> axes{};
   std::vector<CutRecipe> cuts{};
   unsigned picks = 0;  // not 0: every pass takes a pick at random, told by this number
+  int hosts = 1;           // that the ranks lie on in turn
+  unsigned schedules = 0;  // not 0: every exchange takes a schedule at random, told by this number
 };
 LayoutRules rules_of(const Case& one, const Network& net);
-Mesh mesh_of(const std::vector<Axis>& axes);
+Mesh mesh_of(const std::vector<Axis>& axes, int hosts = 1);
 std::string to_text(const Case& one);
 
 struct CutOptions {

@@ -10,6 +10,7 @@
 #include "plan/blocks.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 
 namespace motley::law {
 
@@ -29,6 +30,15 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
   take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5); });
   return plan_from(step, mesh, std::move(data));
+}
+
+Plan with_random_schedules(const Plan& plan, unsigned number) {
+  PlanData data = plan.data();
+  choose_schedules(data, {}, number);
+  for (TensorPlan& t : data.tensors)
+    if (t.arrives_in_blocks || t.leaves_in_blocks) t.by = {};  // a block goes straight
+  count_bytes(data);
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
 namespace {
@@ -103,6 +113,8 @@ std::vector<Case> smaller(const Case& one) {
     }
   }
   if (one.picks != 0) offer([](Case& c) { c.picks = 0; });
+  if (one.hosts > 1) offer([](Case& c) { c.hosts--; });
+  if (one.schedules != 0) offer([](Case& c) { c.schedules = 0; });
   lower([](Case& c) -> Index& { return c.net.batch; }, 1);
   lower([](Case& c) -> Index& { return c.net.in; }, 1);
   lower([](Case& c) -> Index& { return c.net.rows; }, 1);
@@ -138,7 +150,7 @@ Verdict verdict_on(const Case& one) {
     const bool integers = one.net.integers;
     const Step step = integers ? training(net.loss, Sgd{.learning_rate = 1, .momentum = 0})
                                : training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
-    const Mesh mesh = mesh_of(one.axes);
+    const Mesh mesh = mesh_of(one.axes, one.hosts);
     const LayoutRules rules = rules_of(one, net);
     const DType dtype = integers ? DType::f32 : DType::f64;
     std::optional<Plan> many;
@@ -149,6 +161,7 @@ Verdict verdict_on(const Case& one) {
       if (!verdict.refused) verdict.wrong = e.what();
       return verdict;
     }
+    if (one.schedules != 0) many = with_random_schedules(*many, one.schedules);
     const Plan alone = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
     const int steps = integers ? 1 : 2;
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});

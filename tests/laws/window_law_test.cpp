@@ -23,7 +23,7 @@ using namespace motley::law;
 
 namespace {
 
-// Up to 4 ranks, at times on two hosts, at times with picks at random; nothing: the rules do not go together.
+// Up to 4 ranks, at times on two hosts, at times with picks or schedules at random; nothing: the rules do not go together.
 std::optional<Plan> random_plan(Random& random, DType dtype) {
   Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
   if (chance(random, 0.4)) one.axes = {{"a", 2}, {"b", 2}};
@@ -35,8 +35,9 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   try {
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
     const Mesh mesh(one.axes, devices);
-    if (chance(random, 0.5)) return with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype);
-    return balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
+    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype)
+                                          : balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
+    return chance(random, 0.5) ? with_random_schedules(plan, static_cast<unsigned>(random())) : plan;
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
     return std::nullopt;

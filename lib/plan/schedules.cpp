@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/schedules.h"
+
+#include <algorithm>
+#include <random>
+
+namespace motley {
+
+namespace {
+
+// A schedule of more stages must be that much cheaper: what a link costs is not known better.
+constexpr double kWorthIt = 0.9;
+
+Stages staged(const TensorPlan& plan, std::size_t move, const Schedule& by, std::span<const int> hosts) {
+  if (move == 0) return sum_stages(plan.first, by, hosts);
+  return copy_stages(move == 1 ? plan.second : plan.third, by, hosts);
+}
+
+bool leaves_a_host(const Stages& stages, std::span<const int> hosts) {
+  auto leaves = [&](const BoxMessage& m) {
+    return m.from != m.to && !hosts.empty() && hosts[static_cast<std::size_t>(m.from)] != hosts[static_cast<std::size_t>(m.to)];
+  };
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const auto& stage) { return std::any_of(stage.begin(), stage.end(), leaves); });
+}
+
+Schedule cheapest(const TensorPlan& plan, std::size_t move, const PlanData& data, Index item_bytes, const Profile& profile) {
+  const Stages direct = staged(plan, move, {}, data.hosts);
+  if (!leaves_a_host(direct, data.hosts)) return {};
+  if (profile.links.empty())
+    return staged(plan, move, {Tree::two_level}, data.hosts).size() > 1 ? Schedule{Tree::two_level} : Schedule{};
+  const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
+  Schedule best;
+  double least = seconds_of(direct, item_bytes, link);
+  std::vector<Schedule> others{{Tree::halving}};
+  for (int chunks : {1, 2, 4, 8, 16})
+    for (Tree tree : {Tree::two_level, Tree::ring}) others.push_back({tree, chunks});
+  for (const Schedule& by : others) {
+    const double seconds = seconds_of(staged(plan, move, by, data.hosts), item_bytes, link);
+    if (seconds >= kWorthIt * least) continue;
+    best = by;
+    least = seconds;
+  }
+  return best;
+}
+
+Schedule any(std::mt19937& random) {
+  const auto tree = static_cast<Tree>(random() % 4);
+  return {tree, tree == Tree::ring || tree == Tree::two_level ? 1 + static_cast<int>(random() % 4) : 1};
+}
+
+}  // namespace
+
+std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hosts) {
+  return {staged(plan, 0, plan.by[0], hosts), staged(plan, 1, plan.by[1], hosts), staged(plan, 2, plan.by[2], hosts)};
+}
+
+double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link) {
+  double sum = 0;
+  for (const auto& stage : stages) sum += seconds_of(stage, item_bytes, link);
+  return sum;
+}
+
+void count_bytes(PlanData& data) {
+  for (PredictedRank& r : data.predicted) r.bytes = 0;
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const Index item = static_cast<Index>(bytes_of(data.passes.tensors[t].dtype == DType::i32 ? DType::i32 : data.dtype));
+    for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
+      for (const auto& stage : stages)
+        for (const BoxMessage& m : stage)
+          if (m.from != m.to) data.predicted[static_cast<std::size_t>(m.to)].bytes += volume(m.box) * item;
+  }
+}
+
+void choose_schedules(PlanData& data, const Profile& profile, unsigned random) {
+  std::mt19937 numbers(random);
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const Index item = static_cast<Index>(bytes_of(data.passes.tensors[t].dtype == DType::i32 ? DType::i32 : data.dtype));
+    TensorPlan& plan = data.tensors[t];
+    for (std::size_t move = 0; move < 3; move++) plan.by[move] = random != 0 ? any(numbers) : cheapest(plan, move, data, item, profile);
+  }
+  count_bytes(data);
+}
+
+}  // namespace motley
