@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does each way of cutting a convolutional net cost, and is it what was predicted? Four 3x3 convolutions (64, 128, 128, 128
-// filters, 32x32, batch 32), even cuts: batch; every filter dim; the input channels of every other convolution; the paper's pairs
+// filters, 32x32, batch 16), even cuts: batch; every filter dim; the input channels of every other convolution; the paper's pairs
 // (every other filter dim); rows with halo; and batch x filters on 2 x 2 ranks. One core a rank, but the 2 x 2 ranks share two cores.
 // All layouts in turn within one job per mesh; medians over rounds, the slower rank's. Goals: bytes counted = bytes planned on every
 // rank; predicted within 15 % of measured.
@@ -65,7 +65,7 @@ Json row_of(Runtime& rt, const Mesh& mesh, const Run& run) {
   for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(&run.counted, 1)))) counted.push_back(*reinterpret_cast<const Index*>(bytes.data()));
   const double measured = bench::median(bench::slowest(rt.transport(), run.bound->seconds()));
   Json row;
-  row.set("layout", run.name).set("ranks", mesh.ranks()).set("batch", 32).set("threads", 1).set("step_seconds", measured);
+  row.set("layout", run.name).set("ranks", mesh.ranks()).set("batch", 16).set("threads", 1).set("step_seconds", measured);
   row.set("predicted_seconds", *data.step_seconds).set("predicted_over_measured", *data.step_seconds / measured);
   row.set("bytes_planned", list(planned)).set("bytes_counted", list(counted));
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library());
@@ -74,7 +74,7 @@ Json row_of(Runtime& rt, const Mesh& mesh, const Run& run) {
 
 void run_rank(Runtime& rt, bool square, const std::string& file, double budget, int rounds) {
   const Mesh mesh = mesh_of(square);
-  const bench::Network net = bench::network("four", 32);
+  const bench::Network net = bench::network("four", 16);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
   std::vector<Run> runs;
   for (const Cutting& c : cuttings(square)) {
