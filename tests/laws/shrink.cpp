@@ -19,7 +19,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   Layouts layouts(passes, mesh, rules);
   for (int p : passes.parameters) layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, dtype));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, mesh, dtype));
   const Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (int p = 0; p < static_cast<int>(passes.passes.size()); p++) {

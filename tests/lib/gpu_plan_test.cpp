@@ -93,6 +93,16 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
   CHECK(pieces(gpu, true) == pieces(cpu, false));
   CHECK(pieces(cpu, true) == pieces(gpu, false));
   for (const auto& [exchange, bytes] : pieces(gpu, true)) CHECK(bytes <= 4096);
+  // No weights are laid out anew for cuDNN; without a GPU in the mesh they stay as the CPU's packing reads them best.
+  const auto weights_lie = [](const Program& program, Format format) {
+    return std::all_of(program.steps.begin(), program.steps.end(), [&](const ProgramStep& s) {
+      const auto* run = std::get_if<RunKernel>(&s.what);
+      return run == nullptr || run->spec.op != KernelOp::conv2d || run->spec.w_format == format;
+    });
+  };
+  CHECK(weights_lie(gpu, Format::channels_last));
+  CHECK(weights_lie(cpu, Format::channels_last));
+  CHECK(weights_lie(compile(balance(step, Mesh({{"all", 2}}, std::vector<Device>(2)), {}, {}), 0), Format::plain));
   // What a GPU's convolutions read begins where its vectors may.
   for (const ProgramStep& s : gpu.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::conv2d)
