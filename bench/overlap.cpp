@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of a filter-split layer's communication between two hosts is hidden behind its kernels? Three 3x3 convolutions of 256
-// filters, 16x16, batch 32, filters cut evenly over two ranks, one core each: whole training steps with every exchange waited for at
-// once, with exchanges that go on while kernels run, and with tensors taken apart in blocks where virtual time says that it pays; in
-// turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone; hidden = 1 - exposed / exposed at
-// once; link_over_kernels: the seconds of the messages alone over those of the kernels. Two networks: a made-up one that delays each
-// message by bytes over rate and takes no core's time (as one with an engine of its own), and TCP between two network namespaces,
-// where both cores compute and the kernel copies on the same two. Goal: at least 0.7 hidden where the link takes no longer than the kernels.
+// filters, 16x16, batch 16, filters cut evenly over two ranks, one core each: whole training steps with every exchange waited for
+// at once, with exchanges that go on while kernels run, and with tensors taken apart in blocks where virtual time says that it
+// pays; in turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone; hidden = 1 - exposed /
+// exposed at once; link_over_kernels: the seconds of the messages alone over those of the kernels; polling: this process's own time
+// between kernels spent on messages under way (by TCP it copies there what has come; the kernel's part is in nobody's column). Two
+// networks: a made-up one that delays each message by bytes over rate and takes no core's time (as one with an engine of its own),
+// and TCP between two network namespaces, where both cores compute and the kernel copies on the same two. Goal: at least 0.7 hidden
+// where the link takes no longer than the kernels.
 //   overlap [--quick] [--json FILE] [--budget SECONDS]
 // TCP needs root and Debian's iproute2, and is started from the top folder: tests/laws/two_hosts.py.
 #include <motley/error.h>
@@ -16,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/json.h"
@@ -72,13 +75,19 @@ std::size_t blocks_of(const Plan& plan) {
   return out;
 }
 
-Json rows_of(Runtime& rt, const std::string& link, const std::string& file, double budget, int rounds) {
+// told: of a network whose speed need not be measured.
+Json rows_of(Runtime& rt, const std::string& link, const std::string& file, double budget, int rounds,
+             std::optional<bench::LinkSpeed> told) {
   const Mesh mesh = two_hosts();
-  const bench::Network net = bench::network("wide", 32);
+  const bench::Network net = bench::network("wide", 16);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9});
   LayoutRules rules;
   for (const char* dim : {"filters1", "filters2", "filters3"}) rules.split.push_back({dim, "all", CutBy::even});
-  const Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget, .when = Measure::always});
+  Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget});
+  if (told) {
+    const std::vector<LinkSegment> segments{{Index{1} << 40, told->seconds, told->bytes_per_second}};
+    profile.links = {{0, 1, segments}, {1, 0, segments}};
+  }
   const std::vector<Way> ways = ways_of(step, mesh, balance(step, mesh, rules, profile));
   struct Pair {
     std::unique_ptr<bench::Bound> whole{}, alone{};
@@ -107,7 +116,12 @@ Json rows_of(Runtime& rt, const std::string& link, const std::string& file, doub
     const double messages = std::max(link_seconds(programs[0], profile), link_seconds(programs[1], profile));
     if (k == 0) at_once = whole - alone;
     Json row;
-    row.set("link", link).set("way", ways[k].name).set("batch", 32).set("threads", 1).set("step_seconds", whole).set("kernels_seconds", alone);
+    row.set("link", link)
+        .set("way", ways[k].name)
+        .set("batch", 16)
+        .set("threads", 1)
+        .set("step_seconds", whole)
+        .set("kernels_seconds", alone);
     row.set("predicted_seconds", simulate(programs, profile).step_seconds).set("exposed_seconds", whole - alone);
     row.set("hidden", k == 0 ? Json(nullptr) : Json(1 - (whole - alone) / at_once)).set("link_over_kernels", messages / alone);
     row.set("polling_seconds", polling).set("tensors_in_blocks", static_cast<std::int64_t>(blocks_of(ways[k].plan)));
@@ -129,7 +143,7 @@ Json by_delays(const std::string& file, bench::LinkSpeed speed, double budget, i
     threads.emplace_back([&, t = std::move(transport)]() mutable {
       Runtime rt(std::move(t));
       try {
-        Json mine = rows_of(rt, name, file, budget, rounds);
+        Json mine = rows_of(rt, name, file, budget, rounds, speed);
         if (rt.rank() == 0) rows = std::move(mine);
       } catch (const Error& e) {
         rt.transport().abort(e);
@@ -145,8 +159,10 @@ Json by_delays(const std::string& file, bench::LinkSpeed speed, double budget, i
 // Two ranks in namespaces of their own; nothing where they cannot be had.
 Json by_tcp(const std::string& program, const std::string& file, const std::string& budget, const std::string& rounds) {
   if (!std::filesystem::exists("tests/laws/two_hosts.py")) return {};
-  const std::string command = "RANKS=2 timeout 200 python3 tests/laws/two_hosts.py '" + program + "' --rank '" + file + "' " + budget + " " + rounds + " >&2";
-  if (std::system(command.c_str()) != 0) std::fprintf(stderr, "overlap: two hosts by TCP did not end well, or cannot be had here\n");
+  const std::string command = "RANKS=2 timeout 200 python3 tests/laws/two_hosts.py '" + program + "' --rank '" + file + "' " +
+                              budget + " " + rounds + " >&2";
+  if (std::system(command.c_str()) != 0)
+    std::fprintf(stderr, "overlap: two hosts by TCP did not end well, or cannot be had here\n");
   if (!std::filesystem::exists(file)) return {};
   Complaints complaints;
   return *read_json(file, read_file(file), complaints);
@@ -157,8 +173,9 @@ void print(const Json& row) {
     const auto* v = std::get_if<double>(&row.find(key)->value);
     return v == nullptr ? 0.0 : *v;
   };
-  std::printf("%-18s %-10s %9.2f %11.2f %13.2f %11.2f %7.2f %13.2f %11.2f %7lld\n", std::get<std::string>(row.find("link")->value).c_str(),
-              std::get<std::string>(row.find("way")->value).c_str(), number("step_seconds") * 1e3, number("kernels_seconds") * 1e3, number("predicted_seconds") * 1e3,
+  std::printf("%-18s %-10s %9.2f %11.2f %13.2f %11.2f %7.2f %13.2f %11.2f %7lld\n",
+              std::get<std::string>(row.find("link")->value).c_str(), std::get<std::string>(row.find("way")->value).c_str(),
+              number("step_seconds") * 1e3, number("kernels_seconds") * 1e3, number("predicted_seconds") * 1e3,
               number("exposed_seconds") * 1e3, number("hidden"), number("link_over_kernels"), number("polling_seconds") * 1e3,
               static_cast<long long>(std::get<std::int64_t>(row.find("tensors_in_blocks")->value)));
 }
@@ -168,15 +185,20 @@ int bench_all(const std::vector<std::string>& words) {
   std::string json;
   double budget = 10;
   for (std::size_t i = 0; i < words.size(); i++) {
-    if (words[i] == "--quick") quick = true;
-    else if (words[i] == "--json" && i + 1 < words.size()) json = words[++i];
-    else if (words[i] == "--budget" && i + 1 < words.size()) budget = std::stod(words[++i]);
-    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json FILE --budget SECONDS)", Exit::usage);
+    if (words[i] == "--quick")
+      quick = true;
+    else if (words[i] == "--json" && i + 1 < words.size())
+      json = words[++i];
+    else if (words[i] == "--budget" && i + 1 < words.size())
+      budget = std::stod(words[++i]);
+    else
+      throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json FILE --budget SECONDS)", Exit::usage);
   }
   if (quick) budget = std::min(budget, 4.0);
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-overlap-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  std::printf("link               way          step ms  kernels ms  predicted ms  exposed ms  hidden  link/kernels  polling ms  blocks\n");
+  std::printf(
+      "link               way          step ms  kernels ms  predicted ms  exposed ms  hidden  link/kernels  polling ms  blocks\n");
   Json rows{Json::Array{}};
   auto take = [&](const Json& made) {
     if (!std::holds_alternative<Json::Array>(made.value)) return;
@@ -188,7 +210,8 @@ int bench_all(const std::vector<std::string>& words) {
   };
   const int rounds = quick ? 5 : 11;
   for (const double rate : {400e6, 200e6, 100e6}) take(by_delays((folder / "delays").string(), {20e-6, rate}, budget, rounds));
-  take(by_tcp(std::filesystem::read_symlink("/proc/self/exe"), (folder / "tcp").string(), std::to_string(budget), std::to_string(rounds)));
+  take(by_tcp(std::filesystem::read_symlink("/proc/self/exe"), (folder / "tcp").string(), std::to_string(budget),
+              std::to_string(rounds)));
   std::filesystem::remove_all(folder);
   if (!json.empty()) write_file(json, to_text(rows, 1) + "\n");
   return 0;
@@ -200,7 +223,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 4 && words[0] == "--rank")
     return run(argc, argv, [&](Runtime& rt) {
-      const Json rows = rows_of(rt, "TCP", words[1], std::stod(words[2]), std::stoi(words[3]));
+      const Json rows = rows_of(rt, "TCP", words[1], std::stod(words[2]), std::stoi(words[3]), std::nullopt);
       if (rt.rank() == 0) write_file(words[1], to_text(rows, 1) + "\n");
     });
   try {

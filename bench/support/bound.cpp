@@ -7,7 +7,10 @@
 namespace motley::bench {
 
 Bound::Bound(Plan plan, Program program, Backend& backend, Transport& transport)
-    : plan_(std::move(plan)), program_(std::move(program)), state_(plan_, program_, 1, backend.device_memory()), executor_(program_, backend, transport, state_) {
+    : plan_(std::move(plan)),
+      program_(std::move(program)),
+      state_(plan_, program_, 1, backend.device_memory()),
+      executor_(program_, backend, transport, state_) {
   std::uint32_t seed = 1;
   executor_.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
     for (Index i = 0; i < volume(box); i++) {
@@ -51,7 +54,9 @@ Program kernels_alone(Program program) {
   return program;
 }
 
-double least(const std::vector<double>& values) { return values.empty() ? 0 : *std::min_element(values.begin(), values.end()); }
+double least(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::min_element(values.begin(), values.end());
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

@@ -11,7 +11,9 @@ namespace motley::bench {
 
 namespace {
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // When what was sent, by (from, to, tag) and count.
 struct Log {
@@ -21,7 +23,8 @@ struct Log {
 
 class Delayed final : public Transport {
  public:
-  Delayed(std::unique_ptr<Transport> inner, std::shared_ptr<Log> log, LinkSpeed speed) : inner_(std::move(inner)), log_(std::move(log)), speed_(speed) {
+  Delayed(std::unique_ptr<Transport> inner, std::shared_ptr<Log> log, LinkSpeed speed)
+      : inner_(std::move(inner)), log_(std::move(log)), speed_(speed) {
     crowded_ = inner_->crowded();
     hosts_ = inner_->hosts();
   }
@@ -53,7 +56,9 @@ class Delayed final : public Transport {
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return inner_->gather_all(mine); }
   std::span<std::byte> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return inner_->share(mine); }
-  Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override { return inner_->await(flag, value, from, bytes); }
+  Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
+    return inner_->await(flag, value, from, bytes);
+  }
   void abort(const Error& error) noexcept override { inner_->abort(error); }
 
  private:
@@ -70,11 +75,13 @@ class Delayed final : public Transport {
       const std::lock_guard hold(log_->mutex);
       for (auto& [ticket, m] : under_way_) {
         const auto sent = log_->sent.find({m.from, rank(), m.tag});
-        if (m.arrives < 0 && sent != log_->sent.end() && sent->second.size() > m.count) ready.emplace_back(std::max(m.posted, sent->second[m.count]), &m);
+        if (m.arrives < 0 && sent != log_->sent.end() && sent->second.size() > m.count)
+          ready.emplace_back(std::max(m.posted, sent->second[m.count]), &m);
       }
     }
     std::sort(ready.begin(), ready.end());
-    for (const auto& [both, m] : ready) m->arrives = line_ = std::max(line_, both) + speed_.seconds + static_cast<double>(m->bytes) / speed_.bytes_per_second;
+    for (const auto& [both, m] : ready)
+      m->arrives = line_ = std::max(line_, both) + speed_.seconds + static_cast<double>(m->bytes) / speed_.bytes_per_second;
   }
 
   std::unique_ptr<Transport> inner_;

@@ -13,7 +13,8 @@
 
 namespace motley {
 
-// What a rank holds of a tensor that arrives in blocks: its own tile (absent: an empty box), then what comes, in the messages' order.
+// What a rank holds of a tensor that arrives in blocks: its own tile (absent: an empty box), then what comes, in the messages'
+// order.
 std::vector<Box> arriving_blocks(const PlanData& data, int tensor, int rank);
 // The boxes of a pass's result by reader, where its tensor leaves in blocks.
 std::vector<Box> leaving_blocks(const PlanData& data, int pass, int rank);
@@ -24,15 +25,16 @@ struct WorkPart {
   std::vector<Range> box{};
   bool first = true, last = true;
 };
-// The whole work where nothing is in blocks; nothing where a block's edge lies along an index that a kernel cannot be cut at, or where
-// parts would write boxes that are neither the same nor apart.
+// The whole work where nothing is in blocks; nothing where a block's edge lies along an index that a kernel cannot be cut at, or
+// where parts would write boxes that are neither the same nor apart.
 std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, int rank);
 
 // A copy or broadcast that needs no kernel: its source is read in place.
 bool is_view(const Pass& pass);
 bool may_arrive_in_blocks(const PlanData& data, int tensor);
 bool may_leave_in_blocks(const PlanData& data, int tensor);
-// Tensors of exchanges that go on while kernels run are taken apart where virtual time says that it pays. seconds: of the whole step.
+// Tensors of exchanges that go on while kernels run are taken apart where virtual time says that it pays. seconds: of the whole
+// step.
 void choose_blocks(PlanData& data, const Profile& profile);
 // Every tensor that may be and whose messages are named.
 void take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which);

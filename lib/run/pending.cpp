@@ -70,7 +70,8 @@ class Moves {
     if (const auto* run = std::get_if<RunKernel>(&step.what)) {
       const std::vector<OperandUse> uses = operands_of(run->spec);
       for (std::size_t k = 0; k < uses.size(); k++)
-        out.push_back({run->operands[k].buffer, run->operands[k].element, run->operands[k].element + uses[k].elements, uses[k].written});
+        out.push_back(
+            {run->operands[k].buffer, run->operands[k].element, run->operands[k].element + uses[k].elements, uses[k].written});
     } else if (const auto* post = std::get_if<Post>(&step.what)) {
       for (const auto* pieces : {&post->sends, &post->receives})
         for (const Piece& p : *pieces)
@@ -170,6 +171,8 @@ class Moves {
 
 }  // namespace
 
-void keep_pending(Program& program, const std::function<bool(const Post&)>& pays, double room) { Moves(program, pays, room).run(); }
+void keep_pending(Program& program, const std::function<bool(const Post&)>& pays, double room) {
+  Moves(program, pays, room).run();
+}
 
 }  // namespace motley
