@@ -234,7 +234,6 @@ double Executor::Bound::perform(Step& s) {
   } else if (s.kind == Step::Kind::post) {
     auto& open = tickets[static_cast<std::size_t>(s.exchange)];
     open.clear();
-    pending.push_back(s.exchange);
     for (const Message& m : s.receives)
       open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
     for (const Message& m : s.sends) {
@@ -243,6 +242,7 @@ double Executor::Bound::perform(Step& s) {
       else
         open.push_back(transport.send(m.peer, s.exchange, m.bytes));
     }
+    if (!open.empty()) pending.push_back(s.exchange);  // nobody waits where flags alone were set
   } else {
     std::erase(pending, s.exchange);
     if (device != nullptr)
