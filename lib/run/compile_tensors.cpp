@@ -18,13 +18,6 @@ int count_from(const std::vector<Piece>& receives, int peer) {
   return static_cast<int>(std::count_if(receives.begin(), receives.end(), [&](const Piece& p) { return p.window && p.peer == peer; }));
 }
 
-// One exchange for each sender, or reader.
-std::map<int, std::vector<BoxMessage>> by_rank(const std::vector<BoxMessage>& messages, int BoxMessage::*end) {
-  std::map<int, std::vector<BoxMessage>> out;
-  for (const BoxMessage& m : messages) out[m.*end].push_back(m);
-  return out;
-}
-
 }  // namespace
 
 // Both ends cut a message alike.
@@ -62,11 +55,6 @@ const std::array<Stages, 3>& Compiler::stages_of(int t) {
 }
 
 void Compiler::copy_hop(int t, const Stages& stages, const std::string& what) {
-  if (plan_of(t).arrives_in_blocks) {
-    for (const std::vector<BoxMessage>& stage : stages)
-      for (const auto& [from, block] : by_rank(stage, &BoxMessage::from)) copy_messages(t, block, hops_of({block}, what + " from rank " + std::to_string(from)).front());
-    return;
-  }
   const std::vector<Hop> hops = hops_of(stages, what);
   for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k]);
 }
@@ -163,21 +151,8 @@ std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage&
 
 void Compiler::add_terms(int t) {
   const TensorPlan& plan = plan_of(t);
-  const std::string what = "terms of " + tensor(t).name;
-  if (!plan.leaves_in_blocks) return add_terms(t, stages_of(t)[0], what, plan.tiles);
-  auto blocks = by_rank(plan.first, &BoxMessage::to);
-  for (const Held& tile : plan.tiles) blocks.try_emplace(tile.rank);
-  for (const auto& [to, block] : blocks) {
-    std::vector<Held> tiles;
-    for (const Held& tile : plan.tiles)
-      if (tile.rank == to) tiles.push_back(tile);
-    add_terms(t, {block}, what + " for rank " + std::to_string(to), tiles);
-  }
-}
-
-// All that the readers of these tiles are sent.
-void Compiler::add_terms(int t, const Stages& stages, const std::string& what, const std::vector<Held>& tiles) {
-  const std::vector<Hop> hops = hops_of(stages, what);
+  const Stages& stages = stages_of(t)[0];
+  const std::vector<Hop> hops = hops_of(stages, "terms of " + tensor(t).name);
   if (inside_.contains(t)) return;
   std::map<int, Adding> trees;
   for (std::size_t k = 0; k < stages.size(); k++)
@@ -185,22 +160,22 @@ void Compiler::add_terms(int t, const Stages& stages, const std::string& what, c
       if (m.from == rank_) trees[m.tree].own = &m;
       if (m.to == rank_) trees[m.tree].last = k;
     }
-  for (std::size_t k = 0; k < stages.size(); k++) add_stage(t, stages, k, hops[k], tiles, trees);
+  for (std::size_t k = 0; k < stages.size(); k++) add_stage(t, k, hops[k], trees);
   std::vector<Box> reached;
-  for (const BoxMessage& m : plan_of(t).first)
+  for (const BoxMessage& m : plan.first)
     if (m.to == rank_) reached.push_back(m.box);
-  for (const Held& tile : tiles)
+  for (const Held& tile : plan.tiles)
     if (tile.rank == rank_)
       for (const Box& rest : subtract(tile.box, reached)) add_atom(t, rest, {}, main_view(t, rest), Activation::none);
 }
 
 // An inner node adds what one stage brings it, in the messages' order, behind what it has so far; its own terms come behind the first
 // such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
-void Compiler::add_stage(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::vector<Held>& tiles, std::map<int, Adding>& trees) {
+void Compiler::add_stage(int t, std::size_t stage, const Hop& hop, std::map<int, Adding>& trees) {
   std::vector<Piece> receives;
   std::vector<Contribution> finished;
-  const bool only = stages.size() == 1;
-  for (auto& [tree, terms] : exchange_terms(t, stages, stage, hop, trees, receives)) {
+  const bool only = stages_of(t)[0].size() == 1;
+  for (auto& [tree, terms] : exchange_terms(t, stage, hop, trees, receives)) {
     Adding& at = trees.at(tree);
     const bool owner = only || at.is_owner(rank_);
     if (at.sum) terms.insert(terms.begin(), *at.sum);
@@ -215,14 +190,15 @@ void Compiler::add_stage(int t, const Stages& stages, std::size_t stage, const H
     add_atom(t, box, terms, sum, Activation::none);
     at.sum = Contribution{box, sum};
   }
-  for (const Held& tile : tiles)
+  for (const Held& tile : plan_of(t).tiles)
     if (tile.rank == rank_) add_tile(t, tile.box, finished);
   tell_looked(hop, receives);
 }
 
 // What arrives, per tree and in the messages' order: (writer's rank, box, pass) inside each tile.
-std::map<int, std::vector<Compiler::Contribution>> Compiler::exchange_terms(int t, const Stages& stages, std::size_t stage, const Hop& hop,
-                                                                            const std::map<int, Adding>& trees, std::vector<Piece>& receives) {
+std::map<int, std::vector<Compiler::Contribution>> Compiler::exchange_terms(int t, std::size_t stage, const Hop& hop, const std::map<int, Adding>& trees,
+                                                                            std::vector<Piece>& receives) {
+  const Stages& stages = stages_of(t)[0];
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends;
   std::map<int, std::vector<Contribution>> arrived;

@@ -94,10 +94,8 @@ class Compiler {
   const std::array<Stages, 3>& stages_of(int t);
   std::vector<Hop> hops_of(const Stages& stages, const std::string& name);
   void add_terms(int t);
-  void add_terms(int t, const Stages& stages, const std::string& what, const std::vector<Held>& tiles);
-  void add_stage(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::vector<Held>& tiles, std::map<int, Adding>& trees);
-  std::map<int, std::vector<Contribution>> exchange_terms(int t, const Stages& stages, std::size_t stage, const Hop& hop, const std::map<int, Adding>& trees,
-                                                          std::vector<Piece>& receives);
+  void add_stage(int t, std::size_t stage, const Hop& hop, std::map<int, Adding>& trees);
+  std::map<int, std::vector<Contribution>> exchange_terms(int t, std::size_t stage, const Hop& hop, const std::map<int, Adding>& trees, std::vector<Piece>& receives);
   void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);

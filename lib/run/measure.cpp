@@ -187,31 +187,36 @@ class Measurer {
     return measure_kernels(backend_, rt_.rank(), specs, o, [&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
   }
 
-  // Each rank in turn, the others at rest: its largest kernel of each op and pass, of those that take a two-hundredth of the budget at most.
-  void measure_alone(Profile& profile) {
-    if (rt_.ranks() == 1) return;
-    std::vector<const KernelPoint*> largest;
+  // This rank's largest kernel of each op and pass, of those that take a two-hundredth of the budget at most. By flops: what took longest
+  // may just have been disturbed.
+  std::vector<KernelSpec> largest_of(const Profile& profile) const {
+    std::vector<KernelSpec> out;
     for (const KernelPoint& p : profile.kernels()) {
       if (p.device != rt_.rank() || p.seconds.median > options_.budget_seconds / 200 || p.spec.op == KernelOp::fold || p.spec.op == KernelOp::sgd) continue;
-      auto same = std::find_if(largest.begin(), largest.end(), [&](const KernelPoint* q) { return q->spec.op == p.spec.op && q->spec.pass == p.spec.pass; });
-      if (same == largest.end())
-        largest.push_back(&p);
-      else if (p.seconds.min > (*same)->seconds.min)
-        *same = &p;
+      auto same = std::find_if(out.begin(), out.end(), [&](const KernelSpec& k) { return k.op == p.spec.op && k.pass == p.spec.pass; });
+      if (same == out.end())
+        out.push_back(p.spec);
+      else if (flops(p.spec) > flops(*same))
+        *same = p.spec;
     }
+    return out;
+  }
+
+  // The same kernels in the same way, all ranks at once and then each rank in turn.
+  void measure_alone(Profile& profile) {
+    if (rt_.ranks() == 1) return;
+    const std::vector<KernelSpec> specs = largest_of(profile);
+    auto seconds = [&](const RoundBarrier& barrier) {
+      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7}, barrier);
+      double sum = 0;
+      for (const KernelPoint& p : made.points) sum += p.seconds.min;
+      return made.points.size() == specs.size() ? sum : 0;
+    };
+    const double shared = seconds([&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
     double ratio = 1;
     for (int r = 0; r < rt_.ranks(); r++) {
-      if (r == rt_.rank() && !largest.empty()) {
-        std::vector<KernelSpec> specs;
-        for (const KernelPoint* p : largest) specs.push_back(p->spec);
-        const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7});
-        double alone = 0, shared = 0;
-        for (std::size_t i = 0; i < made.points.size(); i++) {
-          alone += made.points[i].seconds.min;
-          shared += largest[i]->seconds.min;
-        }
-        if (alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
-      }
+      if (r == rt_.rank() && shared > 0)
+        if (const double alone = seconds({}); alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
       agree(rt_.transport(), 0);
     }
     const auto all = rt_.transport().gather_all(std::as_bytes(std::span(&ratio, 1)));
