@@ -22,6 +22,7 @@
 #include "app/verbs.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "mesh/mpi_session.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -110,12 +111,13 @@ std::string first_version(const fs::path& program) {
   return pclose(pipe) == 0 ? version : "";
 }
 
-void look_at_mpi(Findings& found) {
+void look_at_mpi(Findings& found, bool takes_device_memory) {
   try {
     const fs::path mpiexec = find_mpiexec();
     const std::string version = first_version(mpiexec);
     found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; MPICH's mpiexec belongs here"
-                                      : fmt::format("MPICH {} ({})", version, mpiexec.string()));
+                                      : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
+                                                    takes_device_memory ? "go from and to their memory" : "are staged in the host's memory"));
     if (version.empty()) found.packages.emplace_back("mpich");
   } catch (const DeviceError&) {
     found.line("MPI", "no mpiexec");
@@ -164,12 +166,13 @@ void look_at_data(Findings& found) {
 
 int doctor(const Options& options) {
   Console console(options, Console::Voice::speaks);
+  const bool direct = mpi_takes_device_memory();  // first: a child process asks, which inherits no device
   const Node node = this_node();
   Findings found;
   found.line("motley", MOTLEY_VERSION);
   look_at_cpu(found, node);
   look_at_gpus(found, node);
-  look_at_mpi(found);
+  look_at_mpi(found, direct);
   look_at_limits(found);
   look_at_data(found);
   for (const std::string& what : found.missing) found.line("missing", what);

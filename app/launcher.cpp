@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <motley/error.h>
+#include <fcntl.h>
 #include <sys/statvfs.h>
 
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include "app/launch.h"
 #include "app/reach_hosts.h"
 #include "base/units.h"
+#include "run/records.h"
 #include "run/start.h"
 
 namespace motley {
@@ -42,16 +44,9 @@ void check_shared_memory(std::size_t ranks) {
 // A directory of its own for the ranks' records, gone in the end.
 class RecordsDirectory {
  public:
-  explicit RecordsDirectory(const fs::path& run_directory) {
-    if (run_directory.empty()) {
-      std::string name = (fs::temp_directory_path() / "motley-XXXXXX").string();
-      if (mkdtemp(name.data()) == nullptr) throw Error(Exit::io, name + ": " + std::strerror(errno));
-      path_ = name;
-      return;
-    }
-    path_ = fs::absolute(run_directory) / ".ranks";
-    fs::remove_all(path_);  // of a launcher that was killed; the caller holds the run directory's lock
-    fs::create_directory(path_);
+  RecordsDirectory(const fs::path& run_directory, std::size_t ranks) {
+    make(run_directory);
+    ask_for_room(ranks);
   }
   ~RecordsDirectory() {
     std::error_code ignored;
@@ -62,6 +57,28 @@ class RecordsDirectory {
   const fs::path& path() const { return path_; }
 
  private:
+  void make(const fs::path& run_directory) {
+    if (run_directory.empty()) {
+      std::string name = (fs::temp_directory_path() / "motley-XXXXXX").string();
+      if (mkdtemp(name.data()) == nullptr) throw Error(Exit::io, name + ": " + std::strerror(errno));
+      path_ = name;
+      return;
+    }
+    path_ = fs::absolute(run_directory) / ".ranks";
+    fs::remove_all(path_);  // of a launcher that was killed; the caller holds the run directory's lock
+    fs::create_directory(path_);
+  }
+  // A rank that cannot write its record ends alone, and the others wait for it while MPI starts.
+  void ask_for_room(std::size_t ranks) const {
+    const fs::path file = path_ / "room";
+    const Handle room(::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+    const int failed = room ? posix_fallocate(room.get(), 0, static_cast<off_t>(2 * sizeof(Record) * ranks)) : errno;
+    std::error_code ignored;
+    fs::remove(file, ignored);
+    if (failed == 0) return;
+    fs::remove_all(path_, ignored);
+    throw Error(Exit::io, path_.string() + ": " + std::strerror(failed) + ": there is no room for what the ranks tell about themselves");
+  }
   fs::path path_;
 };
 
@@ -91,7 +108,7 @@ Outcome launch_ranks(const LaunchOptions& options) {
   const SignalGuard signals;
   reach_hosts(options.devices);
   try {
-    const RecordsDirectory records(options.run_directory);
+    const RecordsDirectory records(options.run_directory, options.devices.size());
     if (signals_so_far() > 0) return {static_cast<int>(Exit::stopped), -1, "stopped on request", false, true};
     Launch running(options, records.path());
     return running.wait();

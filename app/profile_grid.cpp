@@ -57,6 +57,10 @@ Profile joined(Runtime& rt, const Profile& mine) {
       point.device = static_cast<int>(out.devices.size()) - 1;
       out.add(std::move(point));
     }
+    for (DeviceLink link : one.device_links) {
+      link.device = static_cast<int>(out.devices.size()) - 1;
+      out.device_links.push_back(std::move(link));
+    }
     for (const std::string& note : one.notes)
       if (std::find(out.notes.begin(), out.notes.end(), note) == out.notes.end()) out.notes.push_back(note);
   }
@@ -91,6 +95,8 @@ void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console
   const Measurement made = measured(rt, backend, options, console);
   for (const KernelPoint& point : made.points) mine.add(point);
   mine.notes = made.notes;
+  if (DeviceMemory* device = backend.device_memory(); device != nullptr && !rt.transport().takes_device_memory())
+    mine.device_links = {measure_device_link(*device, 0, {.budget_seconds = std::min(2.0, options.budget_seconds / 30)})};
   Profile all = joined(rt, mine);
   if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6), .device = backend.device_memory()});
   console.progress_done();

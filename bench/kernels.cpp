@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
+// With --gpu [--batch N]...: what does choosing a GPU's engines by measurement gain?
 #include <fmt/core.h>
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <limits>
 
+#include "bench/support/gpu_kernels.h"
 #include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/weights.h"
@@ -27,6 +29,8 @@ struct Options {
   bool quick = false;
   std::string json{}, isa{};
   int threads = 1;
+  bool gpu = false;
+  std::vector<Index> batches{};
 };
 
 // This thread's processor time: what others do on the machine counts less. With more threads: the wall clock.
@@ -375,10 +379,34 @@ Options parse(int argc, char** argv) {
       options.isa = value();
     else if (flag == "--threads")
       options.threads = std::stoi(value());
+    else if (flag == "--gpu")
+      options.gpu = true;
+    else if (flag == "--batch")
+      options.batches.push_back(std::stoi(value()));
     else
-      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N)", Exit::usage);
+      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --batch N)", Exit::usage);
   }
   return options;
+}
+
+void write(const Options& options, const std::vector<std::string>& json) {
+  if (options.json.empty()) return;
+  std::ofstream file(options.json);
+  file << "[\n";
+  for (std::size_t i = 0; i < json.size(); i++) file << "  " << json[i] << (i + 1 < json.size() ? ",\n" : "\n");
+  file << "]\n";
+  if (!file) throw UserError("cannot write " + options.json, Exit::io);
+}
+
+void run_gpu(const Options& options) {
+  Device device;
+  device.name = "gpu";
+  device.kind = DeviceKind::cuda;
+  const auto backend = open_backend(device);
+  fmt::print("{}, {}, {}\n", backend->model(), backend->isa(), backend->library());
+  std::vector<std::string> json;
+  bench::gpu_kernels(*backend, options.batches.empty() ? std::vector<Index>{32, 256} : options.batches, options.quick, json);
+  write(options, json);
 }
 
 void run(const Options& options) {
@@ -398,19 +426,15 @@ void run(const Options& options) {
       for (const Format weights : {Format::channels_last, Format::plain})
         if (weights == Format::channels_last || !options.quick) convolutions(*backend, net, format, weights, options, json);
   memory_kernels(*backend, options, json);
-  if (options.json.empty()) return;
-  std::ofstream file(options.json);
-  file << "[\n";
-  for (std::size_t i = 0; i < json.size(); i++) file << "  " << json[i] << (i + 1 < json.size() ? ",\n" : "\n");
-  file << "]\n";
-  if (!file) throw UserError("cannot write " + options.json, Exit::io);
+  write(options, json);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    run(parse(argc, argv));
+    const Options options = parse(argc, argv);
+    options.gpu ? run_gpu(options) : run(options);
     return 0;
   } catch (const motley::Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

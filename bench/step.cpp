@@ -3,8 +3,10 @@
 // column -> row pair at batch 32 on one rank, two equal ranks and two unequal ones (whole ISA beside a capped one), one core each.
 // Chosen cut, even cut and the fast rank alone run in turn within one job; minima over rounds; convolutions are rank 0's, weight
 // packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its convolutions; AVX-512 + AVX2 at least
-// 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it; predicted within 15 % of measured.
-//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41]... [--budget SECONDS]
+// 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it; predicted within 15 % of measured. A shared
+// machine's speed moves between the profile and the run: "same_speed" is that ratio divided by the fast rank alone's own.
+// On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all its allowed cores), which shall not be slower by more than 3 %.
+//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--budget SECONDS]
 #include <motley/error.h>
 #include <motley/motley.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 
 #include "app/launcher.h"
 #include "base/json.h"
+#include "bench/support/bound.h"
 #include "bench/support/networks.h"
 #include "plan/plan_data.h"
 #include "run/start.h"
@@ -27,10 +30,22 @@ struct Arguments {
   bool quick = false;
   std::string json{};
   std::vector<std::string> nets{}, meshes{};
+  std::vector<int> batches{};
   double budget = 40;
 };
 
+Mesh with_gpu(bool cpu) {
+  Device first, second;
+  first.name = "gpu";
+  first.kind = DeviceKind::cuda;
+  second.name = "cpu";
+  second.cores = allowed_cores();
+  second.threads = static_cast<int>(second.cores.size());
+  return cpu ? Mesh({{"all", 2}}, {first, second}) : Mesh({{"all", 1}}, {first});
+}
+
 Mesh mesh_of(const std::string& name) {
+  if (name == "gpu" || name == "gpu+cpu") return with_gpu(name == "gpu+cpu");
   Device first, second;
   first.name = "fast";
   first.cores = {allowed_cores().front()};
@@ -41,48 +56,21 @@ Mesh mesh_of(const std::string& name) {
   return Mesh({{"all", 2}}, {first, second});
 }
 
-// One plan bound to this rank's device; every run is a whole step on the same made-up batch.
-struct Bound {
-  Plan plan;
-  Program program;
-  State state;
-  Executor executor;
-  std::vector<double> seconds{}, convolutions{};  // per run
+std::unique_ptr<bench::Bound> bound(Runtime& rt, const Mesh& mesh, const Plan& plan, Transport& transport) {
+  return std::make_unique<bench::Bound>(plan, compile(plan, transport.rank()), rt.backend(mesh), transport);
+}
 
-  Bound(Runtime& rt, const Mesh& mesh, Plan p, Transport& transport)
-      : plan(std::move(p)), program(compile(plan, transport.rank())), state(plan, program, 1, rt.backend(mesh).device_memory()), executor(program, rt.backend(mesh), transport, state) {
-    std::uint32_t seed = 1;
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-      for (Index i = 0; i < volume(box); i++) {
-        seed = seed * 1664525U + 1013904223U;
-        if (name == "label")
-          reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>((seed >> 8) % 10);
-        else
-          reinterpret_cast<float*>(out.data())[i] = static_cast<float>(seed >> 8) / 16777216.0F;
-      }
-    });
-  }
-  void run() {
-    const double before = in_convolutions();
-    seconds.push_back(executor.run().seconds);
-    convolutions.push_back(in_convolutions() - before);
-  }
-  double in_convolutions() const {  // seconds so far
-    double sum = 0;
-    const auto spent = executor.spent();
-    for (std::size_t i = 0; i < spent.size(); i++) {
-      const auto* run = std::get_if<RunKernel>(&program.steps[i].what);
-      if (run != nullptr && run->spec.op == KernelOp::conv2d) sum += spent[i].seconds;
-    }
-    return sum;
-  }
+struct Asked {
+  std::string net{}, mesh{}, file{};
+  int batch = 32;
+  double budget = 40;
+  int rounds = 15;
 };
 
-double least(const std::vector<double>& v) { return v.empty() ? 0 : *std::min_element(v.begin(), v.end()); }
-
-void run_rank(Runtime& rt, const std::string& net_name, const std::string& mesh_name, const std::string& file, double budget, int rounds) {
+void run_rank(Runtime& rt, const Asked& asked) {
+  const auto& [net_name, mesh_name, file, batch, budget, rounds] = asked;
   const Mesh mesh = mesh_of(mesh_name);
-  const bench::Network net = bench::network(net_name, 32);
+  const bench::Network net = bench::network(net_name, batch);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
   LayoutRules rules, even;
   if (mesh.ranks() > 1)
@@ -91,37 +79,39 @@ void run_rank(Runtime& rt, const std::string& net_name, const std::string& mesh_
       even.split.push_back({dim, "all", CutBy::even});
     }
   const Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget, .when = Measure::always});
-  Bound chosen(rt, mesh, balance(step, mesh, rules, profile), rt.transport());
-  rt.print(net_name + " " + mesh_name + "\n" + chosen.plan.table());
-  std::unique_ptr<Bound> other, alone;
+  const auto chosen = bound(rt, mesh, balance(step, mesh, rules, profile), rt.transport());
+  rt.print(net_name + " " + mesh_name + "\n" + chosen->plan().table());
+  std::unique_ptr<bench::Bound> other, alone;
   auto own = in_memory(1);
   const Mesh first({{"all", 1}}, {mesh.device(0)});
   if (mesh.ranks() > 1) {
-    other = std::make_unique<Bound>(rt, mesh, balance(step, mesh, even, profile), rt.transport());
-    if (rt.rank() == 0) alone = std::make_unique<Bound>(rt, mesh, balance(step, first, {}, {}), *own.front());
+    other = bound(rt, mesh, balance(step, mesh, even, profile), rt.transport());
+    if (rt.rank() == 0) alone = bound(rt, mesh, balance(step, first, {}, profile), *own.front());
   }
-  auto timed = [&](Bound* b) {
+  auto timed = [&](bench::Bound* b) {
     agree(rt.transport(), 0);
     if (b != nullptr) b->run();
   };
   for (int r = 0; r < rounds; r++)
-    for (Bound* b : {&chosen, other.get(), alone.get()}) timed(b);
+    for (bench::Bound* b : {chosen.get(), other.get(), alone.get()}) timed(b);
   // A step lasts until its slowest rank is through.
-  auto slowest = [&](Bound* b) {
-    std::vector<double> all(static_cast<std::size_t>(rounds), 0);
-    const std::vector<double> mine = b == nullptr ? all : b->seconds;
-    for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(mine))))
-      for (std::size_t i = 0; i < all.size(); i++) all[i] = std::max(all[i], reinterpret_cast<const double*>(bytes.data())[i]);
-    return least(all);
+  auto slowest = [&](bench::Bound* b) {
+    return bench::least(bench::slowest(rt.transport(), b == nullptr ? std::vector<double>(static_cast<std::size_t>(rounds), 0) : b->seconds()));
   };
-  const double step_seconds = slowest(&chosen), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone.get()) : 0;
+  const double step_seconds = slowest(chosen.get()), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone.get()) : 0;
   if (rt.rank() != 0) return;
   Json row{Json::Object{}};
-  row.set("net", net_name).set("mesh", mesh_name).set("batch", 32).set("threads", 1).set("step_seconds", step_seconds);
-  row.set("convolutions_seconds", least(chosen.convolutions)).set("ratio", step_seconds / least(chosen.convolutions));
-  row.set("fast_alone_convolutions_seconds", alone ? Json(least(alone->convolutions)) : Json(nullptr));
+  row.set("net", net_name).set("mesh", mesh_name).set("batch", batch).set("threads", rt.backend(mesh).threads()).set("step_seconds", step_seconds);
+  row.set("convolutions_seconds", bench::least(chosen->convolutions())).set("ratio", step_seconds / bench::least(chosen->convolutions()));
+  row.set("fast_alone_convolutions_seconds", alone ? Json(bench::least(alone->convolutions())) : Json(nullptr));
   row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr)).set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
-  row.set("predicted_seconds", chosen.plan.data().step_seconds ? Json(*chosen.plan.data().step_seconds) : Json(nullptr));
+  const auto& planned = chosen->plan().data();
+  row.set("fast_alone_predicted_seconds", planned.baselines.fast_alone ? Json(*planned.baselines.fast_alone) : Json(nullptr));
+  row.set("predicted_seconds", planned.step_seconds ? Json(*planned.step_seconds) : Json(nullptr));
+  row.set("gain_over_fast_alone", alone ? Json(alone_seconds / step_seconds) : Json(nullptr));
+  if (planned.step_seconds) row.set("predicted_over_measured", *planned.step_seconds / step_seconds);
+  if (planned.step_seconds && planned.baselines.fast_alone && alone)
+    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * alone_seconds / *planned.baselines.fast_alone);
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
   write_file(file, to_text(row) + "\n");
 }
@@ -137,11 +127,13 @@ Arguments parse(const std::vector<std::string>& words) {
     else if (words[i] == "--json") out.json = value();
     else if (words[i] == "--net") out.nets.push_back(value());
     else if (words[i] == "--mesh") out.meshes.push_back(value());
+    else if (words[i] == "--batch") out.batches.push_back(std::stoi(value()));
     else if (words[i] == "--budget") out.budget = std::stod(value());
-    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --budget)", Exit::usage);
+    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --budget)", Exit::usage);
   }
   if (out.nets.empty()) out.nets = out.quick ? std::vector<std::string>{"paper_cifar"} : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11", "pair"};
   if (out.meshes.empty()) out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
+  if (out.batches.empty()) out.batches = {32};
   if (out.quick) out.budget = std::min(out.budget, 15.0);
   return out;
 }
@@ -151,28 +143,33 @@ double number(const Json& row, const char* key) {
   return v == nullptr ? 0 : *v;
 }
 
+std::string table_line(const Json& row, const std::string& net, const std::string& mesh, int batch) {
+  const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"), predicted = number(row, "predicted_seconds");
+  char line[200];
+  std::snprintf(line, sizeof line, "%-12s %-7s %5d %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), batch, step * 1e3,
+                number(row, "convolutions_seconds") * 1e3, number(row, "ratio"), alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3,
+                alone > 0 ? alone / step : 0.0, predicted / step);
+  return line;
+}
+
 int bench_all(const Arguments& a) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-step-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   Json rows{Json::Array{}};
-  std::string table = "net          mesh    step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
+  std::string table = "net          mesh    batch   step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
   for (const std::string& net : a.nets)
-    for (const std::string& mesh : a.meshes) {
-      const std::string file = (folder / (net + "_" + mesh + ".json")).string();
-      LaunchOptions options;
-      options.devices = mesh_of(mesh).devices();
-      options.arguments = {"--rank", net, mesh, file, std::to_string(a.budget), a.quick ? "5" : "15"};
-      if (const int code = launch(options); code != 0) return code;
-      Complaints complaints;
-      Json row = *read_json(file, read_file(file), complaints);
-      const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"), predicted = number(row, "predicted_seconds");
-      char line[200];
-      std::snprintf(line, sizeof line, "%-12s %-6s %8.2f %9.2f %6.3f %14.2f %8.2f %13.2f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), step * 1e3,
-                    number(row, "convolutions_seconds") * 1e3, number(row, "ratio"), alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3,
-                    alone > 0 ? alone / step : 0.0, predicted / step);
-      table += line;
-      rows.push(std::move(row));
-    }
+    for (const std::string& mesh : a.meshes)
+      for (const int batch : a.batches) {
+        const std::string file = (folder / (net + "_" + mesh + "_" + std::to_string(batch) + ".json")).string();
+        LaunchOptions options;
+        options.devices = mesh_of(mesh).devices();
+        options.arguments = {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15"};
+        if (const int code = launch(options); code != 0) return code;
+        Complaints complaints;
+        Json row = *read_json(file, read_file(file), complaints);
+        table += table_line(row, net, mesh, batch);
+        rows.push(std::move(row));
+      }
   std::filesystem::remove_all(folder);
   std::printf("%s", table.c_str());
   if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");
@@ -183,8 +180,8 @@ int bench_all(const Arguments& a) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() == 6 && words[0] == "--rank")
-    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, words[1], words[2], words[3], std::stod(words[4]), std::stoi(words[5])); });
+  if (words.size() == 7 && words[0] == "--rank")
+    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6])}); });
   try {
     return bench_all(parse(words));
   } catch (const Error& e) {

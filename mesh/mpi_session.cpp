@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mesh/mpi_session.h"
 
+#include <dlfcn.h>
 #include <motley/mpi.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -53,6 +55,35 @@ MpiSession::MpiSession(int& argc, char**& argv) {
 
 std::unique_ptr<Transport> MpiSession::transport() const {
   return mpi_transport(MPI_COMM_WORLD);
+}
+
+namespace {
+
+constexpr int kYes = 10;  // no exit code of MPI's own
+constexpr unsigned kPatienceSeconds = 20;
+
+// MPICH ends a process that asks before MPI_Init.
+bool asked_by_child(int (*ask)()) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kPatienceSeconds);
+    const bool quiet = std::freopen("/dev/null", "w", stderr) != nullptr;
+    const bool yes = quiet && MPI_Init(nullptr, nullptr) == MPI_SUCCESS && ask() == 1 && MPI_Finalize() == MPI_SUCCESS;
+    _exit(yes ? kYes : 0);
+  }
+  int status = 0;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == kYes;
+}
+
+}  // namespace
+
+bool mpi_takes_device_memory() {
+  // Not every MPI has it, and it lies in a header of its own in some.
+  const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  if (ask == nullptr) return false;
+  int begun = 0;
+  mpi_check(MPI_Initialized(&begun), "MPI_Initialized");
+  return begun != 0 ? ask() == 1 : asked_by_child(ask);
 }
 
 void MpiSession::finish() {

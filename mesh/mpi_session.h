@@ -25,4 +25,8 @@ class MpiSession {
   bool ours_ = false;
 };
 
+// Whether this MPI library takes the memory of CUDA devices, asked at run time; one that cannot be asked does not. Where MPI has not been
+// initialised a child process asks: call it there before threads are started and devices opened.
+bool mpi_takes_device_memory();
+
 }  // namespace motley

@@ -15,6 +15,7 @@
 
 #include "mesh/control.h"
 #include "mesh/mpi_check.h"
+#include "mesh/mpi_session.h"
 #include "mesh/tickets.h"
 #include "mesh/window.h"
 
@@ -100,6 +101,7 @@ class MpiTransport final : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool takes_device_memory() const override { return takes_device_memory_; }
 
   Ticket send(int to, int tag, std::span<const std::byte> bytes) override {
     Operation op = operation(to, tag, bytes.size());
@@ -239,6 +241,7 @@ class MpiTransport final : public Transport {
   Tickets<Operation> tickets_;
   int messages_ = 0;  // of them
   Windows windows_;
+  const bool takes_device_memory_ = mpi_takes_device_memory();
 };
 
 }  // namespace

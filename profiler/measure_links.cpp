@@ -51,28 +51,18 @@ Line fit_line(const std::pair<Index, double>* points, std::size_t n) {
 
 // Where this rank's messages begin and end.
 struct Memory {
-  DeviceMemory* device = nullptr;
-  DeviceMemory::Block host{}, there{};  // there: on the device
-  std::unique_ptr<DeviceMemory::Mark> done{};
+  DeviceMemory::Block block{};
   std::size_t size = 0;
 
-  Memory(DeviceMemory* d, std::size_t bytes) : device(d), size(bytes) {
-    if (device == nullptr) {
-      host = DeviceMemory::Block(new std::byte[bytes], [](std::byte* p) { delete[] p; });
-      std::fill_n(host.get(), bytes, std::byte{1});
+  Memory(DeviceMemory* device, bool on_device, std::size_t bytes) : size(bytes) {
+    if (device != nullptr) {
+      block = on_device ? device->allocate(bytes) : device->allocate_host(bytes);
       return;
     }
-    host = device->allocate_host(bytes);
-    there = device->allocate(bytes);
-    done = device->make_mark();
+    block = DeviceMemory::Block(new std::byte[bytes], [](std::byte* p) { delete[] p; });
+    std::fill_n(block.get(), bytes, std::byte{1});
   }
-  std::span<std::byte> first(std::size_t bytes) const { return {host.get(), bytes}; }
-  void copy(Transport& transport, std::size_t bytes, bool out) const {
-    if (device == nullptr) return;
-    device->copy(DeviceMemory::Queue::copy, out ? host.get() : there.get(), out ? there.get() : host.get(), bytes);
-    done->set(DeviceMemory::Queue::copy);
-    wait(transport, {}, "measuring links", [&] { return done->passed(); });
-  }
+  std::span<std::byte> first(std::size_t bytes) const { return {block.get(), bytes}; }
 };
 
 // Half a round trip of `bytes`, the least of `rounds`. Both ranks of the pair call it.
@@ -80,14 +70,12 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
   const std::span<std::byte> buffer = memory.first(bytes);
   double least = HUGE_VAL;
   auto send = [&] {
-    memory.copy(transport, bytes, true);
     const Transport::Ticket t = transport.send(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
   };
   auto receive = [&] {
     const Transport::Ticket t = transport.receive(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
-    memory.copy(transport, bytes, false);
   };
   for (int i = 0; i <= rounds; i++) {  // the first is untimed
     const double start = now();
@@ -163,7 +151,7 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
   const int pairs = ranks * (ranks - 1) / 2;
   std::vector<Link> links;
   if (pairs == 0) return links;
-  const Memory memory(options.device, static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)));
+  const Memory memory(options.device, transport.takes_device_memory(), static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)));
   int done = 0;
   for (int a = 0; a < ranks; a++)
     for (int b = a + 1; b < ranks; b++) {
@@ -183,6 +171,32 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
   std::sort(links.begin(), links.end(),
             [](const Link& x, const Link& y) { return std::pair(x.from, x.to) < std::pair(y.from, y.to); });
   return links;
+}
+
+DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions& options) {
+  const std::size_t most = static_cast<std::size_t>(std::max(Index{32}, options.most_bytes));
+  const DeviceMemory::Block pinned = device.allocate_host(most), there = device.allocate(most);
+  const auto done = device.make_mark();
+  const auto once = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
+    const double start = now();
+    device.copy(DeviceMemory::Queue::copy, to, from, bytes);
+    done->set(DeviceMemory::Queue::copy);
+    while (!done->passed()) continue;
+    return now() - start;
+  };
+  const double share = options.budget_seconds / (2 * std::log2(static_cast<double>(most)));  // of each size and way
+  const auto measured = [&](std::byte* to, const std::byte* from) {
+    std::vector<std::pair<Index, double>> points;
+    for (std::size_t bytes = 8; bytes <= most; bytes *= 2) {
+      once(to, from, bytes);  // untimed
+      double least = HUGE_VAL;
+      const double start = now();
+      for (int i = 0; i < options.most_rounds && (i < 3 || now() - start < share); i++) least = std::min(least, once(to, from, bytes));
+      points.emplace_back(static_cast<Index>(bytes), least);
+    }
+    return fit_link(points);
+  };
+  return {rank, measured(there.get(), pinned.get()), measured(pinned.get(), there.get())};
 }
 
 }  // namespace motley

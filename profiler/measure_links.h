@@ -16,12 +16,15 @@ struct LinkOptions {
   Index most_bytes = Index{16} << 20;
   int most_rounds = 200;
   std::function<void(int done, int total)> progress{};  // pairs
-  DeviceMemory* device = nullptr;  // of this rank: its messages begin and end in the device's memory
+  DeviceMemory* device = nullptr;  // of this rank: its messages begin and end in pinned memory, or on the device where the transport takes that
 };
 
 // Collective: ping-pong of every two ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2, half the least
-// round trip, copies from and to devices' own memory included. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
+// round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
 std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
+
+// Copies between pinned memory and the device's own, as a message waits for them, at the same sizes, the least of some each.
+DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions& options = {});
 
 // Splits ascending (bytes, seconds) into `segments` runs of at least two sizes so that the sum of squared relative errors of a
 // straight line per run, with seconds and 1 / bytes_per_second not negative, is least.

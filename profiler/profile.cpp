@@ -178,15 +178,44 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
   return {work / (rate == flops_per_second_.end() || rate->second <= 0 ? 1e9 : rate->second), Known::modelled};
 }
 
-Estimate Profile::seconds(int from, int to, Index bytes) const {
+namespace {
+
+double seconds_of(const std::vector<LinkSegment>& segments, Index bytes) {
+  for (const LinkSegment& s : segments)
+    if (bytes <= s.bytes_up_to || &s == &segments.back()) return s.seconds + static_cast<double>(bytes) / s.bytes_per_second;
+  return 0;
+}
+
+}  // namespace
+
+Estimate Profile::wire_seconds(int from, int to, Index bytes) const {
   if (from == to) return {0, Known::measured};
-  for (const Link& link : links) {
-    if (link.from != from || link.to != to || link.segments.empty()) continue;
-    for (const LinkSegment& s : link.segments)
-      if (bytes <= s.bytes_up_to || &s == &link.segments.back())
-        return {s.seconds + static_cast<double>(bytes) / s.bytes_per_second, Known::measured};
-  }
+  for (const Link& link : links)
+    if (link.from == from && link.to == to && !link.segments.empty()) return {seconds_of(link.segments, bytes), Known::measured};
   return {5e-6 + static_cast<double>(bytes) / 2e9, Known::modelled};
+}
+
+double Profile::to_device_seconds(int device, Index bytes) const {
+  for (const DeviceLink& link : device_links)
+    if (link.device == device) return seconds_of(link.to_device, bytes);
+  return 0;
+}
+
+double Profile::from_device_seconds(int device, Index bytes) const {
+  for (const DeviceLink& link : device_links)
+    if (link.device == device) return seconds_of(link.from_device, bytes);
+  return 0;
+}
+
+Estimate Profile::seconds(int from, int to, Index bytes) const {
+  Estimate out = wire_seconds(from, to, bytes);
+  if (from == to) return out;
+  const Index piece = std::min(bytes, kStagedBytes);
+  const double down = from_device_seconds(from, piece), up = to_device_seconds(to, piece);
+  if (down == 0 && up == 0) return out;
+  const double wire = wire_seconds(from, to, piece).seconds, more = bytes > piece ? static_cast<double>(bytes - piece) / static_cast<double>(piece) : 0;
+  out.seconds = down + wire + up + more * std::max({down, wire, up});  // the slowest of the three sets the pace
+  return out;
 }
 
 }  // namespace motley

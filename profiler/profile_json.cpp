@@ -99,6 +99,13 @@ const Table<Link>& link_fields() {
   return table;
 }
 
+const Table<DeviceLink>& device_link_fields() {
+  static const Table<DeviceLink> table{small_integer("device", "index into devices", &DeviceLink::device, 0),
+                                       list<DeviceLink>("to_device", "copies from pinned memory, by size, ascending", &DeviceLink::to_device, segment_fields(), true),
+                                       list<DeviceLink>("from_device", "copies to pinned memory", &DeviceLink::from_device, segment_fields(), true)};
+  return table;
+}
+
 const Table<Raw>& profile_fields() {
   static const Table<Raw> table{
       {"version", "1", "integer", true,
@@ -121,6 +128,13 @@ const Table<Raw>& profile_fields() {
            reader.object(one, link_fields(), out.profile.links.back());
          });
        }},
+      {"device_links", "between pinned memory and devices' own", "list", false,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           out.profile.device_links.emplace_back();
+           reader.object(one, device_link_fields(), out.profile.device_links.back());
+         });
+       }},
       {"notes", "for people", "list", false, [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.notes.emplace_back()); });
        }}};
@@ -130,22 +144,26 @@ const Table<Raw>& profile_fields() {
 // What the tables cannot see: indices and orders.
 void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   const auto devices = raw.profile.devices.size();
-  for (std::size_t i = 0; i < raw.kernels.size(); i++)
-    if (static_cast<std::size_t>(raw.kernels[i].device) >= devices) {
-      const std::string at = "/kernels/" + std::to_string(i) + "/device";
-      const Json* value = json.at(at);
-      reader.complaints.add(
-          value ? value->where : json.where, at,
-          "device " + std::to_string(raw.kernels[i].device) + " of " + std::to_string(devices) + " (counted from 0)");
-    }
-  for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
-    const auto& segments = raw.profile.links[i].segments;
-    const std::string at = "/links/" + std::to_string(i) + "/segments";
+  const auto check_device = [&](int device, const std::string& of) {
+    if (static_cast<std::size_t>(device) < devices) return;
+    const std::string at = of + "/device";
+    const Json* value = json.at(at);
+    reader.complaints.add(value ? value->where : json.where, at, "device " + std::to_string(device) + " of " + std::to_string(devices) + " (counted from 0)");
+  };
+  for (std::size_t i = 0; i < raw.kernels.size(); i++) check_device(raw.kernels[i].device, "/kernels/" + std::to_string(i));
+  const auto check_order = [&](const std::vector<LinkSegment>& segments, const std::string& at) {
     const Json* value = json.at(at);
     bool ordered = !segments.empty();
     for (std::size_t k = 1; k < segments.size(); k++) ordered = ordered && segments[k - 1].bytes_up_to < segments[k].bytes_up_to;
     if (!ordered)
       reader.complaints.add(value ? value->where : json.where, at, "at least one segment belongs here, with ascending bytes_up_to");
+  };
+  for (std::size_t i = 0; i < raw.profile.links.size(); i++) check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");
+  for (std::size_t i = 0; i < raw.profile.device_links.size(); i++) {
+    const std::string at = "/device_links/" + std::to_string(i);
+    check_device(raw.profile.device_links[i].device, at);
+    check_order(raw.profile.device_links[i].to_device, at + "/to_device");
+    check_order(raw.profile.device_links[i].from_device, at + "/from_device");
   }
 }
 
@@ -153,6 +171,13 @@ Json object(std::initializer_list<std::pair<const char*, Json>> members) {
   Json out{Json::Object{}};
   for (const auto& [key, value] : members) out.set(key, value);
   return out;
+}
+
+Json segments_json(const std::vector<LinkSegment>& segments) {
+  Json::Array out;
+  for (const LinkSegment& s : segments)
+    out.push_back(object({{"bytes_up_to", s.bytes_up_to}, {"seconds", s.seconds}, {"bytes_per_second", s.bytes_per_second}}));
+  return Json(std::move(out));
 }
 
 }  // namespace
@@ -194,14 +219,11 @@ std::string Profile::json() const {
     if (k.choices > 1) list.back().set("choices", k.choices);
   }
   out.set("kernels", std::exchange(list, {}));
-  for (const Link& l : links) {
-    Json::Array segments;
-    for (const LinkSegment& s : l.segments)
-      segments.push_back(
-          object({{"bytes_up_to", s.bytes_up_to}, {"seconds", s.seconds}, {"bytes_per_second", s.bytes_per_second}}));
-    list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", std::move(segments)}}));
-  }
+  for (const Link& l : links) list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", segments_json(l.segments)}}));
   out.set("links", std::exchange(list, {}));
+  for (const DeviceLink& l : device_links)
+    list.push_back(object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));
+  if (!list.empty()) out.set("device_links", std::exchange(list, {}));
   for (const std::string& note : notes) list.push_back(note);
   if (!list.empty()) out.set("notes", std::move(list));
   return to_text(out, 2) + "\n";

@@ -75,7 +75,19 @@ Network network(const std::string& name, Index batch) {
     l.h = global_avg_pool2d(l.h);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair)");
+  if (name == "four") {  // four 3x3 convolutions at 32x32
+    Layers l(image(batch, 64, 32));
+    for (Index f : {64, 128, 128, 128}) l.conv(f, 3);
+    l.h = global_avg_pool2d(l.h);
+    return l.finish(batch, 10);
+  }
+  if (name == "wide") {  // three 3x3 convolutions, 256 channels, 16x16
+    Layers l(image(batch, 16, 16));
+    for (Index f : {256, 256, 256}) l.conv(f, 3);
+    l.h = global_avg_pool2d(l.h);
+    return l.finish(batch, 10);
+  }
+  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair, four, wide)");
 }
 
 }  // namespace motley::bench

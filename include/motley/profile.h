@@ -49,6 +49,14 @@ struct Link {
   std::vector<LinkSegment> segments{};
 };
 
+// A copy between the host's pinned memory and the memory of a rank's device, each way.
+struct DeviceLink {
+  int device = 0;
+  std::vector<LinkSegment> to_device{}, from_device{};
+};
+// Messages from and to such memory go in pieces of so many bytes: one is copied while the one before it travels.
+inline constexpr Index kStagedBytes = Index{1} << 20;
+
 class Profile {
  public:
   static Profile load(const std::filesystem::path& file);  // UserError with file, line, column
@@ -64,11 +72,16 @@ class Profile {
   // smallest measured size not below; past the last one linear in flops). modelled: the device's best measured rate of that op
   // and pass, else 1e9 flops per second.
   Estimate seconds(int device, const KernelSpec& spec) const;
-  Estimate seconds(int from, int to, Index bytes) const;  // a link that was not measured: 5 us + 2e9 bytes per second, modelled
+  // From where it lies to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
+  Estimate seconds(int from, int to, Index bytes) const;
+  Estimate wire_seconds(int from, int to, Index bytes) const;  // a link that was not measured: 5 us + 2e9 bytes per second, modelled
+  double to_device_seconds(int device, Index bytes) const;     // 0: it works in the host's memory
+  double from_device_seconds(int device, Index bytes) const;
   bool empty() const { return kernels_.empty(); }
   const std::vector<KernelPoint>& kernels() const { return kernels_; }
   std::vector<DeviceFacts> devices{};
   std::vector<Link> links{};
+  std::vector<DeviceLink> device_links{};
   std::vector<std::string> notes{};  // "contended", "drifting", "batch scaled from 32", for people
 
  private:

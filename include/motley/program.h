@@ -91,7 +91,7 @@ struct CompileOptions {
   std::vector<int> keep{};      // tensors whose finished values stay until the step's end too
   // Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
   // before it travels.
-  Index staged_bytes = Index{1} << 20;
+  Index staged_bytes = kStagedBytes;
   // Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
   std::vector<int> hosts{};
   Pending pending = Pending::far;

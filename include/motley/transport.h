@@ -37,6 +37,7 @@ class Transport {
   virtual bool test(Ticket ticket) = 0;       // true once, when done; makes progress; throws when the job is being aborted
   virtual int peer(Ticket ticket) const = 0;  // the other rank of an unfinished message; -1: all of them
   virtual bool idle() const = 0;              // this rank has no unfinished message
+  virtual bool takes_device_memory() const { return false; }  // messages may begin and end in the memory of this rank's GPU
   // Control only (plans, statuses, timings): every rank's bytes, on every rank. Collective.
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   // Memory in which exchanged buffers should lie: 4096-aligned, zeroed, touched; lives as long as the transport. DeviceError.

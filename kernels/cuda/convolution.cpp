@@ -17,9 +17,10 @@ class CudnnEngine {
   std::size_t scratch_bytes() const { return static_cast<std::size_t>(plan_.workspace_bytes); }
   bool takes_bias() const { return plan_.bias; }
   bool takes_activation() const { return plan_.activation; }
+  bool takes_sum() const { return plan_.sum; }
   void move(const MoveOptions& options, const void* from, void* to) const { cuda::move(options, dtype_, from, to, vendor_.stream); }
-  void finish(const Slice& y, Activation activation, const void* bias, void* data) const {
-    cuda::finish(y, activation, dtype_, bias, data, vendor_.stream);
+  void finish(const EpilogueOptions& options, const void* bias, const void* sum, void* y) const {
+    cuda::finish(options, dtype_, bias, sum, y, vendor_.stream);
   }
   void execute(void* const (&data)[3], const void* bias, void* scratch) {
     const std::array<const void*, 5> now{data[0], data[1], data[2], bias, scratch};

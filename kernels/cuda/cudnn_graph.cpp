@@ -50,7 +50,8 @@ Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = fal
 // The operations of one pass, in order, with the tensors between them.
 class Operations {
  public:
-  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool activation) : dtype_(spec.dtype), convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
+  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool activation, bool onto = false)
+      : dtype_(spec.dtype), onto_(onto), convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
     const Roles& e = spec.roles;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const cudnnDataType_t compute = type_of(dtype_);
@@ -94,11 +95,11 @@ class Operations {
   }
   const Descriptor& at(std::int64_t i) const { return tensors_[static_cast<std::size_t>(i)]; }
   void scaled(Descriptor& op, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) const {
-    const double one = 1, zero = 0;
-    const float one_f = 1, zero_f = 0;
+    const double one = 1, old = onto_ ? 1 : 0;
+    const float one_f = 1, old_f = onto_ ? 1 : 0;
     const bool wide = dtype_ == DType::f64;
     op.set(alpha, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&one) : &one_f);
-    op.set(beta, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&zero) : &zero_f);
+    op.set(beta, wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1, wide ? static_cast<const void*>(&old) : &old_f);
   }
   void forward(std::int64_t x, std::int64_t w, std::int64_t y) {
     Descriptor op(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
@@ -132,6 +133,7 @@ class Operations {
   }
 
   DType dtype_;
+  bool onto_;  // y is added to
   Descriptor convolution_;
   std::vector<Descriptor> tensors_{}, operations_{};
 };
@@ -197,8 +199,8 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   return "cudnn:eng" + std::to_string(number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX)) + knobs_of(configuration);
 }
 
-// Adds what fits and can be built, `options.most` at most; `inside`: the graph ends with bias and activation.
-void add_plans(const std::shared_ptr<const Operations>& operations, bool inside, DType dtype, const Target& target, const PlanOptions& options,
+// Adds what fits and can be built, `options.most` at most; `epilogue`: what the graph does besides, in its names.
+void add_plans(const std::shared_ptr<const Operations>& operations, const std::string& epilogue, DType dtype, const Target& target, const PlanOptions& options,
                std::vector<ConvolutionPlan>& out) {
   struct MadeFrom {
     std::shared_ptr<const Operations> operations{};
@@ -212,7 +214,7 @@ void add_plans(const std::shared_ptr<const Operations>& operations, bool inside,
       if (out.size() == end) return;
       std::string engine = fitting_engine(configuration, dtype, options);
       if (engine.empty()) continue;
-      if (inside) engine += " inside";
+      engine += epilogue;
       const auto same = [&](const ConvolutionPlan& p) { return p.engine == engine; };
       if ((!options.only.empty() && engine != options.only) || std::any_of(out.begin(), out.end(), same)) continue;
       ConvolutionPlan made;
@@ -235,16 +237,18 @@ std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Targ
   std::vector<ConvolutionPlan> out;
   const Reach reach = reach_of(spec);
   if (!reach.possible) return out;
-  const bool bias = spec.bias, relu = spec.activation == Activation::relu;
-  if (bias || relu) {
-    add_plans(std::make_shared<Operations>(spec, reach, bias, relu), true, spec.dtype, target, options, out);
+  const bool onto = spec.accumulate && spec.y_format == Format::channels_last;
+  const bool bias = spec.bias && !spec.accumulate, relu = spec.activation == Activation::relu && !spec.accumulate;
+  if (bias || relu || onto) {
+    add_plans(std::make_shared<Operations>(spec, reach, bias, relu, onto), onto ? " onto" : " inside", spec.dtype, target, options, out);
     for (ConvolutionPlan& plan : out) {
       plan.bias = bias;
       plan.activation = relu;
+      plan.sum = onto;
     }
     if (!out.empty() && options.most == 1) return out;
   }
-  add_plans(std::make_shared<Operations>(spec, reach, false, false), false, spec.dtype, target, options, out);
+  add_plans(std::make_shared<Operations>(spec, reach, false, false), "", spec.dtype, target, options, out);
   return out;
 }
 

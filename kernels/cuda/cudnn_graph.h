@@ -48,17 +48,17 @@ struct ConvolutionPlan {
   std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};   // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation
-  bool bias = false, activation = false;  // done inside
+  std::string engine{};   // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation, " onto" where it adds to y
+  bool bias = false, activation = false, sum = false;  // done inside
 };
 struct PlanOptions {
   bool tf32 = false, deterministic = true;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 28;
-  std::size_t most = 4;  // with bias and relu inside, and as many without
+  std::size_t most = 4;  // with an epilogue inside, and as many without
   std::string only{};    // the one of this name
 };
 // In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those that
-// take in bias and relu, where they are asked for. Empty: cuDNN has none.
+// take in bias and relu, or add to a channels-last y, where that is asked for. Empty: cuDNN has none.
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
 
 }  // namespace motley::cuda

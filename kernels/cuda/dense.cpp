@@ -88,7 +88,7 @@ class DenseKernel final : public Kernel {
     void* out = operands.back();
     MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_, &found_[taken_].algo, workspace,
                                found_[taken_].workspaceSize, vendor_.stream));
-    if (bias != nullptr || spec_.activation != Activation::none) finish(y_, spec_.activation, spec_.dtype, bias, out, vendor_.stream);
+    if (bias != nullptr || spec_.activation != Activation::none) finish({y_, y_, spec_.activation}, spec_.dtype, bias, out, out, vendor_.stream);
   }
 
  private:

@@ -30,7 +30,6 @@ std::vector<std::string> convolution_implementations(const KernelSpec& spec, con
 std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor);
 
 void move(const MoveOptions& options, DType dtype, const void* from, void* to, cudaStream_t stream);
-// y = activation(y + bias); bias null: none.
-void finish(const Slice& y, Activation activation, DType dtype, const void* bias, void* data, cudaStream_t stream);
+void finish(const EpilogueOptions& options, DType dtype, const void* bias, const void* sum, void* y, cudaStream_t stream);  // bias null: none
 
 }  // namespace motley::cuda

@@ -32,8 +32,8 @@ void move_as(const MoveOptions& o, const void* from, void* to, cudaStream_t stre
 }
 
 template <class T>
-void finish_as(const Slice& y, Activation activation, const void* bias, void* data, cudaStream_t stream) {
-  DeviceLaunch{stream}(y.elements, Epilogue<T>{y, activation, static_cast<const T*>(bias), static_cast<T*>(data)});
+void finish_as(const EpilogueOptions& o, const void* bias, const void* sum, void* y, cudaStream_t stream) {
+  DeviceLaunch{stream}(o.to.elements, Epilogue<T>{o, static_cast<const T*>(bias), static_cast<const T*>(sum), static_cast<T*>(y)});
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ void move(const MoveOptions& o, DType dtype, const void* from, void* to, cudaStr
   dtype == DType::f64 ? move_as<double>(o, from, to, stream) : move_as<float>(o, from, to, stream);
 }
 
-void finish(const Slice& y, Activation activation, DType dtype, const void* bias, void* data, cudaStream_t stream) {
-  dtype == DType::f64 ? finish_as<double>(y, activation, bias, data, stream) : finish_as<float>(y, activation, bias, data, stream);
+void finish(const EpilogueOptions& o, DType dtype, const void* bias, const void* sum, void* y, cudaStream_t stream) {
+  dtype == DType::f64 ? finish_as<double>(o, bias, sum, y, stream) : finish_as<float>(o, bias, sum, y, stream);
 }
 
 }  // namespace motley::cuda

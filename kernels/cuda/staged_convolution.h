@@ -13,8 +13,8 @@ inline bool lies_alike(const Slice& a, const Slice& b) {
   return a.block == b.block;
 }
 
-// Engine: name(), scratch_bytes(), takes_bias(), takes_activation() - done inside execute(data, bias, scratch), data being x w y -,
-// and move(options, from, to), finish(y, activation, bias, data) for what is left.
+// Engine: name(), scratch_bytes(), takes_bias(), takes_activation(), takes_sum() - done inside execute(data, bias, scratch), data being
+// x w y; a sum only where y lies as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what is left.
 template <class Engine>
 class StagedConvolution final : public Kernel {
  public:
@@ -24,7 +24,7 @@ class StagedConvolution final : public Kernel {
     const Window g = window_of(spec);
     sides_[0] = side(g.x, {e.n, e.c, reach.h, reach.w}, reach.below, reach.right);
     sides_[1] = side(g.w, {e.f, e.c, e.r, e.s}, 0, 0);
-    sides_[2] = side(g.y, {e.n, e.f, e.p, e.q}, 0, 0);
+    sides_[2] = side(g.y, {e.n, e.f, e.p, e.q}, 0, 0, spec.accumulate && !engine_.takes_sum());
     scratch_ = bytes_;
     bytes_ += aligned(engine_.scratch_bytes());
   }
@@ -45,8 +45,10 @@ class StagedConvolution final : public Kernel {
     }
     engine_.execute(data, bias, static_cast<std::byte*>(workspace) + scratch_);
     const void* bias_left = engine_.takes_bias() ? nullptr : bias;
-    const Activation activation_left = engine_.takes_activation() ? Activation::none : spec_.activation;
-    if (bias_left != nullptr || activation_left != Activation::none) engine_.finish(sides_[2].there.to, activation_left, bias_left, data[2]);
+    const EpilogueOptions left{sides_[2].there.to, sides_[2].there.from, engine_.takes_activation() ? Activation::none : spec_.activation,
+                               spec_.accumulate && !engine_.takes_sum()};
+    if (spec_.pass == PassKind::forward && (sides_[2].moves || bias_left != nullptr || left.activation != Activation::none))
+      return engine_.finish(left, bias_left, data[2], operands[result]);
     for (std::size_t k = 0; k < 3; k++)
       if (const MoveOptions& m = sides_[k].there; sides_[k].moves && at[k] == result) engine_.move({m.to, m.from, -m.below, -m.right}, data[k], operands[result]);
   }
@@ -60,9 +62,9 @@ class StagedConvolution final : public Kernel {
   };
   static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-  Side side(const Slice& given, const std::vector<Index>& taken, Index below, Index right) {
+  Side side(const Slice& given, const std::vector<Index>& taken, Index below, Index right, bool apart = false) {
     Side s{{given, slice_of(Format::channels_last, taken), below, right}};
-    s.moves = !lies_alike(s.there.from, s.there.to);
+    s.moves = apart || !lies_alike(s.there.from, s.there.to);
     if (!s.moves) return s;
     s.offset = bytes_;
     bytes_ += aligned(static_cast<std::size_t>(s.there.to.elements) * bytes_of(spec_.dtype));

@@ -127,17 +127,27 @@ struct ConvolutionBackwardFilter {
   }
 };
 
-// y = activation(y + b): what the vendor's convolution or product leaves undone.
+// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The sum lies
+// where y does, or elsewhere in another format.
+struct EpilogueOptions {
+  Slice from{}, to{};  // sum, y
+  Activation activation = Activation::none;
+  bool accumulate = false;
+};
 template <class T>
 struct Epilogue {
-  Slice slice;
-  Activation activation;
-  const T* b;  // null without a bias
+  EpilogueOptions o;
+  const T *b, *sum;  // b: null without a bias
   T* y;
   MOTLEY_HD void operator()(Index i) const {
-    const At at = slice.locate(i);
-    if (at.b >= slice.extents[1]) return;
-    y[i] = static_cast<T>(activate(activation, static_cast<double>(y[i]) + (b != nullptr ? static_cast<double>(b[at.b]) : 0)));
+    const At at = o.to.locate(i);
+    double v = 0;
+    if (at.b < o.to.extents[1]) {
+      v = static_cast<double>(sum[o.from.offset(at.a, at.b, at.c, at.d)]);
+      if (o.accumulate) v += static_cast<double>(y[i]);
+      v = activate(o.activation, b != nullptr ? v + static_cast<double>(b[at.b]) : v);
+    }
+    y[i] = static_cast<T>(v);
   }
 };
 

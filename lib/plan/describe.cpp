@@ -100,7 +100,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {
     const StepTensor& t = data.passes.tensors[tensor];
-    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), {}};
+    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), {}, false};
     const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
     const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts);
     bool straight = true;
@@ -112,7 +112,9 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
             any = true;
             d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
           }
-      const Schedule& by = data.tensors[tensor].by[move];
+      const TensorPlan& plan = data.tensors[tensor];
+      const Schedule& by = plan.by[move];
+      d.blocks = d.blocks || (any && (move == 0 ? plan.leaves_in_blocks : plan.arrives_in_blocks));
       if (any) d.schedule += (d.schedule.empty() ? "" : ", then ") + to_string(by);
       straight = straight && (!any || by == Schedule{});
     }

@@ -16,6 +16,7 @@ struct Described {
   Collective kind = Collective::none;
   std::vector<Index> bytes{};  // received by each rank
   std::string schedule{};      // "direct", "two_level", "two_level, then direct"
+  bool blocks = false;         // taken apart: kernels run on some of its blocks while others travel
 };
 
 // How a tensor moves: to where it rests (terms added, or copied), or from there to its readers.

@@ -107,7 +107,8 @@ std::string movement_table(const std::vector<Movement>& all, bool seconds) {
   for (const Movement& m : all) {
     std::string left = "  " + padded(to_string(m.kind), 15) + padded(m.tensor, 30) + right(std::to_string(m.from), 3) + " -> " + padded(std::to_string(m.to), 4) +
                        right(bytes_text(static_cast<double>(m.bytes)), 10) + (seconds ? right(seconds_text(m.seconds), 10) : "") + "  " +
-                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", added there" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule);
+                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", added there" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule) +
+                       (m.blocks ? ", in blocks beside kernels" : "");
     out += left + "\n";
   }
   return out;
@@ -238,6 +239,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
       one.tensor = t.name;
       one.step = step;
       one.schedule = to_string(own.by[move]);
+      one.blocks = move == 0 ? own.leaves_in_blocks : own.arrives_in_blocks;
       one.from = who.first;
       one.to = who.second;
       one.kind = kind_of(own, slid, step == std::string("fill") ? Hop::fill : Hop::writing);
@@ -290,6 +292,7 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
     for (const Movement& m : movements_of(plan, profile, static_cast<int>(i))) {
       Json move;
       move.set("tensor", m.tensor).set("kind", to_string(m.kind)).set("step", m.step).set("from", m.from).set("to", m.to);
+      if (m.blocks) move.set("blocks", true);
       move.set("boxes", boxes_json(m.boxes)).set("bytes", m.bytes).set("seconds", profile.empty() ? Json(nullptr) : Json(m.seconds)).set("schedule", m.schedule);
       exchanges.push(std::move(move));
     }

@@ -29,6 +29,7 @@ struct Movement {
   std::vector<Box> boxes{};
   Index bytes = 0;
   double seconds = 0;  // of one message of so many bytes; 0 without a profile
+  bool blocks = false;  // taken apart: kernels run on some of its blocks while others travel
 };
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "plan/blocks.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
 #include "run/compiler.h"
@@ -51,6 +52,9 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
   const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
   Specs out;
   for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
+  PlanData apart = data;
+  take_apart(apart, [&](const std::vector<BoxMessage>& messages) { return goes_far(data, messages); });
+  for (const KernelSpec& s : kernels_of(apart, rank)) out.add(s);
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];

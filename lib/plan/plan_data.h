@@ -45,6 +45,8 @@ struct TensorPlan {
   std::vector<Held> needs{};  // what each rank reads
   std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
   std::array<Schedule, 3> by{};                        // how these three go
+  // Taken apart (plan/blocks.h): what `third` (or `second`) brings stays one block per message, what `first` sends is made block by block.
+  bool arrives_in_blocks = false, leaves_in_blocks = false;
 };
 
 struct CutChoice {  // for people and JSON: one rule as it was resolved
@@ -85,5 +87,11 @@ struct PlanData {
   Baseline baselines{};
   std::uint64_t hash = 0;
 };
+
+// Kernels may run while a message goes from one to the other; on one host the ranks' own cores do the copying.
+inline bool is_far(const PlanData& data, int from, int to) {
+  const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
+  return data.on_device[a] || data.on_device[b] || (!data.hosts.empty() && data.hosts[a] != data.hosts[b]);
+}
 
 }  // namespace motley

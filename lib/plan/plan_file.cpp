@@ -10,6 +10,7 @@
 
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
+#include "plan/blocks.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
@@ -112,6 +113,9 @@ struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
 };
+struct BlocksFile {
+  std::string tensor{}, way{};  // "arrives" or "leaves"
+};
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
@@ -119,6 +123,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<ScheduleFile> schedules{};
+  std::vector<BlocksFile> blocks{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
@@ -199,6 +204,11 @@ const Table<ScheduleFile>& schedule_fields() {
   return table;
 }
 
+const Table<BlocksFile>& blocks_fields() {
+  static const Table<BlocksFile> table{text("tensor", "that is taken apart", &BlocksFile::tensor), text("way", "arrives or leaves", &BlocksFile::way)};
+  return table;
+}
+
 const Table<ChosenKernel>& chosen_fields() {
   static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
                                           [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
@@ -224,6 +234,10 @@ const Table<Decisions>& decision_fields() {
                                       objects("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       objects("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      {"blocks", "tensors that are taken apart", "list", false,
+                                       [](Reader& r, const Json& j, Decisions& out) {
+                                         r.list(j, [&](const Json& one, std::size_t) { r.object(one, blocks_fields(), out.blocks.emplace_back()); });
+                                       }},
                                       {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
   return table;
 }
@@ -323,6 +337,14 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
+  for (const BlocksFile& b : d.blocks) {
+    const int t = passes.find(b.tensor);
+    if (t < 0 || (b.way != "arrives" && b.way != "leaves")) refuse(file, "/decisions/blocks: no tensor \"" + b.tensor + "\" that " + b.way);
+    data.tensors[static_cast<std::size_t>(t)].*(b.way == "arrives" ? &TensorPlan::arrives_in_blocks : &TensorPlan::leaves_in_blocks) = true;
+  }
+  for (const BlocksFile& b : d.blocks)
+    if (const int t = passes.find(b.tensor); !(b.way == "arrives" ? may_arrive_in_blocks(data, t) : may_leave_in_blocks(data, t)))
+      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
   return data;
 }
 
@@ -340,9 +362,16 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
       const auto at = static_cast<std::size_t>(t);
       parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
     }
+  Json blocks{Json::Array{}};
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const std::string& name = data.passes.tensors[t].name;
+    if (data.tensors[t].arrives_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "arrives")));
+    if (data.tensors[t].leaves_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "leaves")));
+  }
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
+  if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
   return out;

@@ -73,6 +73,7 @@ std::string Plan::json() const {
     for (Index b : e.bytes) bytes.push(Json(b));
     Json one{Json::Object{}};
     one.set("tensor", e.tensor).set("kind", to_string(e.kind)).set("bytes", std::move(bytes)).set("schedule", e.schedule);
+    if (e.blocks) one.set("blocks", true);
     exchanges.push(std::move(one));
   }
   out.set("exchanges", std::move(exchanges));
@@ -130,7 +131,7 @@ std::string Plan::table() const {
     for (const Described& e : exchanges) {
       std::string bytes;
       for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
-      out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
+      out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.schedule == "direct" ? "" : "  " + e.schedule) + (e.blocks ? "  in blocks" : "") + "\n";
     }
   }
   for (const std::string& n : d.notes) out += "note: " + n + "\n";

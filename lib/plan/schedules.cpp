@@ -2,6 +2,7 @@
 #include "plan/schedules.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 namespace motley {
@@ -11,7 +12,21 @@ namespace {
 // A schedule of more stages must be that much cheaper: what a link costs is not known better.
 constexpr double kWorthIt = 0.9;
 
+// A stage for each sender, or reader, so that kernels run on some blocks while others travel.
+Stages in_blocks(const std::vector<BoxMessage>& messages, int BoxMessage::*end) {
+  std::map<int, std::vector<BoxMessage>> by_rank;
+  for (const BoxMessage& m : messages) {
+    by_rank[m.*end].push_back(m);
+    by_rank[m.*end].back().tree = m.*end;
+  }
+  Stages out;
+  for (auto& [rank, stage] : by_rank) out.push_back(std::move(stage));
+  return out;
+}
+
 Stages staged(const TensorPlan& plan, std::size_t move, const Schedule& by, std::span<const int> hosts) {
+  if (move == 0 && plan.leaves_in_blocks) return in_blocks(plan.first, &BoxMessage::to);
+  if (move != 0 && plan.arrives_in_blocks) return in_blocks(move == 1 ? plan.second : plan.third, &BoxMessage::from);
   if (move == 0) return sum_stages(plan.first, by, hosts);
   return copy_stages(move == 1 ? plan.second : plan.third, by, hosts);
 }

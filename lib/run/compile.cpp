@@ -88,7 +88,7 @@ int Compiler::main_buffer(int t) {
   const TensorPlan& plan = plan_of(t);
   for (const auto* list : {&plan.rest, &plan.tiles, &plan.needs})
     for (const Held& h : *list)
-      if (h.rank == rank_ && !(tensor(t).role == TensorRole::parameter && list != &plan.needs)) take(h.box);
+      if (h.rank == rank_ && !(plan.arrives_in_blocks && list != &plan.tiles) && !(tensor(t).role == TensorRole::parameter && list != &plan.needs)) take(h.box);
   for (int p : writers_[static_cast<std::size_t>(t)])
     if (works(p) && direct(p)) take(operand_box(pass(p).writes, work_of(p).box));
   check(all.has_value(), "a tensor that is used here is held here");
@@ -96,6 +96,21 @@ int Compiler::main_buffer(int t) {
   const int made = add_buffer(tensor(t).name, dtype_of(t), *all, format_of(t), space);
   out_.main_buffer[static_cast<std::size_t>(t)] = made;  // `at` may dangle after recursion
   return made;
+}
+
+// What arrives in blocks lies in as many buffers.
+View Compiler::main_view(int t, const Box& box) {
+  if (plan_of(t).arrives_in_blocks && !blocks_.contains(t)) {
+    std::vector<Contribution>& blocks = blocks_[t];
+    const std::vector<Box> boxes = arriving_blocks(data_, t, rank_);
+    for (std::size_t k = 1; k < boxes.size(); k++) blocks.push_back({boxes[k], fresh_view("block of " + tensor(t).name, t, boxes[k])});
+  }
+  int buffer = -1;
+  if (const auto at = blocks_.find(t); at != blocks_.end())
+    for (const Contribution& block : at->second)
+      if (contains(block.box, box)) buffer = block.view.buffer;
+  if (buffer < 0) buffer = main_buffer(t);
+  return view_of(out_.buffers[static_cast<std::size_t>(buffer)], buffer, box);
 }
 
 // The boxes of every parameter that this rank owns, with room for their velocity.
@@ -156,11 +171,7 @@ Program Compiler::compile() {
 
 // Whether it pays that the exchange goes on while kernels run.
 bool Compiler::pays(const Post& post) const {
-  auto far = [&](const Piece& p) {
-    const auto here = static_cast<std::size_t>(rank_), there = static_cast<std::size_t>(p.peer);
-    const bool hosts = !data_.hosts.empty() && data_.hosts[here] != data_.hosts[there];
-    return !p.window && (options_.pending == Pending::all || data_.on_device[here] || data_.on_device[there] || hosts);
-  };
+  auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
   return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
 }
 

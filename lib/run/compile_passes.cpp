@@ -12,8 +12,6 @@ namespace motley {
 
 namespace {
 
-bool is_identity(const Pass& p) { return p.op == KernelOp::fold && p.fold == FoldKind::copy && p.scale == 1.0 && p.ties.empty(); }
-
 bool overlap(const Box& a, const Box& b) { return volume(intersect(a, b)) > 0; }
 
 View reordered(const View& v, const std::vector<int>& order) {
@@ -33,10 +31,7 @@ int Compiler::writer_index(int p) const {
 }
 
 // Copies and broadcasts that are one of several terms, or that feed messages, are read where their source lies.
-bool Compiler::is_view(int p) const {
-  const Pass& it = pass(p);
-  return is_identity(it) && it.writes.indices.size() == it.indices.size() && it.combine == Combine::add;
-}
+bool Compiler::is_view(int p) const { return motley::is_view(pass(p)); }
 
 bool Compiler::direct(int p) {
   if (auto known = direct_.find(p); known != direct_.end()) return known->second;
@@ -49,13 +44,13 @@ bool Compiler::direct(int p) {
   std::vector<int> whole{k};
   if (bias >= 0) whole.push_back(writer_index(bias));
   std::sort(whole.begin(), whole.end());
-  bool good = true;
+  bool good = !plan.leaves_in_blocks;
   for (const BoxMessage& m : plan.first) {
     const bool has = std::find(m.writers.begin(), m.writers.end(), k) != m.writers.end();
     if (m.from == rank_) good = good && (has ? m.writers == whole : !overlap(m.box, mine));  // another writer's term lies apart
     if (m.to == rank_ && overlap(m.box, mine)) good = good && m.from == rank_ && has;
   }
-  if (together_at(it.writes.tensor).home >= 0)  // what others write there is not overwritten
+  if (together_at(it.writes.tensor).home >= 0 || plan.arrives_in_blocks)  // what others write there is not overwritten
     good = good && std::any_of(plan.tiles.begin(), plan.tiles.end(), [&](const Held& tile) { return tile.rank == rank_ && contains(tile.box, mine); });
   return direct_[p] = good;
 }
@@ -92,14 +87,17 @@ int Compiler::activation_after(int t, const Box& box) {
   return p;
 }
 
-View Compiler::output_view(int p) {
+View Compiler::output_view(int p, const Box& box) {
   const Pass& it = pass(p);
-  const Box box = operand_box(it.writes, work_of(p).box);
-  if (direct(p)) return main_view(it.writes.tensor, box);
-  const int own = add_buffer("term of " + it.name, dtype_of(it.writes.tensor), box, format_of(it.writes.tensor));
-  const View view = view_of(out_.buffers[static_cast<std::size_t>(own)], own, box);
-  terms_[p] = view;
-  return view;
+  const int t = it.writes.tensor;
+  if (direct(p)) return main_view(t, box);
+  std::vector<Contribution>& terms = terms_[p];
+  if (terms.empty())
+    for (const Box& b : plan_of(t).leaves_in_blocks ? leaving_blocks(data_, p, rank_) : std::vector<Box>{operand_box(it.writes, work_of(p).box)})
+      terms.push_back({b, fresh_view("term of " + it.name, t, b)});
+  const auto at = std::find_if(terms.begin(), terms.end(), [&](const Contribution& c) { return contains(c.box, box); });
+  check(at != terms.end(), "a part of a result lies in one of its blocks");
+  return view_of(out_.buffers[static_cast<std::size_t>(at->view.buffer)], at->view.buffer, box);
 }
 
 void Compiler::emit_kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves) {
@@ -135,56 +133,72 @@ std::pair<Place, View> Compiler::dense_result(const View& view, const std::vecto
 
 void Compiler::emit_pass(int p) {
   const Pass& it = pass(p);
-  const Work& work = work_of(p);
-  std::vector<View> views;
-  for (const PassOperand& o : it.reads) views.push_back(main_view(o.tensor, operand_box(o, work.box)));
-  KernelSpec spec = kernel_of(all_, it, work.box, data_.dtype, data_.formats);
   const int t = it.writes.tensor;
-  const Box box = operand_box(it.writes, work.box);
+  const Box box = operand_box(it.writes, work_of(p).box);
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? bias_of(p) : -1;
-  View bias_view;
-  if (bias >= 0) {
-    const Pass& b = pass(bias);
-    Box part;  // the bias's dims inside this pass's result
-    for (int i : b.reads[0].indices) {
-      auto at = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
-      part.push_back(box[static_cast<std::size_t>(at - b.writes.indices.begin())]);
-    }
-    bias_view = main_view(b.reads[0].tensor, part);
-    spec.bias = true;
-    taken_.insert(bias);
-  }
+  if (bias >= 0) taken_.insert(bias);
   const bool local = std::none_of(plan_of(t).first.begin(), plan_of(t).first.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == rank_ || m.to == rank_); });
   const bool alone = bias >= 0 || writers_[static_cast<std::size_t>(t)].size() == 1;
   const int next = takes && alone && local && direct(p) ? activation_after(t, box) : -1;
   if (next >= 0) {
-    spec.activation = pass(next).activation;
     taken_.insert(next);
     inside_.insert(t);
-    views.push_back(main_view(pass(next).writes.tensor, box));
-  } else {
-    views.push_back(output_view(p));
   }
-  const View* b = bias >= 0 ? &bias_view : nullptr;
+  const auto parts = parts_of(data_, p, rank_);
+  check(parts.has_value(), "blocks end where kernels can be cut");
+  for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
+}
+
+// One part, or all of a pass: the bias goes with the first, the activation with the last of those that are added to one result.
+void Compiler::emit_part(int p, const WorkPart& part, int bias, int next) {
+  const Pass& it = pass(p);
+  const int t = next >= 0 ? pass(next).writes.tensor : it.writes.tensor;
+  const Box box = operand_box(it.writes, part.box);
+  std::vector<View> views;
+  for (const PassOperand& o : it.reads) views.push_back(main_view(o.tensor, operand_box(o, part.box)));
+  const View result = next >= 0 ? main_view(t, box) : output_view(p, box);
+  KernelSpec spec = kernel_of(all_, it, part.box, data_.dtype, data_.formats);
+  View bias_view;
+  if (bias >= 0 && part.first) {
+    const Pass& b = pass(bias);
+    Box of;  // the bias's dims inside this part's result
+    for (int i : b.reads[0].indices) {
+      auto at = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
+      of.push_back(box[static_cast<std::size_t>(at - b.writes.indices.begin())]);
+    }
+    bias_view = main_view(b.reads[0].tensor, of);
+    spec.bias = true;
+  }
+  const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward && is_dense(result, format_of(t)) && is_aligned(result) &&
+                                          !data_.on_device[static_cast<std::size_t>(rank_)];
+  const Activation activation = next >= 0 && part.last ? pass(next).activation : Activation::none;
+  spec.accumulate = adds && inside;
+  if (!adds || inside) spec.activation = next >= 0 ? activation : spec.activation;
+  views.push_back(!adds || inside ? result : fresh_view("block of " + it.name, t, box));
+  const View made = views.back(), *b = spec.bias ? &bias_view : nullptr;
   if (!it.ties.empty())
     emit_ties(p, views);
   else if (it.op == KernelOp::fold)
-    emit_fold(p, views);
+    emit_fold(p, part.box, views);
   else if (it.op == KernelOp::dense)
     emit_dense(p, std::move(spec), views, b);
   else
     emit_window(p, std::move(spec), views, b);
+  if (made.buffer == result.buffer) return;
+  KernelSpec add = fold_kernel(FoldKind::add, dtype_of(t), result.extents, {result.strides, made.strides, result.strides});
+  add.activation = activation;
+  emit_kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}}, "blocks of " + it.name);
 }
 
-void Compiler::emit_fold(int p, const std::vector<View>& views) {
+void Compiler::emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views) {
   std::vector<std::vector<Index>> strides;
   std::vector<Place> places;
   for (const View& v : views) {
     strides.push_back(v.strides);
     places.push_back({v.buffer, v.element});
   }
-  emit_kernel(kernel_of(all_, pass(p), work_of(p).box, data_.dtype, data_.formats, &strides), std::move(places), pass(p).name);
+  emit_kernel(kernel_of(all_, pass(p), work, data_.dtype, data_.formats, &strides), std::move(places), pass(p).name);
 }
 
 void Compiler::emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {

@@ -113,9 +113,7 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
       view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
     return {box, view};
   }
-  auto own = terms_.find(p);
-  if (own == terms_.end()) return {box, main_view(t, box)};
-  return {box, view_of(out_.buffers[static_cast<std::size_t>(own->second.buffer)], own->second.buffer, box)};
+  return {box, output_view(p, box)};
 }
 
 // One dense block of the message's box in the tensor's format, made from the sum of the terms: what travels or is looked at.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/blocks.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
 #include "run/views.h"
@@ -60,7 +61,7 @@ class Compiler {
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
   View peer_view(const std::string& name, int t, const Box& box, int peer, int exchange, int piece);  // such a block in a peer's memory
   int main_buffer(int t);  // made at first call: the hull of all that this rank holds of the tensor
-  View main_view(int t, const Box& box) { return view_of(out_.buffers[static_cast<std::size_t>(main_buffer(t))], main_buffer(t), box); }
+  View main_view(int t, const Box& box);
   void make_slices();
   bool pays(const Post& post) const;
   void finish();  // lifetimes, places in the arena
@@ -68,9 +69,10 @@ class Compiler {
 
   // ---- passes
   void emit_pass(int p);
+  void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
-  void emit_fold(int p, const std::vector<View>& views);
+  void emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_ties(int p, const std::vector<View>& views);
   void emit_kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves = false);
   void emit_copy(const View& from, const View& to, DType dtype, const std::string& name);
@@ -79,7 +81,7 @@ class Compiler {
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
   bool is_aligned(const View& view) const;  // as this rank's kernels need it
   std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);
-  View output_view(int p);          // where a pass's result goes on this rank
+  View output_view(int p, const Box& box);  // where this part of a pass's result goes on this rank
   bool is_view(int p) const;        // a copy or broadcast that needs no kernel: its source is read in place
   bool direct(int p);               // the result is written straight into the tensor
   int bias_of(int p);               // the writer broadcast(b) that this convolution or dense takes in; -1: none
@@ -123,7 +125,8 @@ class Compiler {
   CompileOptions options_;
   Program out_{};
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes
-  std::map<int, View> terms_{};                          // pass -> its own buffer, where it is not direct
+  std::map<int, std::vector<Contribution>> terms_{};     // pass -> its own buffers, where it is not direct
+  std::map<int, std::vector<Contribution>> blocks_{};    // tensor that arrives in blocks -> those from other ranks
   std::map<int, bool> direct_{};
   std::set<int> taken_{};                                // passes that another kernel does on this rank
   std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only

@@ -34,6 +34,7 @@ class Measurer {
     bool changed = fresh_;
     if (changed) {
       profile.devices = facts();
+      profile.device_links = device_links();
       if (rt_.ranks() > 1) {
         say("measuring links");
         profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
@@ -95,6 +96,24 @@ class Measurer {
     mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
     std::vector<DeviceFacts> out;
     for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) out.push_back(Profile::parse("rank", text_of(bytes)).devices.front());
+    return out;
+  }
+
+  // Of all ranks whose messages are staged.
+  std::vector<DeviceLink> device_links() {
+    Profile mine;
+    mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
+    if (DeviceMemory* device = backend_.device_memory(); device != nullptr && !rt_.transport().takes_device_memory())
+      mine.device_links = {measure_device_link(*device, 0, {.budget_seconds = std::min(2.0, options_.budget_seconds / 30)})};
+    std::vector<DeviceLink> out;
+    int rank = 0;
+    for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
+      for (DeviceLink link : Profile::parse("rank", text_of(bytes)).device_links) {
+        link.device = rank;
+        out.push_back(std::move(link));
+      }
+      rank++;
+    }
     return out;
   }
 

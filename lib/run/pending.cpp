@@ -37,16 +37,17 @@ bool meet(const Touches& a, const Touches& b) {
 class Moves {
  public:
   Moves(Program& program, const std::function<bool(const Post&)>& pays, double room) : program_(program), steps_(program.steps) {
-    for (ProgramStep& s : steps_) {
-      touches_.push_back(touches_of(s));
+    for (const ProgramStep& s : steps_) {
       const auto* post = std::get_if<Post>(&s.what);
       if (post == nullptr || !pays(*post)) continue;
       pending_.insert(post->exchange);
       for (const Piece& p : post->sends) sent_.insert(p.at.buffer);
       for (const Piece& p : post->receives) received_.insert(p.at.buffer);
     }
-    const std::vector<Index> live = alive();
-    most_ = room * static_cast<double>(*std::max_element(live.begin(), live.end()) + 1);
+    if (pending_.empty()) return;
+    for (const ProgramStep& s : steps_) touches_.push_back(touches_of(s));
+    look();
+    most_ = room * static_cast<double>(*std::max_element(live_.begin(), live_.end()) + 1);
   }
 
   void run() {
@@ -103,50 +104,54 @@ class Moves {
 
   struct Life {
     std::size_t first = 0, last = 0;
+    bool any = false;
   };
-  std::map<int, Life> lives() const {
-    std::map<int, Life> out;
+  Index bytes(std::size_t buffer) const { return program_.buffers[buffer].bytes; }
+  bool in_arena(std::size_t buffer) const { return program_.buffers[buffer].space == Space::arena; }
+
+  // Where each buffer is first and last used, and bytes alive per step.
+  void look() {
+    lives_.assign(program_.buffers.size(), {});
     for (std::size_t s = 0; s < touches_.size(); s++)
-      for (const Touch& t : touches_[s])
-        if (program_.buffers[static_cast<std::size_t>(t.buffer)].space == Space::arena) out.try_emplace(t.buffer, Life{s, s}).first->second.last = s;
-    return out;
-  }
-  // Bytes of the buffers between their first and last use, per step.
-  std::vector<Index> alive() const {
-    std::vector<Index> out(steps_.size() + 1, 0);
-    for (const auto& [buffer, life] : lives()) {
-      out[life.first] += program_.buffers[static_cast<std::size_t>(buffer)].bytes;
-      out[life.last + 1] -= program_.buffers[static_cast<std::size_t>(buffer)].bytes;
+      for (const Touch& t : touches_[s]) {
+        Life& life = lives_[static_cast<std::size_t>(t.buffer)];
+        if (!life.any) life = {s, s, true};
+        life.last = s;
+      }
+    live_.assign(steps_.size() + 1, 0);
+    for (std::size_t b = 0; b < lives_.size(); b++) {
+      if (!lives_[b].any || !in_arena(b)) continue;
+      live_[lives_[b].first] += bytes(b);
+      live_[lives_[b].last + 1] -= bytes(b);
     }
-    for (std::size_t s = 1; s < out.size(); s++) out[s] += out[s - 1];
-    return out;
+    for (std::size_t s = 1; s < live_.size(); s++) live_[s] += live_[s - 1];
   }
-  // Of the buffers that step i touches first (or last): they would live longer.
-  double grows(std::size_t i, bool first) const {
-    Index bytes = 0;
-    std::set<int> seen;
-    const std::map<int, Life> all = lives();
+  // Of the buffers that step i uses first (or last): they would live longer.
+  Index grows(std::size_t i, std::size_t Life::*end) const {
+    std::set<std::size_t> buffers;
     for (const Touch& t : touches_[i])
-      if (const auto at = all.find(t.buffer); at != all.end() && (first ? at->second.first : at->second.last) == i && seen.insert(t.buffer).second)
-        bytes += program_.buffers[static_cast<std::size_t>(t.buffer)].bytes;
-    return static_cast<double>(bytes);
+      if (const auto b = static_cast<std::size_t>(t.buffer); in_arena(b) && lives_[b].*end == i) buffers.insert(b);
+    Index sum = 0;
+    for (std::size_t b : buffers) sum += bytes(b);
+    return sum;
   }
+  bool fits(std::size_t at, Index more) const { return static_cast<double>(live_[at] + more) <= most_; }
 
   void raise(std::size_t i, std::size_t from) {
-    const std::vector<Index> live = alive();
-    const double more = grows(i, true);
+    look();
+    const Index more = grows(i, &Life::first);
     std::size_t to = i;
-    while (to > from && !meet(touches_[to - 1], touches_[i]) && static_cast<double>(live[to - 1]) + more <= most_) to--;
+    while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
     while (to < i && goes_up(to)) to++;  // those of one place keep their order
     const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
     std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
     std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
   }
   void lower(std::size_t i, std::size_t end) {
-    const std::vector<Index> live = alive();
-    const double more = grows(i, false);
+    look();
+    const Index more = grows(i, &Life::last);
     std::size_t to = i;
-    while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && static_cast<double>(live[to + 1]) + more <= most_) to++;
+    while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
     while (to > i && goes_down(to)) to--;
     const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
     std::rotate(at(steps_, i), at(steps_, i + 1), at(steps_, to + 1));
@@ -158,6 +163,8 @@ class Moves {
   std::vector<Touches> touches_{};
   std::map<int, Touches> under_way_{};
   std::set<int> pending_{}, sent_{}, received_{};  // exchanges; buffers that they send and receive
+  std::vector<Life> lives_{};                      // per buffer
+  std::vector<Index> live_{};                      // per step
   double most_ = 0;                                // bytes alive at once
 };
 

@@ -40,7 +40,12 @@ class Simulator {
     std::size_t at = 0;
     Doing doing = Doing::next;
     double left = 0;  // computing: profiled seconds; arriving: seconds
-    double line = 0;  // when all messages so far will have arrived
+    double line = 0;  // when all messages so far will have arrived at the host
+    double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
+  };
+  struct Posted {
+    const Post* post = nullptr;
+    std::vector<double> copied{};  // per send: when the host has it
   };
 
   // Starts what this rank can start now; false: nothing.
@@ -55,19 +60,24 @@ class Simulator {
     }
     if (const auto* post = std::get_if<Post>(&what)) {
       // The readers of a window say so before they wait for their own readers in the same exchange.
-      posted_[{post->exchange, r}] = post;
-      for (const Piece& piece : post->receives)
-        if (!piece.window && posted_.contains({post->exchange, static_cast<std::size_t>(piece.peer)})) travel(post->exchange, piece, r);
-      std::set<int> told;
-      for (const Piece& piece : post->sends)
-        if (const auto there = posted_.find({post->exchange, static_cast<std::size_t>(piece.peer)}); there != posted_.end() && told.insert(piece.peer).second)
-          for (const Piece& other : there->second->receives)
-            if (!other.window && other.peer == static_cast<int>(r)) travel(post->exchange, other, there->first.second);
+      Posted& mine = posted_[{post->exchange, r}] = {post, {}};
+      for (const Piece& piece : post->sends) {
+        rank.down = std::max(rank.down, out_.step_seconds) + (piece.window ? 0 : profile_.from_device_seconds(static_cast<int>(r), piece.bytes));
+        mine.copied.push_back(rank.down);
+      }
+      const auto peers = [&](const std::vector<Piece>& pieces) {
+        std::set<std::size_t> out;
+        for (const Piece& piece : pieces)
+          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({post->exchange, peer})) out.insert(peer);
+        return out;
+      };
+      for (std::size_t peer : peers(post->receives)) travel(post->exchange, peer, r);
+      for (std::size_t peer : peers(post->sends)) travel(post->exchange, r, peer);
       rank.at++;
       return true;
     }
     const int exchange = std::get<Wait>(what).exchange;
-    for (const Piece& piece : posted_.at({exchange, r})->receives)
+    for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (!posted_.contains({exchange, static_cast<std::size_t>(piece.peer)})) {
         rank.doing = Doing::blocked;
         return false;
@@ -78,11 +88,20 @@ class Simulator {
     return true;
   }
 
-  // Both ends have posted it.
-  void travel(int exchange, const Piece& piece, std::size_t to) {
-    double& line = ranks_[to].line;
-    line = std::max(line, out_.step_seconds) + profile_.seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds;
-    arrived_[{exchange, to}] = line;
+  // Both ends have posted it: its pieces, in one order on both.
+  void travel(int exchange, std::size_t from, std::size_t to) {
+    const Posted& sender = posted_.at({exchange, from});
+    Rank& rank = ranks_[to];
+    std::size_t k = 0;
+    for (const Piece& piece : posted_.at({exchange, to}).post->receives) {
+      if (piece.window || piece.peer != static_cast<int>(from)) continue;
+      while (k < sender.copied.size() && (sender.post->sends[k].window || sender.post->sends[k].peer != static_cast<int>(to))) k++;
+      check(k < sender.copied.size(), "what is received is sent");
+      const double ready = std::max(out_.step_seconds, sender.copied[k++]);
+      rank.line = std::max(rank.line, ready) + profile_.wire_seconds(piece.peer, static_cast<int>(to), piece.bytes).seconds;
+      rank.up = std::max(rank.up, rank.line) + profile_.to_device_seconds(static_cast<int>(to), piece.bytes);
+      arrived_[{exchange, to}] = rank.up;
+    }
   }
 
   // Seconds that one profiled second lasts now: the profile was measured while all ranks of a host computed.
@@ -127,7 +146,7 @@ class Simulator {
   const std::vector<Program>& programs_;
   const Profile& profile_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<int, std::size_t>, const Post*> posted_{};
+  std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   Simulated out_{};
 };

@@ -27,7 +27,7 @@ void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const
   e.uploaded = device_.make_mark();
   auto put = [&](std::vector<Piece>& pieces, const Message& m) {
     pieces.push_back({m, e.bytes, nullptr});
-    e.bytes += rounded(m.bytes.size());
+    if (!direct_) e.bytes += rounded(m.bytes.size());
   };
   for (const Message& m : receives) put(e.receives, m);
   for (const Message& m : sends) {
@@ -60,9 +60,11 @@ void StagedExchanges::post(int exchange) {
   // What the last exchange received may still be on its way out of the pinned memory. The copies run in order.
   if (last_upload_ != nullptr) motley::wait(transport_, {}, "copies to the device", [&] { return last_upload_->passed(); });
   e.front->set(Queue::compute);
-  e.front->hold(Queue::copy);
+  e.begun = false;
   e.sent = 0;
   open_.push_back(exchange);
+  if (direct_) return;  // what is received may lie where kernels so far still read
+  e.front->hold(Queue::copy);
   for (Piece& p : e.receives) {
     p.ticket = transport_.receive(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
     p.open = true;
@@ -75,13 +77,30 @@ void StagedExchanges::post(int exchange) {
 
 void StagedExchanges::take(const Exchange& e, Piece& piece) {
   piece.open = false;
-  device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
+  if (!direct_) device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
+}
+
+// Behind all kernels before it, from and to the device's memory.
+void StagedExchanges::begin(int exchange) {
+  Exchange& e = at(exchange);
+  for (Piece& p : e.receives) {
+    p.ticket = transport_.receive(p.message.peer, exchange, p.message.bytes);
+    p.open = true;
+  }
+  for (Piece& p : e.sends) p.ticket = transport_.send(p.message.peer, exchange, p.message.bytes);
+  e.sent = e.sends.size();
+  e.begun = true;
 }
 
 bool StagedExchanges::send_ready() {
   bool all = true;
   for (int exchange : open_) {
     Exchange& e = at(exchange);
+    if (direct_) {
+      if (!e.begun && e.front->passed()) begin(exchange);
+      all = all && e.begun;
+      continue;
+    }
     for (; e.sent < e.sends.size() && e.sends[e.sent].copied->passed(); e.sent++) {
       Piece& p = e.sends[e.sent];
       p.ticket = transport_.send(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});
@@ -108,7 +127,7 @@ double StagedExchanges::wait(int exchange, const std::string& name) {
   const double start = seconds_now();
   motley::wait(transport_, {}, name, [&] {
     progress();
-    return e.sent == e.sends.size() && e.front->passed();
+    return direct_ ? e.begun : e.sent == e.sends.size() && e.front->passed();
   });
   const double busy = seconds_now() - start;
   for (Piece& p : e.receives) {
@@ -118,7 +137,7 @@ double StagedExchanges::wait(int exchange, const std::string& name) {
   }
   for (Piece& p : e.sends) finish(p.ticket, name);
   std::erase(open_, exchange);
-  if (!e.receives.empty()) {
+  if (!direct_ && !e.receives.empty()) {
     e.uploaded->set(Queue::copy);
     e.uploaded->hold(Queue::compute);
     last_upload_ = e.uploaded.get();

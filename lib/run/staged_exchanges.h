@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of a rank whose slices lie in a device's memory: each passes through pinned memory of the host. The pieces and their
-// order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange.
+// order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange. Where the transport takes
+// the device's memory, they go from and to there.
 #pragma once
 #include <motley/backend.h>
 #include <motley/transport.h>
@@ -17,7 +18,7 @@ class StagedExchanges {
     int peer = -1;
     std::span<std::byte> bytes{};
   };
-  StagedExchanges(DeviceMemory& device, Transport& transport) : device_(device), transport_(transport) {}
+  StagedExchanges(DeviceMemory& device, Transport& transport) : device_(device), transport_(transport), direct_(transport.takes_device_memory()) {}
   // The pieces of one exchange, which is under way from step `posted` to step `waited`.
   void add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited);
   void allocate();  // the pinned memory, after the last add(). DeviceError
@@ -40,6 +41,7 @@ class StagedExchanges {
   struct Exchange {
     std::vector<Piece> sends{}, receives{};
     std::unique_ptr<DeviceMemory::Mark> front{}, uploaded{};
+    bool begun = false;  // where nothing is staged
     std::size_t sent = 0, bytes = 0, offset = 0;
     int posted = 0, waited = 0;
   };
@@ -47,10 +49,12 @@ class StagedExchanges {
   std::byte* pinned(const Exchange& e, const Piece& p) const { return pinned_.get() + e.offset + p.offset; }
   void take(const Exchange& e, Piece& piece);
   bool send_ready();  // false: a device still works on what is to be sent
+  void begin(int exchange);
   void finish(Transport::Ticket ticket, const std::string& name);
 
   DeviceMemory& device_;
   Transport& transport_;
+  const bool direct_;  // nothing is pinned, nothing is copied
   std::vector<Exchange> exchanges_{};  // by number; those without pieces take nothing
   std::vector<int> open_{};            // posted and not waited for, in that order
   DeviceMemory::Block pinned_{};

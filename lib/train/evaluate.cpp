@@ -11,30 +11,53 @@
 
 namespace motley {
 
-void Score::add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels) {
-  check(!labels.empty() && logits.size() % labels.size() == 0, "one row of logits per label");
-  const std::size_t classes = logits.size() / labels.size();
-  for (std::size_t n = 0; n < labels.size(); n++) {
-    if (labels[n] == kNoSample) continue;
-    const double* row = logits.data() + n * classes;
-    const double* best = std::max_element(row, row + classes);
-    double sum = 0;
-    for (std::size_t k = 0; k < classes; k++) sum += std::exp(row[k] - *best);
-    loss += std::log(sum) + *best - row[labels[n]];
-    right += best - row == labels[n] ? 1 : 0;
-    samples++;
+void Score::add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index behind) {
+  const Index count = static_cast<Index>(labels.size()), block = classes * behind;
+  check(count > 0 && static_cast<Index>(logits.size()) % (count * block) == 0, "whole rows of logits per label");
+  const Index blocks = static_cast<Index>(logits.size()) / block;
+  std::vector<double> row(static_cast<std::size_t>(classes));
+  for (Index b = 0; b < blocks; b++) {
+    const std::int32_t label = labels[static_cast<std::size_t>(b / (blocks / count))];
+    if (label == kNoSample) continue;
+    if (b % (blocks / count) == 0) samples++;
+    for (Index i = 0; i < behind; i++) {
+      for (Index k = 0; k < classes; k++) row[static_cast<std::size_t>(k)] = logits[static_cast<std::size_t>(b * block + k * behind + i)];
+      const auto best = std::max_element(row.begin(), row.end());
+      double sum = 0;
+      for (const double v : row) sum += std::exp(v - *best);
+      loss += std::log(sum) + *best - row[static_cast<std::size_t>(label)];
+      right += best - row.begin() == label ? 1 : 0;
+      rows++;
+    }
   }
 }
+
+namespace {
+
+// Which of the logits' dims counts the classes: the one that the labels' loss runs over.
+std::size_t class_dim(const Passes& passes) {
+  for (const Pass& p : passes.passes)
+    if (p.class_index >= 0)
+      for (const PassOperand& o : p.reads)
+        if (const auto at = std::find(o.indices.begin(), o.indices.end(), p.class_index); o.tensor == passes.logits && at != o.indices.end())
+          return static_cast<std::size_t>(at - o.indices.begin());
+  throw InternalError("a pass reads the logits' classes");
+}
+
+}  // namespace
 
 Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Executor& executor,
                     const std::shared_ptr<const Dataset>& data, const FeedNames& names) {
   const Passes& passes = plan.data().passes;
   if (passes.logits < 0) throw UserError("this step has no softmax_cross_entropy, so there are no classes to evaluate");
   const Shape& shape = passes.tensors[static_cast<std::size_t>(passes.logits)].shape;
-  if (shape.rank() != 2) throw UserError("evaluation needs one row of logits per sample, these have " + std::to_string(shape.rank()) + " dims");
+  const std::size_t over = class_dim(passes);
+  const Index classes = shape[over].size;
+  Index behind = 1;
+  for (std::size_t d = over + 1; d < shape.rank(); d++) behind *= shape[d].size;
   if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
-  if (data->classes() > shape[1].size)
-    throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " + std::to_string(shape[1].size));
+  if (data->classes() > classes)
+    throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " + std::to_string(classes));
   const Index batch = shape[0].size;
   Score score;
   for (Index first = 0; first < data->samples(); first += batch) {
@@ -51,9 +74,9 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
       (name == names.image ? b.images : b.labels)(box, out);
     });
     executor.run_forward();
-    score.add(gather_output(plan, program, executor, rt.transport(), passes.logits).values, labels);
+    score.add(gather_output(plan, program, executor, rt.transport(), passes.logits).values, labels, classes, behind);
   }
-  const auto count = static_cast<double>(score.samples);
+  const auto count = static_cast<double>(score.rows);
   return {score.samples, static_cast<double>(score.right) / count, score.loss / count};
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("CPU backend: the same bits every time; our own loops with any number 
     Ready ready(*one, law);
     ready.run();
     expected.push_back(ready.result());
-    for (int i = 0; i < 3; i++) ready.run();
+    for (int i = 0; i < 3 && !law.spec.accumulate; i++) ready.run();
     CHECK(same_bits(ready.result(), expected.back()));
   }
   const auto three = open_cpu_backend(device(3));

@@ -40,6 +40,10 @@ void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Ra
     const Outcome truth = run_plan(host, options), got = run_plan(mixed, options);
     CHECK(difference(got, truth) == 0);
     CHECK(got.counted == truth.counted);
+    options.device_messages = true;
+    const Outcome direct = run_plan(mixed, options);
+    CHECK(difference(direct, truth) == 0);
+    CHECK(direct.counted == truth.counted);
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
   }

@@ -67,7 +67,7 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
-  int held = 0, named = 0;
+  int held = 0, named = 0, apart = 0;
   for (unsigned number = 0; number < 80; number++) {
     auto one = random_plan(51000 + number);
     if (!one) continue;
@@ -82,6 +82,8 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       const TensorPlan &was = one->plan.data().tensors[t], &is = loaded.data().tensors[t];
       CHECK((is.layout == was.layout && is.rest == was.rest && is.tiles == was.tiles && is.needs == was.needs));
       CHECK((is.first == was.first && is.second == was.second && is.third == was.third && is.by == was.by));
+      CHECK((is.arrives_in_blocks == was.arrives_in_blocks && is.leaves_in_blocks == was.leaves_in_blocks));
+      apart += is.arrives_in_blocks + is.leaves_in_blocks;
     }
     for (int r = 0; r < one->mesh.ranks(); r++) {
       const Program was = compile(one->plan, r), is = compile(loaded, r);
@@ -99,6 +101,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   }
   CHECK(held > 50);
   CHECK(named > 100);
+  CHECK(apart > 20);
 }
 
 TEST_CASE("plan file law: what does not fit is refused", "[law]") {

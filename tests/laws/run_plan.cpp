@@ -17,6 +17,7 @@
 #include "plan/plan_data.h"
 #include "run/gather.h"
 #include "run/views.h"
+#include "support/device_transport.h"
 #include "support/fake_device.h"
 
 namespace motley {
@@ -40,16 +41,19 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
   }
 }
 
-void one_rank(const Plan& plan, const RunOptions& options, Transport& transport, Outcome& out, std::mutex& lock) {
+void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
+  const Device& device = plan.mesh().device(wires.rank());
+  auto backend = options.real_devices ? open_backend(device) : options.cpu_backend ? open_backend(Device{}) : reference_backend();
+  if (has_own_memory(device) && !options.real_devices)
+    backend = testing::fake_device(std::move(backend), options.seed + static_cast<std::uint64_t>(wires.rank()));
+  const bool direct = options.device_messages && backend->device_memory() != nullptr;
+  const auto of_device = direct ? testing::with_device_memory(wires, *backend->device_memory()) : nullptr;
+  Transport& transport = direct ? *of_device : wires;
   std::vector<int> alone(static_cast<std::size_t>(transport.size()));
   std::iota(alone.begin(), alone.end(), 0);
   const Program program =
       compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes, .hosts = options.windows ? transport.hosts() : alone, .pending = options.pending});
-  const Device& device = plan.mesh().device(transport.rank());
-  auto backend = options.real_devices ? open_backend(device) : options.cpu_backend ? open_backend(Device{}) : reference_backend();
-  if (has_own_memory(device) && !options.real_devices)
-    backend = testing::fake_device(std::move(backend), options.seed + static_cast<std::uint64_t>(transport.rank()));
   State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
   if (options.integers) integer_weights(plan, program, executor);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "laws/run_plan.h"
+#include "plan/blocks.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
@@ -19,14 +20,16 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   Layouts layouts(passes, mesh, rules);
   for (int p : passes.parameters) layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, dtype));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, mesh, dtype));
   const Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (int p = 0; p < static_cast<int>(passes.passes.size()); p++) {
     const auto all = sweeper.candidates(p);
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
-  return plan_from(step, mesh, plan_told(passes, mesh, layouts, rules, picks, dtype));
+  PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
+  take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5); });
+  return plan_from(step, mesh, std::move(data));
 }
 
 Plan with_random_schedules(const Plan& plan, unsigned number) {

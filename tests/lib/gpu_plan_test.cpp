@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for a mesh of a GPU and a CPU from hand-written profiles: the CPU gets what pays, and nothing where nothing pays.
+// Plans from hand-written profiles: a GPU and a CPU, of which each gets what pays; two hosts, where tensors are taken apart where it pays.
 #include <motley/ops.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "run/compiler.h"
 
 using namespace motley;
@@ -85,14 +86,69 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
     for (const ProgramStep& s : program.steps)
       if (const auto* post = std::get_if<Post>(&s.what))
         for (const Piece& p : sends ? post->sends : post->receives) out.emplace_back(post->exchange, p.bytes);
+    std::stable_sort(out.begin(), out.end(), [](const auto& x, const auto& y) { return x.first < y.first; });  // each rank starts them when it can
     return out;
   };
   CHECK(!pieces(gpu, true).empty());
   CHECK(pieces(gpu, true) == pieces(cpu, false));
   CHECK(pieces(cpu, true) == pieces(gpu, false));
   for (const auto& [exchange, bytes] : pieces(gpu, true)) CHECK(bytes <= 4096);
+  // No weights are laid out anew for cuDNN; without a GPU in the mesh they stay as the CPU's packing reads them best.
+  const auto weights_lie = [](const Program& program, Format format) {
+    return std::all_of(program.steps.begin(), program.steps.end(), [&](const ProgramStep& s) {
+      const auto* run = std::get_if<RunKernel>(&s.what);
+      return run == nullptr || run->spec.op != KernelOp::conv2d || run->spec.w_format == format;
+    });
+  };
+  CHECK(weights_lie(gpu, Format::channels_last));
+  CHECK(weights_lie(cpu, Format::channels_last));
+  CHECK(weights_lie(compile(balance(step, Mesh({{"all", 2}}, std::vector<Device>(2)), {}, {}), 0), Format::plain));
   // What a GPU's convolutions read begins where its vectors may.
   for (const ProgramStep& s : gpu.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::conv2d)
       for (const Place& p : run->operands) CHECK(p.element * 4 % 16 == 0);
+}
+
+namespace {
+
+int taken_apart(const Plan& plan) {
+  int out = 0;
+  for (const TensorPlan& t : plan.data().tensors) out += t.arrives_in_blocks + t.leaves_in_blocks;
+  return out;
+}
+
+int adding(const Program& program) {
+  int out = 0;
+  for (const ProgramStep& s : program.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) out += run->spec.accumulate;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("two hosts: tensors are taken apart in blocks where virtual time says that it pays") {
+  Graph g;
+  const Dim batch{"batch", 16};
+  Tensor h = g.input("image", {batch, {"in", 3}, {"rows", 16}, {"cols", 16}});
+  for (const char* f : {"f1", "f2", "f3"}) h = relu(conv2d(h, {.out = {f, 64}, .window = 3, .padding = same}));
+  const Step step = training(mean(h), Sgd{.learning_rate = 0.1});
+  const LayoutRules rules{{"f1", "all", CutBy::even}, {"f2", "all", CutBy::even}, {"f3", "all", CutBy::even}};
+  auto mesh = [](const std::string& other) {
+    Device a, b;
+    b.host = other;
+    return Mesh({{"all", 2}}, {a, b});
+  };
+  const Profile slow = profile_of({1e11, 1e11}, 20e-6, 5e8);
+  const Plan apart = balance(step, mesh("there"), rules, slow);
+  CHECK(taken_apart(apart) > 0);
+  CHECK(adding(compile(apart, 0)) > 0);
+  CHECK(apart.table().find("in blocks") != std::string::npos);
+  CHECK(apart.json().find("\"blocks\": true") != std::string::npos);
+  PlanData whole = apart.data();
+  for (TensorPlan& t : whole.tensors) t.arrives_in_blocks = t.leaves_in_blocks = false;
+  predict(whole, slow);
+  CHECK(*apart.data().step_seconds < 0.9 * *whole.step_seconds);
+  for (std::size_t r = 0; r < 2; r++) CHECK(apart.data().predicted[r].bytes == whole.predicted[r].bytes);
+  CHECK(taken_apart(balance(step, mesh(""), rules, slow)) == 0);  // one host: its cores do the copying
+  CHECK(taken_apart(balance(step, mesh("there"), rules, profile_of({1e11, 1e11}, 0, 1e15))) == 0);  // nothing to hide
 }

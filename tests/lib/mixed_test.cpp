@@ -59,22 +59,20 @@ void check_implementations(const Profile& profile, const Plan& plan, Trainer& tr
 
 }  // namespace
 
-TEST_CASE("mixed mesh: verify holds under forced cuts of filters and batch between a device and a CPU", "[device]") {
+TEST_CASE("mixed mesh: verify holds under forced cuts of filters, batch and rows between a device and a CPU", "[device]") {
   const Step step = small_step(5);
   const Datasets data = small_data(20);
   const Mesh mesh = mixed(2);
   for (const std::vector<double>& shares : {std::vector<double>{60, 40}, {100, 0}, {0, 100}})
-    for (const bool batch : {false, true}) {
+    for (const std::vector<std::string>& dims : {std::vector<std::string>{"f1", "f2"}, {"batch"}, {"rows"}}) {
       LayoutRules rules;
-      for (const char* dim : {"f1", "f2"})
-        if (!batch) rules.split.push_back({dim, "all", Shares{shares}});
-      if (batch) rules.split.push_back({"batch", "all", Shares{shares}});
+      for (const std::string& dim : dims) rules.split.push_back({dim, "all", Shares{shares}});
       VerifyReport report;
       run_ranks_in_memory(2, [&](Runtime& rt) {
         const VerifyReport mine = verify(rt, {.step = &step, .mesh = &mesh, .rules = rules, .data = data.train});
         if (rt.rank() == 1) report = mine;
       });
-      INFO(shares[0] << " " << batch << "\n" << report.text());
+      INFO(shares[0] << " " << dims[0] << "\n" << report.text());
       CHECK(report.ok());
     }
 }

@@ -69,3 +69,18 @@ TEST_CASE("virtual time: a message travels while kernels run, one behind the oth
   CHECK(both.waiting_seconds[1] == Approx(0.5));  // the second arrives at 1.5 + 1.0, when the last kernel ends
   CHECK(both.waiting_seconds[0] == Approx(0));
 }
+
+TEST_CASE("virtual time: pieces from a device to a device are copied out, sent and copied in, one while the next travels") {
+  std::vector<Program> programs(2);
+  const Place nowhere{0, 0};
+  const std::vector<Piece> pieces(3, Piece{1, nowhere, 1000}), arriving(3, Piece{0, nowhere, 1000});
+  programs[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, pieces, {}}}, {Wait{0}}};
+  programs[1].steps = {{Post{0, {}, arriving}}, {RunKernel{update(1), {}, "meanwhile", false}}, {Wait{0}}};
+  Profile profile = one_second_an_element(1);
+  profile.links = {{0, 1, {{1 << 20, 0, 1000}}}};
+  CHECK(simulate(programs, profile).step_seconds == Approx(4 + 3 * 1));
+  profile.device_links = {{0, {{1 << 20, 9, 1e9}}, {{1 << 20, 0, 500}}}};  // 2 s out for each, 1 s on the way
+  CHECK(simulate(programs, profile).step_seconds == Approx(4 + 3 * 2 + 1));
+  profile.device_links.push_back({1, {{1 << 20, 0, 250}}, {{1 << 20, 9, 1e9}}});  // 4 s in for each
+  CHECK(simulate(programs, profile).step_seconds == Approx(4 + 2 + 1 + 3 * 4));
+}

@@ -16,6 +16,10 @@ TEST_CASE("mpi: every case") {
   }
 }
 
+TEST_CASE("mpi: whether messages may lie in a GPU's memory is what this MPI says") {
+  CHECK(world().takes_device_memory() == (MPIX_Query_cuda_support() == 1));
+}
+
 TEST_CASE("mpi: groups of every smaller size, side by side") {
   for (int size = 1; size < world().size(); size++) {
     MPI_Comm part = MPI_COMM_NULL;

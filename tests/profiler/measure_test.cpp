@@ -257,7 +257,7 @@ TEST_CASE("every rank knows all links, both ways", "[links]") {
   on_threads(1, [](Transport& transport) { CHECK(measure_links(transport).empty()); });
 }
 
-TEST_CASE("a device with memory of its own: its kernels are timed by its marks, its links with the copies", "[device]") {
+TEST_CASE("a device with memory of its own: its kernels are timed by its marks, its copies apart from its links", "[device]") {
   const auto device = testing::fake_device(reference_backend(), 5);
   KernelSpec conv, update;
   conv.roles = {2, 3, 6, 6, 4, 3, 3, 6, 6};
@@ -273,7 +273,18 @@ TEST_CASE("a device with memory of its own: its kernels are timed by its marks, 
   on_threads(2, [&](Transport& transport) {
     const auto own = testing::fake_device(reference_backend(), static_cast<std::uint64_t>(transport.rank()));
     DeviceMemory* memory = transport.rank() == 0 ? own->device_memory() : nullptr;
-    const auto links = measure_links(transport, {.budget_seconds = 0.2, .most_bytes = 1 << 12, .most_rounds = 5, .device = memory});
-    if (transport.rank() == 0) CHECK(links.size() == 2);
+    const LinkOptions options{.budget_seconds = 0.2, .most_bytes = 1 << 12, .most_rounds = 5, .device = memory};
+    const auto links = measure_links(transport, options);
+    if (transport.rank() != 0) return;
+    CHECK(links.size() == 2);
+    const DeviceLink copies = measure_device_link(*memory, 3, options);
+    CHECK(copies.device == 3);
+    for (const auto* way : {&copies.to_device, &copies.from_device}) {
+      REQUIRE(way->size() == 4);
+      CHECK(way->back().bytes_up_to == 1 << 12);
+      Profile p;
+      p.device_links = {{0, *way, *way}};
+      for (Index bytes = 8; bytes <= 1 << 12; bytes *= 2) CHECK(p.to_device_seconds(0, bytes) > 0);
+    }
   });
 }

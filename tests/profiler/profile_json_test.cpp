@@ -27,6 +27,7 @@ Profile sample() {
   fold.operands = {{DType::f32, {5, 1}}, {DType::f32, {1, 3}}};
   p.add({1, fold, {3e-9, 3e-9, 4e-9, 5}, "motley:avx2"});
   p.links = {{0, 1, {{1024, 5e-7, 3e9}, {1 << 20, 1.7e-6, 7.6e9}}}};
+  p.device_links = {{1, {{4096, 1e-5, 1e10}, {1 << 20, 2e-5, 2.5e10}}, {{1 << 20, 1.5e-5, 2e10}}}};
   p.notes = {"device 0: contended"};
   return p;
 }
@@ -38,6 +39,10 @@ TEST_CASE("a profile is read as it was written", "[profile][json]") {
   const Profile back = Profile::parse("here.json", p.json());
   CHECK(back.devices == p.devices);
   CHECK(back.notes == p.notes);
+  CHECK(back.json() == p.json());
+  CHECK(back.to_device_seconds(1, 1 << 20) == Approx(2e-5 + (1 << 20) / 2.5e10));
+  CHECK(back.from_device_seconds(1, 100) == Approx(1.5e-5 + 100 / 2e10));
+  CHECK(back.to_device_seconds(0, 100) == 0);
   REQUIRE(back.kernels().size() == 3);
   for (std::size_t i = 0; i < 3; i++) {
     CHECK(back.kernels()[i].device == p.kernels()[i].device);

@@ -74,6 +74,20 @@ TEST_CASE("a bias rides along, but where implementations were timed with it: whi
   }
 }
 
+TEST_CASE("a message from or to a device's memory: three ways one behind the other, the slowest sets the pace of its pieces", "[profile]") {
+  Profile p;
+  const Index most = Index{1} << 40;
+  for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}, {0, 2}}) p.links.push_back({from, to, {{most, 1e-6, 1e9}}});
+  p.device_links = {{0, {{most, 10e-6, 4e9}}, {{most, 20e-6, 2e9}}}, {2, {{most, 30e-6, 5e8}}, {{most, 0, 1e9}}}};
+  const auto time = [](double seconds, Index bytes, double rate) { return seconds + static_cast<double>(bytes) / rate; };
+  check_estimate(p.seconds(1, 0, 1000), time(1e-6, 1000, 1e9) + time(10e-6, 1000, 4e9), Known::measured);
+  check_estimate(p.seconds(0, 1, 1000), time(20e-6, 1000, 2e9) + time(1e-6, 1000, 1e9), Known::measured);
+  check_estimate(p.seconds(0, 2, 1000), time(20e-6, 1000, 2e9) + time(1e-6, 1000, 1e9) + time(30e-6, 1000, 5e8), Known::measured);
+  const Index piece = kStagedBytes;  // four of them: the copies to device 2 are the slowest
+  check_estimate(p.seconds(0, 2, 4 * piece), time(20e-6, piece, 2e9) + time(1e-6, piece, 1e9) + 4 * time(30e-6, piece, 5e8), Known::measured);
+  check_estimate(p.wire_seconds(0, 2, 4 * piece), time(1e-6, 4 * piece, 1e9), Known::measured);
+}
+
 TEST_CASE("between measured sizes: the least time of all sizes not below; past them linear in flops", "[profile]") {
   Profile p;
   for (auto [f, ms] : {std::pair{64, 4.0}, {16, 1.5}, {32, 1.0}, {48, 3.0}}) p.add(point(conv(4, 16, f), ms * 1e-3));

@@ -22,7 +22,7 @@ class HostEngine {
     taken.roles.w = reach.w;
     taken.padding = {reach.before[0], reach.after[0], reach.before[1], reach.after[1]};
     taken.x_format = taken.w_format = taken.y_format = Format::channels_last;
-    taken.bias = false;
+    taken.bias = taken.accumulate = false;
     taken.activation = Activation::none;
     kernel_ = reference_backend()->compile(taken);
   }
@@ -30,17 +30,18 @@ class HostEngine {
   std::size_t scratch_bytes() const { return kernel_->workspace_bytes(); }
   bool takes_bias() const { return false; }
   bool takes_activation() const { return false; }
+  bool takes_sum() const { return false; }
   void move(const cuda::MoveOptions& options, const void* from, void* to) const {
     if (dtype_ == DType::f64)
       HostLaunch()(options.to.elements, cuda::Move<double>{options, static_cast<const double*>(from), static_cast<double*>(to)});
     else
       HostLaunch()(options.to.elements, cuda::Move<float>{options, static_cast<const float*>(from), static_cast<float*>(to)});
   }
-  void finish(const cuda::Slice& y, Activation activation, const void* bias, void* data) const {
+  void finish(const cuda::EpilogueOptions& o, const void* bias, const void* sum, void* y) const {
     if (dtype_ == DType::f64)
-      HostLaunch()(y.elements, cuda::Epilogue<double>{y, activation, static_cast<const double*>(bias), static_cast<double*>(data)});
+      HostLaunch()(o.to.elements, cuda::Epilogue<double>{o, static_cast<const double*>(bias), static_cast<const double*>(sum), static_cast<double*>(y)});
     else
-      HostLaunch()(y.elements, cuda::Epilogue<float>{y, activation, static_cast<const float*>(bias), static_cast<float*>(data)});
+      HostLaunch()(o.to.elements, cuda::Epilogue<float>{o, static_cast<const float*>(bias), static_cast<const float*>(sum), static_cast<float*>(y)});
   }
   void execute(void* const (&data)[3], const void*, void* scratch) {
     const auto [x, w, y] = data;

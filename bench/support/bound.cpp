@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/support/bound.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace motley::bench {
+
+Bound::Bound(Plan plan, Program program, Backend& backend, Transport& transport)
+    : plan_(std::move(plan)), program_(std::move(program)), state_(plan_, program_, 1, backend.device_memory()), executor_(program_, backend, transport, state_) {
+  std::uint32_t seed = 1;
+  executor_.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+    for (Index i = 0; i < volume(box); i++) {
+      seed = seed * 1664525U + 1013904223U;
+      if (name == "label")
+        reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>((seed >> 8) % 10);
+      else
+        reinterpret_cast<float*>(out.data())[i] = static_cast<float>(seed >> 8) / 16777216.0F;
+    }
+  });
+}
+
+Ran Bound::run() {
+  const double before = in_convolutions();
+  const Ran ran = executor_.run();
+  seconds_.push_back(ran.seconds);
+  convolutions_.push_back(in_convolutions() - before);
+  return ran;
+}
+
+double Bound::in_convolutions() const {
+  double sum = 0;
+  const auto spent = executor_.spent();
+  for (std::size_t i = 0; i < spent.size(); i++) {
+    const auto* run = std::get_if<RunKernel>(&program_.steps[i].what);
+    if (run != nullptr && run->spec.op == KernelOp::conv2d) sum += spent[i].seconds;
+  }
+  return sum;
+}
+
+Program kernels_alone(Program program) {
+  std::vector<ProgramStep> kernels;
+  int forward = 0;
+  for (std::size_t i = 0; i < program.steps.size(); i++) {
+    if (!std::holds_alternative<RunKernel>(program.steps[i].what)) continue;
+    kernels.push_back(program.steps[i]);
+    forward += static_cast<int>(i) < program.forward_steps;
+  }
+  program.steps = std::move(kernels);
+  program.forward_steps = forward;
+  return program;
+}
+
+double least(const std::vector<double>& values) { return values.empty() ? 0 : *std::min_element(values.begin(), values.end()); }
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+std::vector<double> slowest(Transport& transport, const std::vector<double>& mine) {
+  std::vector<double> all(mine.size(), 0);
+  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(mine))))
+    for (std::size_t i = 0; i < all.size(); i++) {
+      double its = 0;
+      std::memcpy(&its, bytes.data() + i * sizeof its, sizeof its);
+      all[i] = std::max(all[i], its);
+    }
+  return all;
+}
+
+}  // namespace motley::bench

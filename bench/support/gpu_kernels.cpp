@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/support/gpu_kernels.h"
+
+#include <fmt/core.h>
+#include <motley/program.h>
+
+#include <algorithm>
+
+#include "bench/support/networks.h"
+#include "profiler/measure_kernels.h"
+
+namespace motley::bench {
+
+namespace {
+
+// A backend that takes what it would take without a profile.
+class FirstOnly final : public Backend {
+ public:
+  explicit FirstOnly(Backend& inner) : inner_(inner) {}
+  DeviceMemory* device_memory() override { return inner_.device_memory(); }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_.compile(spec); }
+  std::string model() const override { return inner_.model(); }
+  std::string isa() const override { return inner_.isa(); }
+  std::string library() const override { return inner_.library(); }
+  int threads() const override { return inner_.threads(); }
+  Index memory_bytes() const override { return inner_.memory_bytes(); }
+
+ private:
+  Backend& inner_;
+};
+
+// As a step on one GPU runs them, each once, with how often it runs.
+std::vector<std::pair<KernelSpec, int>> convolutions_of(const std::string& name, Index batch) {
+  const Network net = network(name, batch);
+  Device gpu;
+  gpu.kind = DeviceKind::cuda;
+  const Plan plan = balance(training(net.loss, Sgd{.learning_rate = 0.001}), Mesh({{"all", 1}}, {gpu}), {}, {});
+  std::vector<std::pair<KernelSpec, int>> out;
+  for (const ProgramStep& s : compile(plan, 0).steps) {
+    const auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr || run->spec.op != KernelOp::conv2d) continue;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const auto& known) { return known.first == run->spec; });
+    same == out.end() ? static_cast<void>(out.emplace_back(run->spec, 1)) : static_cast<void>(same->second++);
+  }
+  return out;
+}
+
+}  // namespace
+
+void gpu_kernels(Backend& backend, const std::vector<Index>& batches, bool quick, std::vector<std::string>& json) {
+  FirstOnly first(backend);
+  const KernelTimingOptions options{.budget_seconds = 1e4, .most_rounds = quick ? 3 : 9};
+  for (const std::string net : {"paper_mnist", "paper_cifar", "vgg11"})
+    for (const Index batch : batches) {
+      const auto kernels = convolutions_of(net, batch);
+      std::vector<KernelSpec> specs;
+      for (const auto& [spec, count] : kernels) specs.push_back(spec);
+      const Measurement plain = measure_kernels(first, 0, specs, options), chosen = measure_kernels(backend, 0, specs, options);
+      fmt::print("\n{} batch {}: the vendor's first, the fastest of several\n{:>9} {:>9} {:>6} {:>8}  implementation, kernel\n", net, batch, "first ms", "chosen ms", "gain", "TFLOP/s");
+      double sums[2] = {0, 0};
+      for (std::size_t i = 0; i < specs.size(); i++) {
+        const double before = plain.points[i].seconds.min, after = chosen.points[i].seconds.min;
+        const KernelPoint& p = chosen.points[i];
+        sums[0] += before * kernels[i].second;
+        sums[1] += after * kernels[i].second;
+        fmt::print("{:9.4f} {:9.4f} {:6.3f} {:8.2f}  {} of {}, {}\n", before * 1e3, after * 1e3, before / after, flops(specs[i]) / after * 1e-12, p.implementation, p.choices, summary(specs[i]));
+        json.push_back(fmt::format(R"({{"net": "{}", "batch": {}, "spec": {}, "first_seconds": {:.6g}, "chosen_seconds": {:.6g}, "implementation": "{}", "choices": {}, "machine": "{}", "library": "{}"}})",
+                                   net, batch, to_json(specs[i]), before, after, p.implementation, p.choices, backend.model(), backend.library()));
+      }
+      fmt::print("{:9.4f} {:9.4f} {:6.3f}           all convolutions of a step\n", sums[0] * 1e3, sums[1] * 1e3, sums[0] / sums[1]);
+    }
+}
+
+}  // namespace motley::bench

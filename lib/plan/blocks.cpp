@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/blocks.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "plan/kernel_of.h"
+#include "plan/planner.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kWorthBlocks = 0.002;  // of the step's seconds that taking one tensor apart must gain
+
+bool travels(const std::vector<BoxMessage>& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const BoxMessage& m) { return m.from != m.to; });
+}
+
+const TensorPlan& plan_of(const PlanData& data, int tensor) { return data.tensors[static_cast<std::size_t>(tensor)]; }
+const Pass& pass_of(const PlanData& data, int pass) { return data.passes.passes[static_cast<std::size_t>(pass)]; }
+const Work* work_of(const PlanData& data, int pass, int rank) {
+  const auto& work = data.pass_plans[static_cast<std::size_t>(pass)].work;
+  return work.empty() || !work[static_cast<std::size_t>(rank)].any ? nullptr : &work[static_cast<std::size_t>(rank)];
+}
+int ranks_of(const PlanData& data) { return static_cast<int>(data.predicted.size()); }
+
+// Whether kernels that each do a range of this index do together what one does with all of it: its ends may lie anywhere, and where it
+// is reduced the parts are added.
+bool may_cut(const Pass& p, int index) {
+  if (!p.ties.empty() || index == p.class_index || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) return false;
+  if (!p.roles.empty() && index != p.roles[0] && index != p.roles[1] && index != p.roles[4]) return false;
+  const auto& made = p.writes.indices;
+  return p.combine == Combine::add || std::find(made.begin(), made.end(), index) != made.end();
+}
+
+// Cuts every part at the blocks of one operand.
+bool cut(const Pass& p, const PassOperand& operand, const std::vector<Box>& blocks, std::vector<std::vector<Range>>& parts) {
+  std::vector<std::vector<Range>> out;
+  for (const std::vector<Range>& part : parts) {
+    const Box all = operand_box(operand, part);
+    Index covered = 0;
+    for (const Box& block : blocks) {
+      if (block.empty() && !all.empty()) continue;
+      const Box piece = intersect(block, all);
+      if (volume(piece) == 0) continue;
+      covered += volume(piece);
+      out.push_back(part);
+      for (std::size_t d = 0; d < all.size(); d++) {
+        if (piece[d] == all[d]) continue;
+        if (!may_cut(p, operand.indices[d])) return false;
+        out.back()[static_cast<std::size_t>(operand.indices[d])] = piece[d];
+      }
+    }
+    if (covered != volume(all)) return false;
+  }
+  parts = std::move(out);
+  return true;
+}
+
+// Every pass that the flags of this tensor are about can be cut so.
+bool all_can(const PlanData& data, const std::vector<int>& passes) {
+  for (int p : passes)
+    for (int r = 0; r < ranks_of(data); r++)
+      if (work_of(data, p, r) != nullptr)
+        if (const auto parts = parts_of(data, p, r); !parts || (parts->size() > 1 && is_view(pass_of(data, p)))) return false;
+  return true;
+}
+
+std::vector<int> readers_of(const PlanData& data, int tensor) {
+  std::vector<int> out;
+  for (std::size_t p = 0; p < data.passes.passes.size(); p++)
+    for (const PassOperand& o : data.passes.passes[p].reads)
+      if (o.tensor == tensor && (out.empty() || out.back() != static_cast<int>(p))) out.push_back(static_cast<int>(p));
+  return out;
+}
+
+bool is_whole_value(const PlanData& data, int tensor) {
+  const StepTensor& t = data.passes.tensors[static_cast<std::size_t>(tensor)];
+  return t.shape.rank() > 0 && (t.role == TensorRole::activation || t.role == TensorRole::gradient) &&
+         std::find(data.passes.outputs.begin(), data.passes.outputs.end(), tensor) == data.passes.outputs.end();
+}
+
+bool apart(const std::vector<Box>& boxes) {
+  for (std::size_t i = 0; i < boxes.size(); i++)
+    for (std::size_t k = i + 1; k < boxes.size(); k++)
+      if (!boxes[i].empty() && !boxes[k].empty() && volume(intersect(boxes[i], boxes[k])) > 0) return false;
+  return true;
+}
+
+}  // namespace
+
+bool is_view(const Pass& p) {
+  const bool identity = p.op == KernelOp::fold && p.fold == FoldKind::copy && p.scale == 1.0 && p.ties.empty();
+  return identity && p.writes.indices.size() == p.indices.size() && p.combine == Combine::add;
+}
+
+const std::vector<BoxMessage>& arriving_hop(const TensorPlan& plan) { return travels(plan.third) ? plan.third : plan.second; }
+
+std::vector<Box> arriving_blocks(const PlanData& data, int tensor, int rank) {
+  const TensorPlan& plan = plan_of(data, tensor);
+  std::vector<Box> out(1);
+  for (const Held& tile : plan.tiles)
+    if (tile.rank == rank) out.front() = tile.box;
+  for (const BoxMessage& m : arriving_hop(plan))
+    if (m.to == rank && m.from != rank) out.push_back(m.box);
+  return out;
+}
+
+std::vector<Box> leaving_blocks(const PlanData& data, int pass, int rank) {
+  const Pass& p = pass_of(data, pass);
+  const std::vector<int> writers = data.passes.writers_of(p.writes.tensor);
+  const int k = static_cast<int>(std::find(writers.begin(), writers.end(), pass) - writers.begin());
+  std::vector<Box> out, own;
+  for (const BoxMessage& m : plan_of(data, p.writes.tensor).first)
+    if (m.from == rank && std::find(m.writers.begin(), m.writers.end(), k) != m.writers.end()) {
+      std::vector<Box>& list = m.to == rank ? own : out;
+      if (std::find(list.begin(), list.end(), m.box) == list.end()) list.push_back(m.box);
+    }
+  out.insert(out.end(), own.begin(), own.end());
+  return out;
+}
+
+std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, int rank) {
+  const Pass& p = pass_of(data, pass);
+  std::vector<std::vector<Range>> parts{work_of(data, pass, rank)->box};
+  const bool leaves = plan_of(data, p.writes.tensor).leaves_in_blocks && !is_view(p);
+  if (leaves && !cut(p, p.writes, leaving_blocks(data, pass, rank), parts)) return std::nullopt;
+  for (const PassOperand& o : p.reads)
+    if (plan_of(data, o.tensor).arrives_in_blocks && !cut(p, o, arriving_blocks(data, o.tensor, rank), parts)) return std::nullopt;
+  std::vector<WorkPart> out;
+  for (std::vector<Range>& box : parts) {
+    WorkPart part{std::move(box)};
+    const Box made = operand_box(p.writes, part.box);
+    for (WorkPart& before : out) {
+      const Box other = operand_box(p.writes, before.box);
+      if (volume(intersect(other, made)) == 0) continue;
+      if (other != made) return std::nullopt;
+      before.last = part.first = false;
+    }
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
+bool may_arrive_in_blocks(const PlanData& data, int tensor) {
+  const TensorPlan& plan = plan_of(data, tensor);
+  if (!is_whole_value(data, tensor) || travels(plan.second) == travels(plan.third) || plan.by[1] != Schedule{} || plan.by[2] != Schedule{}) return false;
+  if (travels(plan.third) && plan.tiles != plan.rest) return false;
+  for (int r = 0; r < ranks_of(data); r++) {
+    if (std::count_if(plan.tiles.begin(), plan.tiles.end(), [&](const Held& h) { return h.rank == r; }) > 1) return false;
+    if (!apart(arriving_blocks(data, tensor, r))) return false;
+  }
+  PlanData trial = data;
+  trial.tensors[static_cast<std::size_t>(tensor)].arrives_in_blocks = true;
+  return all_can(trial, readers_of(data, tensor));
+}
+
+bool may_leave_in_blocks(const PlanData& data, int tensor) {
+  if (!is_whole_value(data, tensor) || !travels(plan_of(data, tensor).first) || plan_of(data, tensor).by[0] != Schedule{}) return false;
+  const std::vector<int> writers = data.passes.writers_of(tensor);
+  for (int p : writers)
+    for (int r = 0; r < ranks_of(data); r++)
+      if (work_of(data, p, r) != nullptr && !apart(leaving_blocks(data, p, r))) return false;
+  PlanData trial = data;
+  trial.tensors[static_cast<std::size_t>(tensor)].leaves_in_blocks = true;
+  return all_can(trial, writers);
+}
+
+bool goes_far(const PlanData& data, const std::vector<BoxMessage>& messages) {
+  return std::any_of(messages.begin(), messages.end(), [&](const BoxMessage& m) { return m.from != m.to && is_far(data, m.from, m.to); });
+}
+
+void take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which) {
+  for (int t = 0; t < static_cast<int>(data.tensors.size()); t++) {
+    TensorPlan& plan = data.tensors[static_cast<std::size_t>(t)];
+    plan.arrives_in_blocks = which(arriving_hop(plan)) && may_arrive_in_blocks(data, t);
+    plan.leaves_in_blocks = which(plan.first) && may_leave_in_blocks(data, t);
+  }
+}
+
+void choose_blocks(PlanData& data, const Profile& profile) {
+  if (profile.empty()) return;
+  for (int t = static_cast<int>(data.tensors.size()) - 1; t >= 0; t--) {
+    const auto at = static_cast<std::size_t>(t);
+    for (bool TensorPlan::*blocks : {&TensorPlan::arrives_in_blocks, &TensorPlan::leaves_in_blocks}) {
+      const bool arrives = blocks == &TensorPlan::arrives_in_blocks;
+      if (!goes_far(data, arrives ? arriving_hop(data.tensors[at]) : data.tensors[at].first)) continue;
+      if (!(arrives ? may_arrive_in_blocks(data, t) : may_leave_in_blocks(data, t))) continue;
+      PlanData trial = data;
+      trial.tensors[at].*blocks = true;
+      predict(trial, profile);
+      if (*trial.step_seconds < *data.step_seconds * (1 - kWorthBlocks)) data = std::move(trial);
+    }
+  }
+}
+
+}  // namespace motley
