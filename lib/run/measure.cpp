@@ -169,7 +169,7 @@ class Measurer {
       made = measured(smaller, budget);
       if (made.fits) rescale(made, specs, smaller, budget);
     }
-    if (!made.fits) throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(budget)) + " s (three rounds need " +
+    if (!made.fits) throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds of those that are left need " +
                                     std::to_string(static_cast<int>(std::ceil(made.needed_seconds))) + " s); raise --budget-seconds or use a smaller batch");
     if (scale > 1) made.notes.push_back("batch scaled by 1/" + std::to_string(static_cast<int>(scale)) + ", checked at the full batch once per kernel");
     merge(profile, made);
