@@ -4,12 +4,12 @@
 #include <motley/error.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "app/launch.h"
 #include "app/run_end.h"
 
 namespace motley::app {
@@ -26,22 +26,20 @@ void leave_mpiexec() {
 }  // namespace
 
 LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
-  const int parent = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
-  if (parent < 0) return;  // an old kernel: nobody will write it
+  const Handle parent = open_process(getpid());
+  if (!parent) return;  // an old kernel: nobody will write it
   child_ = fork();
-  if (child_ == 0) {
-    leave_mpiexec();
-    pollfd end{parent, POLLIN, 0};
-    while (::poll(&end, 1, -1) < 0) {
-    }
-    try {
-      RunDirectory own = std::move(directory);  // its lock goes with this process
-      write_failed_run(own.path(), {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"}, mesh);
-    } catch (const std::exception&) {  // nobody listens any more
-    }
-    _exit(0);
+  if (child_ != 0) return;
+  leave_mpiexec();
+  pollfd end{parent.get(), POLLIN, 0};
+  while (::poll(&end, 1, -1) < 0) {
   }
-  close(parent);
+  try {
+    RunDirectory own = std::move(directory);  // its lock goes with this process
+    write_failed_run(own.path(), {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"}, mesh);
+  } catch (const std::exception&) {  // nobody listens any more
+  }
+  _exit(0);
 }
 
 LastWord::~LastWord() {

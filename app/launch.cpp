@@ -43,19 +43,11 @@ void count_signal(int) {
   g_signals = g_signals + 1;
 }
 
-Error io_error(const std::string& what) {
-  return {Exit::io, what + ": " + std::strerror(errno)};
-}
-
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (std::string& text : texts) out.push_back(text.data());
   out.push_back(nullptr);
   return out;
-}
-
-Handle open_process(pid_t pid) {
-  return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 constexpr std::uint64_t kMpiexec = ~std::uint64_t{0};  // among the ranks' numbers
@@ -92,11 +84,6 @@ bool forward(Handle& from, int to, Filter& filter) {
   }
 }
 
-std::string this_host() {
-  std::array<char, 64> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
 // In the child, between fork and exec: nothing that allocates.
 [[noreturn]] void become_mpiexec(const char* file, char* const* arguments, char* const* environment, std::array<int, 2> streams,
                                  pid_t parent) {
@@ -112,6 +99,19 @@ std::string this_host() {
 }
 
 }  // namespace
+
+Error io_error(const std::string& what) {
+  return {Exit::io, what + ": " + std::strerror(errno)};
+}
+
+Handle open_process(pid_t pid) {
+  return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+std::string this_host() {
+  std::array<char, 64> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
 
 void Handle::reset() {
   if (fd_ >= 0) ::close(fd_);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "app/rank_verbs.h"
+#include "profiler/join.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
 
@@ -42,31 +43,6 @@ std::vector<KernelSpec> grid(Index batch) {
   return out;
 }
 
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// Every rank's devices, points and notes, in rank order, on every rank. Collective.
-Profile joined(Runtime& rt, const Profile& mine) {
-  Profile out;
-  const std::string text = mine.json();
-  for (const auto& bytes : rt.transport().gather_all(std::as_bytes(std::span(text)))) {
-    const Profile one = Profile::parse("a rank's profile", text_of(bytes));
-    out.devices.insert(out.devices.end(), one.devices.end() - 1, one.devices.end());
-    for (KernelPoint point : one.kernels()) {
-      point.device = static_cast<int>(out.devices.size()) - 1;
-      out.add(std::move(point));
-    }
-    for (DeviceLink link : one.device_links) {
-      link.device = static_cast<int>(out.devices.size()) - 1;
-      out.device_links.push_back(std::move(link));
-    }
-    for (const std::string& note : one.notes)
-      if (std::find(out.notes.begin(), out.notes.end(), note) == out.notes.end()) out.notes.push_back(note);
-  }
-  return out;
-}
-
 Measurement measured(Runtime& rt, Backend& backend, const Options& options, Console& console) {
   KernelTimingOptions how;
   how.budget_seconds = options.budget_seconds;
@@ -95,9 +71,8 @@ void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console
   const Measurement made = measured(rt, backend, options, console);
   for (const KernelPoint& point : made.points) mine.add(point);
   mine.notes = made.notes;
-  if (DeviceMemory* device = backend.device_memory(); device != nullptr && !rt.transport().takes_device_memory())
-    mine.device_links = {measure_device_link(*device, 0, {.budget_seconds = std::min(2.0, options.budget_seconds / 30)})};
-  Profile all = joined(rt, mine);
+  mine.device_links = own_device_links(backend, rt.transport(), options.budget_seconds);
+  Profile all = joined(rt.transport(), mine);
   if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6), .device = backend.device_memory()});
   console.progress_done();
   if (rt.rank() == 0) give_result(all.json() + "\n", options.output, console);

@@ -43,9 +43,7 @@ std::string text_of(const sockaddr* address) {
 
 // This machine by its name or one of its addresses: mpiexec starts ranks there itself.
 bool is_here(const std::string& host) {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) == 0 && host == name.data()) return true;
-  bool here = host == "localhost";
+  bool here = host == "localhost" || host == this_host();
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return here;
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == text_of(one->ifa_addr);
@@ -63,7 +61,7 @@ struct Try {
 
 void start(Try& one, const std::string& program, const std::string& host) {
   std::array<int, 2> pipe{};
-  if (pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw Error(Exit::io, std::string("pipe: ") + std::strerror(errno));
+  if (pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw io_error("pipe");
   one.errors = Handle(pipe[0]);
   const Handle to(pipe[1]);
   std::array<std::string, 6> words{program, "-x", "-oBatchMode=yes", "-oConnectTimeout=8", host, "true"};
@@ -118,19 +116,16 @@ void reach_hosts(const std::vector<Device>& devices) {
   const std::string program = variable("HYDRA_LAUNCHER_EXEC", "ssh");
   for (auto& [host, one] : tries) start(one, program, host);
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  for (bool all = false; !all;) {
-    all = true;
+  auto all_ended = [&] {
+    bool all = true;
     for (auto& [host, one] : tries) all = look(one) && all;
-    const bool late = std::chrono::steady_clock::now() > until;
-    if (all || (!late && signals_so_far() == 0)) {
-      if (!all) ::poll(nullptr, 0, 20);
-      continue;
-    }
-    for (auto& [host, one] : tries)
-      if (!one.ended) give_up(one, "no answer within 10 s");
-    if (!late) return;  // whoever asked for the end hears that
-    all = true;
-  }
+    return all;
+  };
+  bool all = false, late = false;
+  while (!(all = all_ended()) && !(late = std::chrono::steady_clock::now() > until) && signals_so_far() == 0) ::poll(nullptr, 0, 20);
+  for (auto& [host, one] : tries)
+    if (!one.ended) give_up(one, "no answer within 10 s");
+  if (!all && !late) return;  // whoever asked for the end hears that
   std::string text;
   for (auto& [host, one] : tries) {
     if (one.good) continue;

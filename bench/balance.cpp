@@ -7,9 +7,6 @@
 #include <motley/backend.h>
 #include <motley/error.h>
 #include <sched.h>
-#include <spawn.h>
-#include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +15,8 @@
 #include <numeric>
 
 #include "bench/support/convolution_cuts.h"
-#include "mesh/mpi_session.h"
-
-extern char** environ;
+#include "bench/support/mpi_ranks.h"
+#include "bench/support/reported.h"
 
 using namespace motley;
 
@@ -98,31 +94,16 @@ void run_rank(Transport& transport, const Arguments& arguments) {
   if (transport.rank() == 0 && !arguments.json.empty()) write_file(arguments.json, to_text(rows, 2) + "\n");
 }
 
-std::string own_path() {
-  std::string path(4096, '\0');
-  const auto n = readlink("/proc/self/exe", path.data(), path.size());
-  if (n <= 0) throw UserError("cannot read /proc/self/exe");
-  return path.substr(0, static_cast<std::size_t>(n));
-}
-
-// mpiexec with this program as its two ranks; its exit code.
+// This program as two ranks; mpiexec's exit code.
 int start_ranks(const Arguments& arguments, const std::string& partner, const std::string& json) {
-  std::vector<std::string> rank{"-n", "1", own_path(), "--rank", "--partner", partner};
+  std::vector<std::string> rank{"-n", "1", bench::own_path(), "--rank", "--partner", partner};
   if (arguments.quick) rank.push_back("--quick");
   if (!json.empty()) rank.insert(rank.end(), {"--json", json});
-  std::vector<std::string> words{"mpiexec"};
-  words.insert(words.end(), rank.begin(), rank.end());
+  std::vector<std::string> words = rank;
   words.push_back(":");
   words.insert(words.end(), rank.begin(), rank.end());
   words.insert(words.end(), {"--isa", partner});
-  std::vector<char*> argv;
-  for (std::string& w : words) argv.push_back(w.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  int status = 0;
-  if (posix_spawnp(&child, "mpiexec", nullptr, nullptr, argv.data(), environ) != 0 || waitpid(child, &status, 0) != child)
-    throw UserError("cannot start mpiexec: install mpich");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+  return bench::run_mpiexec(std::move(words));
 }
 
 void summarise(const std::vector<Json>& rows, const std::string& partner) {
@@ -192,20 +173,9 @@ Arguments read_arguments(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::reported("balance", [&] {
     const Arguments arguments = read_arguments(argc, argv);
     if (!arguments.rank) return run_all(arguments);
-    MpiSession session(argc, argv);
-    try {
-      run_rank(*session.transport(), arguments);
-    } catch (const Error& e) {
-      std::fprintf(stderr, "balance: %s\n", e.what());
-      MpiSession::abort(static_cast<int>(e.code()));
-    }
-    session.finish();
-    return 0;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "balance: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+    return bench::on_rank("balance", argc, argv, [&](Transport& transport) { run_rank(transport, arguments); });
+  });
 }

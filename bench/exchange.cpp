@@ -7,9 +7,6 @@
 #include <motley/backend.h>
 #include <motley/error.h>
 #include <sched.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -20,10 +17,9 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "bench/support/exchanges.h"
+#include "bench/support/mpi_ranks.h"
+#include "bench/support/reported.h"
 #include "mesh/mpi_collectives.h"
-#include "mesh/mpi_session.h"
-
-extern char** environ;
 
 using namespace motley;
 
@@ -155,19 +151,9 @@ void run_rank(Transport& transport, const Arguments& arguments) {
 }
 
 int start_ranks(int argc, char** argv) {
-  std::string path(4096, '\0');
-  const auto n = readlink("/proc/self/exe", path.data(), path.size());
-  if (n <= 0) throw UserError("cannot read /proc/self/exe");
-  std::vector<std::string> words{"mpiexec", "-n", "2", path.substr(0, static_cast<std::size_t>(n)), "--rank"};
+  std::vector<std::string> words{"-n", "2", bench::own_path(), "--rank"};
   words.insert(words.end(), argv + 1, argv + argc);
-  std::vector<char*> all;
-  for (std::string& w : words) all.push_back(w.data());
-  all.push_back(nullptr);
-  pid_t child = 0;
-  int status = 0;
-  if (posix_spawnp(&child, "mpiexec", nullptr, nullptr, all.data(), environ) != 0 || waitpid(child, &status, 0) != child)
-    throw UserError("cannot start mpiexec: install mpich");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+  return bench::run_mpiexec(std::move(words));
 }
 
 Arguments read_arguments(int argc, char** argv) {
@@ -191,20 +177,9 @@ Arguments read_arguments(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::reported("exchange", [&] {
     const Arguments arguments = read_arguments(argc, argv);
     if (!arguments.rank) return start_ranks(argc, argv);
-    MpiSession session(argc, argv);
-    try {
-      run_rank(*session.transport(), arguments);
-    } catch (const Error& e) {
-      std::fprintf(stderr, "exchange: %s\n", e.what());
-      MpiSession::abort(static_cast<int>(e.code()));
-    }
-    session.finish();
-    return 0;
-  } catch (const Error& e) {
-    std::fprintf(stderr, "exchange: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+    return bench::on_rank("exchange", argc, argv, [&](Transport& transport) { run_rank(transport, arguments); });
+  });
 }

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "bench/support/networks.h"
+#include "bench/support/reported.h"
 #include "profiler/measure_kernels.h"
 
 using namespace motley;
@@ -122,11 +123,8 @@ int measure_one(const Arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::reported("formats", [&] {
     const Arguments a = parse(argc, argv);
     return a.isas.empty() ? each_isa(a, argv[0]) : measure_one(a);
-  } catch (const Error& e) {
-    std::fprintf(stderr, "formats: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+  });
 }

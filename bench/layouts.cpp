@@ -12,10 +12,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/launcher.h"
 #include "base/json.h"
 #include "bench/support/bound.h"
+#include "bench/support/launched.h"
 #include "bench/support/networks.h"
+#include "bench/support/reported.h"
 #include "plan/plan_data.h"
 #include "run/start.h"
 
@@ -140,12 +141,9 @@ int bench_all(const Arguments& a) {
               "bytes counted per rank (planned)");
   for (const bool square : {false, true}) {
     const std::string file = (folder / (square ? "square.json" : "line.json")).string();
-    LaunchOptions options;
-    options.devices = mesh_of(square).devices();
-    options.arguments = {"--rank", square ? "square" : "line", file, std::to_string(a.budget), a.quick ? "5" : "15"};
-    if (const int code = launch(options); code != 0) return code;
-    Complaints complaints;
-    const Json made = *read_json(file, read_file(file), complaints);
+    Json made;
+    if (const int code = bench::launched(mesh_of(square).devices(), {"--rank", square ? "square" : "line", file, std::to_string(a.budget), a.quick ? "5" : "15"}, file, made); code != 0)
+      return code;
     for (const Json& row : std::get<Json::Array>(made.value)) {
       auto number = [&](const char* key) { return std::get<double>(row.find(key)->value); };
       std::printf("%-16s %5lld %9.2f %13.2f %19.3f  %s (%s)\n", std::get<std::string>(row.find("layout")->value).c_str(),
@@ -167,10 +165,5 @@ int main(int argc, char** argv) {
   if (words.size() == 5 && words[0] == "--rank")
     return run(argc, argv,
                [&](Runtime& rt) { run_rank(rt, words[1] == "square", words[2], std::stod(words[3]), std::stoi(words[4])); });
-  try {
-    return bench_all(parse(words));
-  } catch (const Error& e) {
-    std::fprintf(stderr, "layouts: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+  return bench::reported("layouts", [&] { return bench_all(parse(words)); });
 }

@@ -17,14 +17,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/json.h"
 #include "bench/support/bound.h"
 #include "bench/support/delayed_link.h"
 #include "bench/support/networks.h"
+#include "bench/support/reported.h"
 #include "plan/planner.h"
 #include "run/start.h"
 
@@ -136,23 +135,10 @@ Json by_delays(const std::string& file, bench::LinkSpeed speed, double budget, i
   char name[64];
   std::snprintf(name, sizeof name, "delays, %.0f MB/s", speed.bytes_per_second / 1e6);
   Json rows;
-  std::exception_ptr failed;
-  std::mutex mutex;
-  std::vector<std::thread> threads;
-  for (auto& transport : bench::delayed(2, speed))
-    threads.emplace_back([&, t = std::move(transport)]() mutable {
-      Runtime rt(std::move(t));
-      try {
-        Json mine = rows_of(rt, name, file, budget, rounds, speed);
-        if (rt.rank() == 0) rows = std::move(mine);
-      } catch (const Error& e) {
-        rt.transport().abort(e);
-        const std::lock_guard hold(mutex);
-        if (!failed) failed = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  if (failed) std::rethrow_exception(failed);
+  run_ranks(bench::delayed(2, speed), [&](Runtime& rt) {
+    Json mine = rows_of(rt, name, file, budget, rounds, speed);
+    if (rt.rank() == 0) rows = std::move(mine);
+  });
   return rows;
 }
 
@@ -226,10 +212,5 @@ int main(int argc, char** argv) {
       const Json rows = rows_of(rt, "TCP", words[1], std::stod(words[2]), std::stoi(words[3]), std::nullopt);
       if (rt.rank() == 0) write_file(words[1], to_text(rows, 1) + "\n");
     });
-  try {
-    return bench_all(words);
-  } catch (const Error& e) {
-    std::fprintf(stderr, "overlap: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+  return bench::reported("overlap", [&] { return bench_all(words); });
 }

@@ -15,10 +15,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/launcher.h"
 #include "base/json.h"
 #include "bench/support/bound.h"
+#include "bench/support/launched.h"
 #include "bench/support/networks.h"
+#include "bench/support/reported.h"
 #include "plan/plan_data.h"
 #include "run/start.h"
 
@@ -161,12 +162,9 @@ int bench_all(const Arguments& a) {
     for (const std::string& mesh : a.meshes)
       for (const int batch : a.batches) {
         const std::string file = (folder / (net + "_" + mesh + "_" + std::to_string(batch) + ".json")).string();
-        LaunchOptions options;
-        options.devices = mesh_of(mesh).devices();
-        options.arguments = {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15"};
-        if (const int code = launch(options); code != 0) return code;
-        Complaints complaints;
-        Json row = *read_json(file, read_file(file), complaints);
+        Json row;
+        if (const int code = bench::launched(mesh_of(mesh).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15"}, file, row); code != 0)
+          return code;
         table += table_line(row, net, mesh, batch);
         rows.push(std::move(row));
       }
@@ -182,10 +180,5 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 7 && words[0] == "--rank")
     return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6])}); });
-  try {
-    return bench_all(parse(words));
-  } catch (const Error& e) {
-    std::fprintf(stderr, "step: %s\n", e.what());
-    return static_cast<int>(e.code());
-  }
+  return bench::reported("step", [&] { return bench_all(parse(words)); });
 }

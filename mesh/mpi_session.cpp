@@ -39,26 +39,6 @@ void come_to_rest() {
   std::this_thread::sleep_for(kRest);
 }
 
-}  // namespace
-
-MpiSession::MpiSession(int& argc, char**& argv) {
-  int already = 0;
-  mpi_check(MPI_Initialized(&already), "MPI_Initialized");
-  if (already != 0) return;
-  // Whoever aborts has said why; MPICH's own line would only hide it.
-  if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
-  int level = MPI_THREAD_SINGLE;
-  mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
-  ours_ = true;
-  if (level < MPI_THREAD_FUNNELED) throw DeviceError("MPI_Init_thread: this MPI does not offer MPI_THREAD_FUNNELED");
-}
-
-std::unique_ptr<Transport> MpiSession::transport() const {
-  return mpi_transport(MPI_COMM_WORLD);
-}
-
-namespace {
-
 constexpr int kYes = 10;  // no exit code of MPI's own
 constexpr unsigned kPatienceSeconds = 20;
 
@@ -76,6 +56,22 @@ bool asked_by_child(int (*ask)()) {
 }
 
 }  // namespace
+
+MpiSession::MpiSession(int& argc, char**& argv) {
+  int already = 0;
+  mpi_check(MPI_Initialized(&already), "MPI_Initialized");
+  if (already != 0) return;
+  // Whoever aborts has said why; MPICH's own line would only hide it.
+  if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
+  int level = MPI_THREAD_SINGLE;
+  mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+  ours_ = true;
+  if (level < MPI_THREAD_FUNNELED) throw DeviceError("MPI_Init_thread: this MPI does not offer MPI_THREAD_FUNNELED");
+}
+
+std::unique_ptr<Transport> MpiSession::transport() const {
+  return mpi_transport(MPI_COMM_WORLD);
+}
 
 bool mpi_takes_device_memory() {
   // Not every MPI has it, and it lies in a header of its own in some.

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
 
 namespace motley {
@@ -17,11 +17,6 @@ struct Raw {
   Profile profile{};
   std::vector<KernelPoint> kernels{};
 };
-
-template <class T>
-Field<T> text(const char* name, const char* doc, std::string T::*member, bool required) {
-  return {name, doc, "text", required, [member](Reader& reader, const Json& json, T& out) { reader.text(json, out.*member); }};
-}
 
 template <class T>
 Field<T> seconds(const char* name, const char* doc, double T::*member) {
@@ -37,24 +32,14 @@ Field<T> small_integer(const char* name, const char* doc, int T::*member, int le
           }};
 }
 
-template <class T, class List>
-Field<T> list(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table, bool required) {
-  return {name, doc, "list", required, [member, &table](Reader& reader, const Json& json, T& out) {
-            reader.list(json, [&](const Json& one, std::size_t) {
-              typename List::value_type element;
-              if (reader.object(one, table, element)) (out.*member).push_back(std::move(element));
-            });
-          }};
-}
-
 const Table<DeviceFacts>& device_fields() {
-  static const Table<DeviceFacts> table{text("name", "of the device in its mesh", &DeviceFacts::name, true),
-                                        text("kind", "cpu, cuda or emulated", &DeviceFacts::kind, true),
-                                        text("model", "what the vendor calls it", &DeviceFacts::model, true),
-                                        text("isa", "what its kernels use", &DeviceFacts::isa, true),
+  static const Table<DeviceFacts> table{text_field("name", "of the device in its mesh", &DeviceFacts::name, true),
+                                        text_field("kind", "cpu, cuda or emulated", &DeviceFacts::kind, true),
+                                        text_field("model", "what the vendor calls it", &DeviceFacts::model, true),
+                                        text_field("isa", "what its kernels use", &DeviceFacts::isa, true),
                                         small_integer("threads", "of the kernels", &DeviceFacts::threads, 0),
-                                        text("library", "name and version", &DeviceFacts::library, true),
-                                        text("host", "empty: the one that measured", &DeviceFacts::host, false),
+                                        text_field("library", "name and version", &DeviceFacts::library, true),
+                                        text_field("host", "empty: the one that measured", &DeviceFacts::host, false),
                                         {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
                                          [](Reader& reader, const Json& json, DeviceFacts& out) {
                                            reader.number(json, out.alone_over_shared, 0.01, 1);
@@ -76,7 +61,7 @@ const Table<KernelPoint>& kernel_fields() {
        [](Reader&, const Json& json, KernelPoint& out) { out.spec = kernel_spec_from_json(json); }},
       {"seconds", "min, q25, median, n", "object", true,
        [](Reader& reader, const Json& json, KernelPoint& out) { reader.object(json, spread_fields(), out.seconds); }},
-      text("implementation", "which kernel ran", &KernelPoint::implementation, false),
+      text_field("implementation", "which kernel ran", &KernelPoint::implementation, false),
       small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false)};
   return table;
 }
@@ -95,14 +80,14 @@ const Table<LinkSegment>& segment_fields() {
 const Table<Link>& link_fields() {
   static const Table<Link> table{small_integer("from", "rank that sends", &Link::from, 0),
                                  small_integer("to", "rank that receives", &Link::to, 0),
-                                 list<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true)};
+                                 list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true)};
   return table;
 }
 
 const Table<DeviceLink>& device_link_fields() {
   static const Table<DeviceLink> table{small_integer("device", "index into devices", &DeviceLink::device, 0),
-                                       list<DeviceLink>("to_device", "copies from pinned memory, by size, ascending", &DeviceLink::to_device, segment_fields(), true),
-                                       list<DeviceLink>("from_device", "copies to pinned memory", &DeviceLink::from_device, segment_fields(), true)};
+                                       list_field<DeviceLink>("to_device", "copies from pinned memory, by size, ascending", &DeviceLink::to_device, segment_fields(), true),
+                                       list_field<DeviceLink>("from_device", "copies to pinned memory", &DeviceLink::from_device, segment_fields(), true)};
   return table;
 }
 
@@ -120,7 +105,7 @@ const Table<Raw>& profile_fields() {
            reader.object(one, device_fields(), out.profile.devices.back());
          });
        }},
-      list<Raw>("kernels", "measured points", &Raw::kernels, kernel_fields(), true),
+      list_field<Raw>("kernels", "measured points", &Raw::kernels, kernel_fields(), true),
       {"links", "measured links", "list", false,
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace motley {
 
@@ -47,7 +48,8 @@ class Runtime {
 // code, the same on every rank. Throws nothing.
 int run(int argc, char** argv, const std::function<void(Runtime&)>& body);
 
-// The same body on threads of this process. Throws the first rank's error, after all threads have ended.
+// The same body on threads of this process, one per transport. Throws the first rank's error, after all threads have ended.
+void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::function<void(Runtime&)>& body);
 void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body);
 
 }  // namespace motley

@@ -17,6 +17,22 @@ Field<T> version_field(VersionKey key) {
           }};
 }
 
+template <class T>
+Field<T> text_field(const char* name, const char* doc, std::string T::*member, bool required = true) {
+  return {name, doc, "text", required, [member](Reader& r, const Json& j, T& out) { r.text(j, out.*member); }};
+}
+
+// A list of objects; one that cannot be read is left out.
+template <class T, class List>
+Field<T> list_field(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table, bool required = true) {
+  return {name, doc, "list", required, [member, &table](Reader& r, const Json& j, T& out) {
+            r.list(j, [&](const Json& one, std::size_t) {
+              typename List::value_type element;
+              if (r.object(one, table, element)) (out.*member).push_back(std::move(element));
+            });
+          }};
+}
+
 // Reads a whole file with read(reader, json), which gives an optional value. UserError with every complaint.
 template <class F>
 auto load_json(const std::filesystem::path& file, F&& read) {

@@ -185,12 +185,15 @@ bool goes_far(const PlanData& data, const std::vector<BoxMessage>& messages) {
                      [&](const BoxMessage& m) { return m.from != m.to && is_far(data, m.from, m.to); });
 }
 
-void take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which) {
+bool take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which) {
+  bool any = false;
   for (int t = 0; t < static_cast<int>(data.tensors.size()); t++) {
     TensorPlan& plan = data.tensors[static_cast<std::size_t>(t)];
     plan.arrives_in_blocks = which(arriving_hop(plan)) && may_arrive_in_blocks(data, t);
     plan.leaves_in_blocks = which(plan.first) && may_leave_in_blocks(data, t);
+    any = any || plan.arrives_in_blocks || plan.leaves_in_blocks;
   }
+  return any;
 }
 
 void choose_blocks(PlanData& data, const Profile& profile) {

@@ -36,8 +36,8 @@ bool may_leave_in_blocks(const PlanData& data, int tensor);
 // Tensors of exchanges that go on while kernels run are taken apart where virtual time says that it pays. seconds: of the whole
 // step.
 void choose_blocks(PlanData& data, const Profile& profile);
-// Every tensor that may be and whose messages are named.
-void take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which);
+// Every tensor that may be and whose messages are named. False: there is none.
+bool take_apart(PlanData& data, const std::function<bool(const std::vector<BoxMessage>&)>& which);
 // Some message goes where kernels may run beside it.
 bool goes_far(const PlanData& data, const std::vector<BoxMessage>& messages);
 

@@ -53,8 +53,8 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
   Specs out;
   for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
   PlanData apart = data;
-  take_apart(apart, [&](const std::vector<BoxMessage>& messages) { return goes_far(data, messages); });
-  for (const KernelSpec& s : kernels_of(apart, rank)) out.add(s);
+  if (take_apart(apart, [&](const std::vector<BoxMessage>& messages) { return goes_far(data, messages); }))
+    for (const KernelSpec& s : kernels_of(apart, rank)) out.add(s);
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];

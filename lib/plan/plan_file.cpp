@@ -136,10 +136,6 @@ struct PlanFile {
 };
 
 template <class T>
-Field<T> text(const char* name, const char* doc, std::string T::* member, bool required = true) {
-  return {name, doc, "text", required, [member](Reader& r, const Json& j, T& out) { r.text(j, out.*member); }};
-}
-template <class T>
 Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member) {
   return {name, doc, "list", true, [member](Reader& r, const Json& j, T& out) {
             r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
@@ -156,12 +152,6 @@ template <class T>
 Field<T> integer(const char* name, const char* doc, std::int64_t T::* member) {
   return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
 }
-template <class T, class E>
-Field<T> objects(const char* name, const char* doc, std::vector<E> T::* member, const Table<E>& table) {
-  return {name, doc, "list", true, [member, &table](Reader& r, const Json& j, T& out) {
-            r.list(j, [&](const Json& one, std::size_t) { r.object(one, table, (out.*member).emplace_back()); });
-          }};
-}
 template <class T>
 Field<T> unread(const char* name, const char* doc) {  // follows from the decisions
   return {name, doc, "any", false, [](Reader&, const Json&, T&) {}};
@@ -173,8 +163,8 @@ void read_sizes(Reader& r, const Json& j, std::vector<Index>& out) {
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer("index", "of the pass", &PickFile::index), text("name", "the index's, for people", &PickFile::name, false),
-      texts("axes", "of the mesh", &PickFile::axes), text("per", "the axis along which the lists differ", &PickFile::per, false),
+      integer("index", "of the pass", &PickFile::index), text_field("name", "the index's, for people", &PickFile::name, false),
+      texts("axes", "of the mesh", &PickFile::axes), text_field("per", "the axis along which the lists differ", &PickFile::per, false),
       {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) {
          r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.parts.emplace_back()); });
        }}};
@@ -182,37 +172,37 @@ const Table<PickFile>& pick_fields() {
 }
 
 const Table<PassFile>& pass_fields() {
-  static const Table<PassFile> table{text("pass", "which one", &PassFile::pass),
-                                     objects("pick", "its indices that are cut", &PassFile::picks, pick_fields())};
+  static const Table<PassFile> table{text_field("pass", "which one", &PassFile::pass),
+                                     list_field("pick", "its indices that are cut", &PassFile::picks, pick_fields())};
   return table;
 }
 
 const Table<AxisFile>& axis_fields() {
-  static const Table<AxisFile> table{text("name", "of the axis", &AxisFile::name), integer("size", "of the axis", &AxisFile::size)};
+  static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name), integer("size", "of the axis", &AxisFile::size)};
   return table;
 }
 
 const Table<ParameterFile>& parameter_fields() {
-  static const Table<ParameterFile> table{text("name", "of the parameter", &ParameterFile::name),
+  static const Table<ParameterFile> table{text_field("name", "of the parameter", &ParameterFile::name),
                                           integer("option", "which of the layouts that its rules allow", &ParameterFile::option)};
   return table;
 }
 
 const Table<BlocksFile>& blocks_fields() {
-  static const Table<BlocksFile> table{text("tensor", "that is taken apart", &BlocksFile::tensor), text("way", "arrives or leaves", &BlocksFile::way)};
+  static const Table<BlocksFile> table{text_field("tensor", "that is taken apart", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way)};
   return table;
 }
 
 const Table<ScheduleFile>& schedule_fields() {
-  static const Table<ScheduleFile> table{text("tensor", "that moves", &ScheduleFile::tensor), text("move", "terms, sums or values", &ScheduleFile::move),
-                                         text("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+  static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
+                                         text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
   return table;
 }
 
 const Table<ChosenKernel>& chosen_fields() {
   static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
                                           [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
-                                         text("implementation", "that computes it", &ChosenKernel::implementation)};
+                                         text_field("implementation", "that computes it", &ChosenKernel::implementation)};
   return table;
 }
 
@@ -224,16 +214,16 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
 }
 
 const Table<Decisions>& decision_fields() {
-  static const Table<Decisions> table{text("step", "the hash of what is computed", &Decisions::step),
-                                      text("dtype", "of floats: f32 or f64", &Decisions::dtype),
-                                      objects("axes", "of the mesh", &Decisions::axes, axis_fields()),
+  static const Table<Decisions> table{text_field("step", "the hash of what is computed", &Decisions::step),
+                                      text_field("dtype", "of floats: f32 or f64", &Decisions::dtype),
+                                      list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
                                       {"rules", "every part told", "object", true,
                                        [](Reader& r, const Json& j, Decisions& out) {
                                          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
                                        }},
-                                      objects("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
-                                      objects("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
-                                      objects("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
+                                      list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
+                                      list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
                                       {"blocks", "tensors that are taken apart", "list", false,
                                        [](Reader& r, const Json& j, Decisions& out) {
                                          r.list(j, [&](const Json& one, std::size_t) { r.object(one, blocks_fields(), out.blocks.emplace_back()); });
@@ -243,9 +233,9 @@ const Table<Decisions>& decision_fields() {
 }
 
 const Table<CutChoice>& cut_fields() {
-  static const Table<CutChoice> table{text("dim", "that is cut", &CutChoice::dim), text("axis", "over which", &CutChoice::axis),
+  static const Table<CutChoice> table{text_field("dim", "that is cut", &CutChoice::dim), text_field("axis", "over which", &CutChoice::axis),
                                       {"parts", "sizes", "list", true, [](Reader& r, const Json& j, CutChoice& out) { read_sizes(r, j, out.parts); }},
-                                      text("why", "these parts", &CutChoice::why, false)};
+                                      text_field("why", "these parts", &CutChoice::why, false)};
   return table;
 }
 
@@ -261,13 +251,13 @@ const Table<PredictedRank>& rank_fields() {
 
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{number("step_seconds", "of the slowest rank", &PlanFile::step_seconds),
-                                         objects("ranks", "per rank", &PlanFile::ranks, rank_fields())};
+                                         list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
   static const Table<Baseline> baselines{number("even", "seconds", &Baseline::even), number("proportional", "seconds", &Baseline::proportional),
                                          number("fast_alone", "seconds", &Baseline::fast_alone)};
   static const Table<PlanFile> table{
       {"decisions", "all that the rest follows from", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
-      objects("cuts", "for people", &PlanFile::cuts, cut_fields()),
+      list_field("cuts", "for people", &PlanFile::cuts, cut_fields()),
       {"predicted", "seconds, bytes, memory", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
       texts("notes", "for people", &PlanFile::notes),

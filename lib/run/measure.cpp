@@ -12,6 +12,7 @@
 #include "plan/candidate_sizes.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
+#include "profiler/join.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
 
@@ -21,6 +22,21 @@ namespace {
 
 std::span<const std::byte> bytes_of_text(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+bool alike(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
+
+// Positions of the largest kernel, by flops, of each op and pass.
+std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < specs.size(); i++) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](std::size_t k) { return alike(specs[k], specs[i]); });
+    if (same == out.end())
+      out.push_back(i);
+    else if (flops(specs[i]) > flops(specs[*same]))
+      *same = i;
+  }
+  return out;
+}
 
 class Measurer {
  public:
@@ -33,8 +49,7 @@ class Measurer {
     fresh_ = profile.devices.empty();
     bool changed = fresh_;
     if (changed) {
-      profile.devices = facts();
-      profile.device_links = device_links();
+      profile = devices();
       if (rt_.ranks() > 1) {
         say("measuring links");
         profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
@@ -91,30 +106,12 @@ class Measurer {
     return profile;
   }
 
-  std::vector<DeviceFacts> facts() {
+  // Every rank's device and its link to the host; nothing else yet.
+  Profile devices() {
     Profile mine;
     mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
-    std::vector<DeviceFacts> out;
-    for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) out.push_back(Profile::parse("rank", text_of(bytes)).devices.front());
-    return out;
-  }
-
-  // Of all ranks whose messages are staged.
-  std::vector<DeviceLink> device_links() {
-    Profile mine;
-    mine.devices = {facts_of(mesh_.device(rt_.rank()), backend_)};
-    if (DeviceMemory* device = backend_.device_memory(); device != nullptr && !rt_.transport().takes_device_memory())
-      mine.device_links = {measure_device_link(*device, 0, {.budget_seconds = std::min(2.0, options_.budget_seconds / 30)})};
-    std::vector<DeviceLink> out;
-    int rank = 0;
-    for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
-      for (DeviceLink link : Profile::parse("rank", text_of(bytes)).device_links) {
-        link.device = rank;
-        out.push_back(std::move(link));
-      }
-      rank++;
-    }
-    return out;
+    mine.device_links = own_device_links(backend_, rt_.transport(), options_.budget_seconds);
+    return joined(rt_.transport(), mine);
   }
 
   // A new profile measures every candidate; one that was read is added to only where it would have to guess.
@@ -184,35 +181,33 @@ class Measurer {
       std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
       say(line);
     };
-    return measure_kernels(backend_, rt_.rank(), specs, o, [&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
+    return measure_kernels(backend_, rt_.rank(), specs, o, together());
+  }
+  // All ranks go on to a next round, or none.
+  RoundBarrier together() {
+    return [this](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); };
   }
 
-  // This rank's largest kernel of each op and pass, of those that take a two-hundredth of the budget at most. By flops: what took longest
-  // may just have been disturbed.
-  std::vector<KernelSpec> largest_of(const Profile& profile) const {
-    std::vector<KernelSpec> out;
-    for (const KernelPoint& p : profile.kernels()) {
-      if (p.device != rt_.rank() || p.seconds.median > options_.budget_seconds / 200 || p.spec.op == KernelOp::fold || p.spec.op == KernelOp::sgd) continue;
-      auto same = std::find_if(out.begin(), out.end(), [&](const KernelSpec& k) { return k.op == p.spec.op && k.pass == p.spec.pass; });
-      if (same == out.end())
-        out.push_back(p.spec);
-      else if (flops(p.spec) > flops(*same))
-        *same = p.spec;
-    }
+  // Of those that take a two-hundredth of the budget at most. By flops: what took longest may just have been disturbed.
+  std::vector<KernelSpec> own_largest(const Profile& profile) const {
+    std::vector<KernelSpec> specs, out;
+    for (const KernelPoint& p : profile.kernels())
+      if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold && p.spec.op != KernelOp::sgd) specs.push_back(p.spec);
+    for (std::size_t i : largest_of(specs)) out.push_back(specs[i]);
     return out;
   }
 
   // The same kernels in the same way, all ranks at once and then each rank in turn.
   void measure_alone(Profile& profile) {
     if (rt_.ranks() == 1) return;
-    const std::vector<KernelSpec> specs = largest_of(profile);
+    const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
       const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7}, barrier);
       double sum = 0;
       for (const KernelPoint& p : made.points) sum += p.seconds.min;
       return made.points.size() == specs.size() ? sum : 0;
     };
-    const double shared = seconds([&](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); });
+    const double shared = seconds(together());
     double ratio = 1;
     for (int r = 0; r < rt_.ranks(); r++) {
       if (r == rt_.rank() && shared > 0)
@@ -225,14 +220,7 @@ class Measurer {
 
   // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.
   void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
-    std::vector<std::size_t> largest;
-    for (std::size_t i = 0; i < full.size(); i++) {
-      auto same = std::find_if(largest.begin(), largest.end(), [&](std::size_t k) { return full[k].op == full[i].op && full[k].pass == full[i].pass; });
-      if (same == largest.end())
-        largest.push_back(i);
-      else if (flops(full[i]) > flops(full[*same]))
-        *same = i;
-    }
+    const std::vector<std::size_t> largest = largest_of(full);
     std::vector<KernelSpec> checks;
     for (std::size_t i : largest) checks.push_back(full[i]);
     Measurement whole = measured(checks, std::max(budget, 1e6));
@@ -245,7 +233,7 @@ class Measurer {
     for (std::size_t i = 0; i < full.size(); i++) {
       std::size_t at = 0;
       for (std::size_t k = 0; k < largest.size(); k++)
-        if (full[largest[k]].op == full[i].op && full[largest[k]].pass == full[i].pass) at = k;
+        if (alike(full[largest[k]], full[i])) at = k;
       const double small = seconds_of(made, smaller[largest[at]]), big = seconds_of(whole, checks[at]);
       const double factor = small > 0 && big > 0 ? big / small : 1.0;
       for (KernelPoint p : made.points)

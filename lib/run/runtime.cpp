@@ -227,12 +227,12 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
   return ending.code;
 }
 
-void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
+void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::function<void(Runtime&)>& body) {
   std::exception_ptr first;
   std::mutex mutex;
   std::vector<std::thread> threads;
   std::vector<std::unique_ptr<Runtime>> runtimes;
-  for (auto& transport : in_memory(ranks)) runtimes.push_back(std::make_unique<Runtime>(std::move(transport)));
+  for (auto& transport : transports) runtimes.push_back(std::make_unique<Runtime>(std::move(transport)));
   for (auto& runtime : runtimes)
     threads.emplace_back([&, rt = runtime.get()] {
       const Ending end = guarded([&] {
@@ -249,5 +249,7 @@ void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
 }
+
+void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) { run_ranks(in_memory(ranks), body); }
 
 }  // namespace motley

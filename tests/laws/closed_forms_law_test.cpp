@@ -69,6 +69,13 @@ struct Net {
   Step step() const { return training(sum(h), Sgd{.learning_rate = 1, .momentum = 0}); }
 };
 
+// A convolution whose in-channels are cut 3/2/1 and filters 1/2/4, all its passes along `index`.
+Plan both_cut(const std::string& index) {
+  Net net(2, 3, 6, 6);
+  return planned(net.conv("c", 6, 1).conv("f", 7, 3).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{{3, 2, 1}}}, {"f", "all", Sizes{{1, 2, 4}}}},
+                 {{"conv2d_2 forward", {index}}, {"conv2d_2 backward_data", {index}}, {"conv2d_2 backward_filter", {index}}});
+}
+
 }  // namespace
 
 TEST_CASE("closed form: data parallel, a reduce-scatter and an all-gather per parameter, whatever the parts", "[law]") {
@@ -82,20 +89,14 @@ TEST_CASE("closed form: data parallel, a reduce-scatter and an all-gather per pa
 }
 
 TEST_CASE("closed form: stationary x, the output's terms are scattered, dy is gathered", "[law]") {
-  Net net(2, 3, 6, 6);
-  const Counts c{3, 2, 1}, f{1, 2, 4};
-  const Plan plan = planned(net.conv("c", 6, 1).conv("f", 7, 3).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{c}}, {"f", "all", Sizes{f}}},
-                            {{"conv2d_2 forward", {"c"}}, {"conv2d_2 backward_data", {"c"}}, {"conv2d_2 backward_filter", {"c"}}});
+  const Plan plan = both_cut("c");
   const Index image = 2 * 6 * 6;
   CHECK(received(plan, "conv2d_2") == Counts{2 * image * 1, 2 * image * 2, 2 * image * 4});
   CHECK(total(received(plan, "gradient of conv2d_2.weight")) <= 6 * 7 * 9);
 }
 
 TEST_CASE("closed form: stationary y, x is gathered, dx's terms are scattered", "[law]") {
-  Net net(2, 3, 6, 6);
-  const Counts c{3, 2, 1}, f{1, 2, 4};
-  const Plan plan = planned(net.conv("c", 6, 1).conv("f", 7, 3).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{c}}, {"f", "all", Sizes{f}}},
-                            {{"conv2d_2 forward", {"f"}}, {"conv2d_2 backward_data", {"f"}}, {"conv2d_2 backward_filter", {"f"}}});
+  const Plan plan = both_cut("f");
   const Index image = 2 * 6 * 6;
   CHECK(received(plan, "conv2d_1") == Counts{image * 3, image * 4, image * 5});
   CHECK(received(plan, "gradient of conv2d_1") == Counts{2 * image * 3, 2 * image * 2, 2 * image * 1});

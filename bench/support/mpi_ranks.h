@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Benches that start themselves under mpiexec.
+#pragma once
+#include <motley/transport.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace motley::bench {
+
+std::string own_path();
+int run_mpiexec(std::vector<std::string> words);  // its exit code. UserError: it cannot be started
+// What a started rank does; an error ends all ranks.
+int on_rank(const char* name, int argc, char** argv, const std::function<void(Transport&)>& work);
+
+}  // namespace motley::bench
