@@ -12,6 +12,7 @@
 #include "kernels/kernel_spec_json.h"
 #include "plan/blocks.h"
 #include "plan/check_rules.h"
+#include "plan/formats.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 
@@ -112,6 +113,10 @@ struct ParameterFile {
 struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
 };
+struct FormatFile {
+  std::int64_t rank = 0;
+  std::string tensor{}, format{};
+};
 struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
@@ -123,6 +128,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<BlocksFile> blocks{};
+  std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
@@ -193,6 +199,12 @@ const Table<BlocksFile>& blocks_fields() {
   return table;
 }
 
+const Table<FormatFile>& format_fields() {
+  static const Table<FormatFile> table{integer("rank", "where it lies so", &FormatFile::rank), text_field("tensor", "that stays there", &FormatFile::tensor),
+                                       text_field("format", "its order in memory", &FormatFile::format)};
+  return table;
+}
+
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
                                          text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
@@ -224,6 +236,7 @@ const Table<Decisions>& decision_fields() {
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
                                       {"blocks", "tensors that are taken apart", "list", false,
                                        [](Reader& r, const Json& j, Decisions& out) {
                                          r.list(j, [&](const Json& one, std::size_t) { r.object(one, blocks_fields(), out.blocks.emplace_back()); });
@@ -308,6 +321,19 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
   }
 }
 
+void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
+  data.own_formats.assign(data.predicted.size(), {});
+  for (const FormatFile& f : from) {
+    const int t = data.passes.find(f.tensor);
+    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot lie as \"" + f.format + "\" on rank " + std::to_string(f.rank);
+    const Format format = f.format == to_string(Format::blocked8) ? Format::blocked8 : Format::blocked16;
+    if (t < 0 || f.rank >= static_cast<std::int64_t>(data.predicted.size()) || f.format != to_string(format)) refuse(file, what);
+    const std::vector<std::vector<int>> groups = groups_in_blocks(data, static_cast<int>(f.rank), format);
+    if (std::none_of(groups.begin(), groups.end(), [&](const auto& group) { return std::find(group.begin(), group.end(), t) != group.end(); })) refuse(file, what);
+    data.own_formats[static_cast<std::size_t>(f.rank)][t] = format;
+  }
+}
+
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
@@ -335,6 +361,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   for (const BlocksFile& b : d.blocks)
     if (const int t = passes.find(b.tensor); !(b.way == "arrives" ? may_arrive_in_blocks(data, t) : may_leave_in_blocks(data, t)))
       refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
+  tell_formats(file, d.formats, data);
   return data;
 }
 
@@ -358,9 +385,14 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
     if (data.tensors[t].arrives_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "arrives")));
     if (data.tensors[t].leaves_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "leaves")));
   }
+  Json formats{Json::Array{}};
+  for (std::size_t r = 0; r < data.own_formats.size(); r++)
+    for (const auto& [t, format] : data.own_formats[r])
+      formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
+  if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
