@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Would blocked activations be faster than channels-last ones? Every convolution kernel of the paper's networks and VGG-11 on one
 // core, all passes, in both formats for x and for y, interleaved; minima. best_mix: the faster format per kernel, as if reorders
-// between kernels cost nothing. A plan keeps all activations channels last while best_mix gains little over that.
+// between kernels cost nothing: what a plan can gain that lets activations lie in blocks where they stay on a rank (plan/formats.h).
 //   formats [--quick] [--json FILE] [--isa ISA]...
 #include <motley/error.h>
 #include <motley/motley.h>

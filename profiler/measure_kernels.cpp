@@ -18,6 +18,7 @@ namespace motley {
 namespace {
 
 constexpr int kTries = 4;            // of a run that loses its core
+constexpr double kTold = 0.1;        // of the budget: behind that the first runs tell what all of them take
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
 constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
 constexpr int kFirstRuns = 3;        // of each of several implementations: the least counts
@@ -72,10 +73,11 @@ class Measurer {
   }
 
  private:
-  // False: the first runs alone pass the budget.
+  // False: told from the first runs, not all fits the budget.
   bool compile_and_touch() {
     compile_all();
     memory_.allocate(queue_);
+    const double compiled = wall_seconds() - start_;
     double work = 0, all = 0;
     for (const Subject& s : subjects_) all += flops(specs_[s.spec]);
     for (Subject& s : subjects_) {
@@ -84,11 +86,11 @@ class Measurer {
       s.first = first_seconds(s);
       first_sum_ += s.first;
       work += flops(specs_[s.spec]);
-      const double elapsed = wall_seconds() - start_;
-      if (elapsed > options_.budget_seconds && &s != &subjects_.back()) {
-        setup_ = elapsed * all / std::max(work, 1.0);
-        per_round_ = 2 * first_sum_ * all / std::max(work, 1.0);
-        return false;
+      const double elapsed = wall_seconds() - start_, rest = all / std::max(work, 1.0);
+      if (elapsed > options_.budget_seconds * kTold && &s != &subjects_.back()) {
+        setup_ = compiled + (elapsed - compiled) * rest;
+        per_round_ = 2 * first_sum_ * rest;
+        if (needed() > options_.budget_seconds) return false;
       }
       report(0);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/convolution_choice.h"
 
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -14,6 +15,9 @@ using Tag = dnnl::memory::format_tag;
 // Flops per staged byte that make two reorders worth while: a reorder moves about 10 bytes per ns, in and out together, and the
 // faster implementation gains some 3 ps per flop (bench/kernels).
 constexpr double kWorthStaging = 75;
+// backward_filter on AVX2, batch 8, channels_last and staged: 256 channels, 16x16 (576 flops per byte) 29.1 ms and 26.0; 512 channels, 8x8
+// 42.0 and 33.9; 64 channels (144 flops per byte) 1.51 and 1.54. By gemm both times, 512 channels, 2x2 (1152) 5.7 and 3.0.
+constexpr double kWorthStagingOnAvx2 = 400, kWorthStagingForGemm = 1000;
 
 enum class Speed { reference, gemm, jit };
 
@@ -99,8 +103,16 @@ bool may_gain_by_staging(const KernelSpec& spec, Simd simd, const Choice& given)
   if (spec.x_format != Format::channels_last) return false;
   // channels_last, 512 channels: SSE4.1 2x2 forward 16.7 ms, and 8.6 in blocks; AVX-512 4x4 backward_data 9.9 ms, and 7.6.
   if (simd == Simd::sse41) return forward;
+  if (simd == Simd::avx2) return spec.pass == PassKind::backward_filter;
   const Index outputs = spec.roles.p * spec.roles.q;
   return simd == Simd::avx512 && spec.pass == PassKind::backward_data && outputs > 4 && outputs <= 16;
+}
+
+// Flops per staged byte.
+double worth_staging(const KernelSpec& spec, Simd simd, const Choice& given, const Choice& staged) {
+  const bool filter = simd == Simd::avx2 && spec.pass == PassKind::backward_filter && spec.x_format == Format::channels_last;
+  if (speed_of(staged.implementation) == Speed::gemm) return filter && spec.roles.p * spec.roles.q > 1 ? kWorthStagingForGemm : HUGE_VAL;
+  return filter && speed_of(given.implementation) == Speed::jit ? kWorthStagingOnAvx2 : kWorthStaging;
 }
 
 }  // namespace
@@ -144,9 +156,9 @@ Choice choose_convolution(const KernelSpec& spec, const Vendor& vendor, const Di
   auto staged = choose(spec, vendor, own, channels_last);
   if (!given && !staged) throw dnnl::error(dnnl_unimplemented, "no implementation");
   if (slow) return staged ? *staged : *given;
-  if (!staged || speed_of(staged->implementation) != Speed::jit) return *given;
+  if (!staged || speed_of(staged->implementation) == Speed::reference) return *given;
   const std::size_t bytes = (staged->x == descs.x ? 0 : staged->x.get_size()) + (staged->y == descs.y ? 0 : staged->y.get_size());
-  return flops(spec) >= kWorthStaging * static_cast<double>(bytes) ? *staged : *given;
+  return flops(spec) >= worth_staging(spec, simd, *given, *staged) * static_cast<double>(bytes) ? *staged : *given;
 }
 
 }  // namespace motley::cpu

@@ -9,6 +9,7 @@
 #include "plan/blocks.h"
 #include "plan/check_rules.h"
 #include "plan/choose_parts.h"
+#include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/ties.h"
 #include "plan/planner.h"
@@ -17,19 +18,6 @@
 #include "run/compiler.h"
 
 namespace motley {
-
-std::vector<Format> choose_formats(const Passes& passes, const Mesh& mesh, DType dtype) {
-  std::vector<Format> formats(passes.tensors.size(), Format::plain);
-  if (dtype == DType::f64) return formats;  // the reference reads better so
-  for (std::size_t t = 0; t < passes.tensors.size(); t++)
-    if (passes.tensors[t].shape.rank() == 4 && passes.tensors[t].dtype != DType::i32) formats[t] = Format::channels_last;
-  const bool gpu = std::any_of(mesh.devices().begin(), mesh.devices().end(), has_own_memory);
-  for (const Pass& p : passes.passes)  // a convolution's weights: a CPU's kernels pack them
-    if (!gpu && p.op == KernelOp::conv2d && p.kind == PassKind::forward) formats[static_cast<std::size_t>(p.reads[1].tensor)] = Format::plain;
-  for (std::size_t t = 0; t < passes.tensors.size(); t++)
-    if (passes.tensors[t].of >= 0) formats[t] = formats[static_cast<std::size_t>(passes.tensors[t].of)];
-  return formats;
-}
 
 Passes passes_for(const Step& step, const LayoutRules& rules) {
   Passes passes = step.passes();
@@ -73,7 +61,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
-  data.formats = choose_formats(passes, mesh, dtype);
+  data.formats = common_formats(passes, mesh, dtype);
   data.pass_plans = std::move(sweep.passes);
   data.tensors = std::move(sweep.tensors);
   data.busy = layouts.busy();
@@ -86,7 +74,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
 
 PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
   const Profile none;
-  const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, mesh, dtype));
+  const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
   PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
   data.rules = rules;
   return data;
@@ -94,7 +82,7 @@ PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layout
 
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
   const Layouts layouts(passes, mesh, told);
-  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, choose_formats(passes, mesh, dtype));
+  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
   PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
@@ -134,6 +122,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   data.baselines = told.baselines;
   choose_blocks(data, profile);
+  choose_formats(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules);
   for (int r = 0; r < mesh.ranks(); r++) {

@@ -80,8 +80,7 @@ Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
   return box;
 }
 
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats,
-                     const std::vector<std::vector<Index>>* strides) {
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats) {
   check(work.size() == pass.indices.size(), "a work box has one range per index");
   KernelSpec spec;
   spec.op = pass.op;
@@ -135,7 +134,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
     FoldOperand o{t.dtype == DType::i32 ? DType::i32 : dtype, std::vector<Index>(work.size(), 0)};
     std::vector<Index> extents;
     for (int i : operands[k]->indices) extents.push_back(work[static_cast<std::size_t>(i)].size());
-    const std::vector<Index> dense = strides != nullptr ? (*strides)[k] : strides_of(format_of(*operands[k]), extents);
+    const std::vector<Index> dense = strides_of(format_of(*operands[k]), extents);
     for (std::size_t d = 0; d < extents.size(); d++) o.strides[static_cast<std::size_t>(operands[k]->indices[d])] = dense[d];
     spec.operands.push_back(std::move(o));
   }

@@ -14,10 +14,8 @@ namespace motley {
 // The box of an operand inside a work box, and an index's extent.
 Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
 
-// conv2d, dense, pools: dense operands, formats as given per tensor role; folds: strides of dense operands in the tensors' formats
-// unless `strides` gives them (per operand, per tensor dim; result last). sgd is no pass.
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats,
-                     const std::vector<std::vector<Index>>* strides = nullptr);
+// Dense operands in the formats given per tensor. sgd is no pass.
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats);
 KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype);
 
 // A fold over `extents` with given strides per operand, result last.

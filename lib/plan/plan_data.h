@@ -8,6 +8,7 @@
 #include <motley/schedule.h>
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,7 +77,8 @@ struct PlanData {
   Passes passes{};                    // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
-  std::vector<Format> formats{};      // per tensor
+  std::vector<Format> formats{};      // per tensor: as it moves between ranks, and as it lies where nothing else is said
+  std::vector<std::map<int, Format>> own_formats{};  // per rank: tensors that lie otherwise there (plan/formats.h)
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does

@@ -12,6 +12,7 @@
 #include "kernels/kernel_spec_json.h"
 #include "plan/blocks.h"
 #include "plan/check_rules.h"
+#include "plan/formats.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 
@@ -113,6 +114,10 @@ struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
   std::int64_t slabs = 1;
 };
+struct FormatFile {
+  std::int64_t rank = 0;
+  std::string tensor{}, format{};
+};
 struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
@@ -124,6 +129,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<BlocksFile> blocks{};
+  std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
@@ -195,6 +201,12 @@ const Table<BlocksFile>& blocks_fields() {
   return table;
 }
 
+const Table<FormatFile>& format_fields() {
+  static const Table<FormatFile> table{integer("rank", "where it lies so", &FormatFile::rank), text_field("tensor", "that stays there", &FormatFile::tensor),
+                                       text_field("format", "its order in memory", &FormatFile::format)};
+  return table;
+}
+
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
                                          text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
@@ -227,6 +239,7 @@ const Table<Decisions>& decision_fields() {
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
                                       list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
+                                      list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
   return table;
 }
@@ -319,6 +332,19 @@ void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile
       refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
 }
 
+void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
+  data.own_formats.assign(data.predicted.size(), {});
+  for (const FormatFile& f : from) {
+    const int t = data.passes.find(f.tensor);
+    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot lie as \"" + f.format + "\" on rank " + std::to_string(f.rank);
+    const Format format = f.format == to_string(Format::blocked8) ? Format::blocked8 : Format::blocked16;
+    if (t < 0 || f.rank >= static_cast<std::int64_t>(data.predicted.size()) || f.format != to_string(format)) refuse(file, what);
+    const std::vector<std::vector<int>> groups = groups_in_blocks(data, static_cast<int>(f.rank), format);
+    if (std::none_of(groups.begin(), groups.end(), [&](const auto& group) { return std::find(group.begin(), group.end(), t) != group.end(); })) refuse(file, what);
+    data.own_formats[static_cast<std::size_t>(f.rank)][t] = format;
+  }
+}
+
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
@@ -339,13 +365,14 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
   tell_blocks(file, d.blocks, data);
+  tell_formats(file, d.formats, data);
   return data;
 }
 
 }  // namespace
 
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
-  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}};
+  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}}, formats{Json::Array{}};
   for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
     const Pass& pass = data.passes.passes[p];
     passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
@@ -359,9 +386,13 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   for (std::size_t t = 0; t < data.tensors.size(); t++)
     for (const auto& [way, slabs] : {std::pair{"arrives", data.tensors[t].arrives_in_blocks}, std::pair{"leaves", data.tensors[t].leaves_in_blocks}})
       if (slabs > 0) blocks.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("way", way).set("slabs", slabs)));
+  for (std::size_t r = 0; r < data.own_formats.size(); r++)
+    for (const auto& [t, format] : data.own_formats[r])
+      formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
+  if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));

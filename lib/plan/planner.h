@@ -11,10 +11,6 @@ namespace motley {
 
 // The step's passes as one layout needs them: copies merged, but for tensors that a rule or a place names.
 Passes passes_for(const Step& step, const LayoutRules& rules);
-// Order in memory per tensor. source of channels_last: bench/formats (blocked ones are slower on AVX-512, faster on AVX2 alone), and
-// uneven cuts need no padding in it. A convolution's weights are plain, but channels last where a rank drives
-// a GPU: cuDNN takes them so as they lie, and a CPU packs them from either by the same loop.
-std::vector<Format> choose_formats(const Passes& passes, const Mesh& mesh, DType dtype);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // What a sweep decided, as a plan's data (no predicted seconds yet).
 // schedules, not 0: any for each exchange, told by this number.

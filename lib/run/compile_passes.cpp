@@ -15,12 +15,21 @@ namespace {
 bool overlap(const Box& a, const Box& b) { return volume(intersect(a, b)) > 0; }
 
 View reordered(const View& v, const std::vector<int>& order) {
-  View out{v.buffer, v.element, {}, {}};
+  View out{v.buffer, v.element, {}, {}, -1, v.block};
   for (int d : order) {
+    if (d >= 0 && d == v.blocked) out.blocked = static_cast<int>(out.strides.size());
     out.strides.push_back(d < 0 ? 0 : v.strides[static_cast<std::size_t>(d)]);
     out.extents.push_back(d < 0 ? 1 : v.extents[static_cast<std::size_t>(d)]);
   }
   return out;
+}
+
+// Of a convolution's or pool's operand (a pass's: no bias).
+Format role_format(const KernelSpec& spec, std::size_t operand) {
+  const bool forward = spec.pass == PassKind::forward;
+  if (spec.op != KernelOp::conv2d) return operand == (forward ? 1U : 0U) ? spec.y_format : spec.x_format;
+  const std::size_t x = spec.pass == PassKind::backward_data ? 2 : 0, w = spec.pass == PassKind::backward_filter ? 2 : 1;
+  return operand == x ? spec.x_format : operand == w ? spec.w_format : spec.y_format;
 }
 
 }  // namespace
@@ -106,7 +115,7 @@ void Compiler::emit_kernel(KernelSpec spec, std::vector<Place> operands, const s
 }
 
 void Compiler::emit_copy(const View& from, const View& to, DType dtype, const std::string& name) {
-  emit_kernel(fold_kernel(FoldKind::copy, dtype, to.extents, {from.strides, to.strides}), {{from.buffer, from.element}, {to.buffer, to.element}}, name, true);
+  emit_kernel(fold_of(FoldKind::copy, dtype, {from, to}), {{from.buffer, from.element}, {to.buffer, to.element}}, name, true);
 }
 
 bool Compiler::is_aligned(const View& view) const {
@@ -119,8 +128,7 @@ Place Compiler::dense(const View& view, const std::vector<int>& order, Format fo
   if (is_dense(v, format) && is_aligned(v)) return {v.buffer, v.element};
   const DType dtype = out_.buffers[static_cast<std::size_t>(v.buffer)].dtype;
   const int made = temp("dense " + name, dtype, v.extents, format);
-  const View to{made, 0, strides_of(format, v.extents), v.extents};
-  emit_copy(v, to, dtype, "reorder for " + name);
+  emit_copy(v, dense_view(made, format, v.extents), dtype, "reorder for " + name);
   return {made, 0};
 }
 
@@ -128,7 +136,7 @@ std::pair<Place, View> Compiler::dense_result(const View& view, const std::vecto
   const View v = reordered(view, order);
   if (is_dense(v, format) && is_aligned(v)) return {{v.buffer, v.element}, View{}};
   const int made = temp("dense " + name, data_.dtype, v.extents, format);
-  return {{made, 0}, View{made, 0, strides_of(format, v.extents), v.extents}};
+  return {{made, 0}, dense_view(made, format, v.extents)};
 }
 
 void Compiler::emit_pass(int p) {
@@ -158,7 +166,8 @@ void Compiler::emit_part(int p, const WorkPart& part, int bias, int next) {
   std::vector<View> views;
   for (const PassOperand& o : it.reads) views.push_back(main_view(o.tensor, operand_box(o, part.box)));
   const View result = next >= 0 ? main_view(t, box) : output_view(p, box);
-  KernelSpec spec = kernel_of(all_, it, part.box, data_.dtype, data_.formats);
+  KernelSpec spec = kernel_of(all_, it, part.box, data_.dtype, formats_);
+  if (next >= 0) spec.y_format = format_of(t);
   View bias_view;
   if (bias >= 0 && part.first) {
     const Pass& b = pass(bias);
@@ -186,19 +195,21 @@ void Compiler::emit_part(int p, const WorkPart& part, int bias, int next) {
   else
     emit_window(p, std::move(spec), views, b);
   if (made.buffer == result.buffer) return;
-  KernelSpec add = fold_kernel(FoldKind::add, dtype_of(t), result.extents, {result.strides, made.strides, result.strides});
+  KernelSpec add = fold_of(FoldKind::add, dtype_of(t), {result, made, result});
   add.activation = activation;
   emit_kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}}, "blocks of " + it.name);
 }
 
 void Compiler::emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views) {
-  std::vector<std::vector<Index>> strides;
+  const Pass& it = pass(p);
+  std::vector<std::vector<int>> dims;
+  for (const PassOperand& o : it.reads) dims.push_back(o.indices);
+  dims.push_back(it.writes.indices);
   std::vector<Place> places;
-  for (const View& v : views) {
-    strides.push_back(v.strides);
-    places.push_back({v.buffer, v.element});
-  }
-  emit_kernel(kernel_of(all_, pass(p), work, data_.dtype, data_.formats, &strides), std::move(places), pass(p).name);
+  for (const View& v : views) places.push_back({v.buffer, v.element});
+  KernelSpec spec = kernel_of(all_, it, work, data_.dtype, formats_);
+  lay_along(spec, views, dims);
+  emit_kernel(std::move(spec), std::move(places), it.name);
 }
 
 void Compiler::emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {
@@ -227,10 +238,10 @@ void Compiler::emit_window(int p, KernelSpec spec, const std::vector<View>& view
   };
   std::vector<Place> places;
   for (std::size_t k = 0; k + 1 < operands.size(); k++)
-    places.push_back(dense(views[k], order(operands[k]), format_of(operands[k].tensor), it.name));
+    places.push_back(dense(views[k], order(operands[k]), role_format(spec, k), it.name));
   if (bias != nullptr) places.push_back(dense(*bias, {0}, Format::plain, it.name));
   const std::vector<int> result_order = order(operands.back());
-  const auto [place, made] = dense_result(views.back(), result_order, format_of(operands.back().tensor), it.name);
+  const auto [place, made] = dense_result(views.back(), result_order, role_format(spec, operands.size() - 1), it.name);
   places.push_back(place);
   emit_kernel(std::move(spec), std::move(places), it.name);
   if (made.buffer >= 0) emit_copy(made, reordered(views.back(), result_order), data_.dtype, "reorder after " + it.name);

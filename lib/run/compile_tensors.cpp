@@ -110,9 +110,12 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
     for (std::size_t d = 0; d < it.writes.indices.size(); d++) at[static_cast<std::size_t>(it.writes.indices[d])] = static_cast<Index>(d);
     for (int i : it.reads[0].indices) source.push_back(box[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])]);
     const View from = main_view(it.reads[0].tensor, source);
-    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
-    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
-      view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
+    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box), -1, from.block};
+    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++) {
+      const auto made = static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])]);
+      view.strides[made] = from.strides[d];
+      if (static_cast<int>(d) == from.blocked) view.blocked = static_cast<int>(made);
+    }
     return {box, view};
   }
   return {box, output_view(p, box)};
@@ -244,13 +247,8 @@ void Compiler::add_tile(int t, const Box& tile, const std::vector<Contribution>&
   for (const Atom& atom : atoms(inside)) {
     std::vector<Contribution> terms;
     for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of the adds
-      View view = arrived[static_cast<std::size_t>(i)].view;
-      const Box& of = arrived[static_cast<std::size_t>(i)].box;
-      for (std::size_t d = 0; d < atom.box.size(); d++) {
-        view.element += (atom.box[d].begin - of[d].begin) * view.strides[d];
-        view.extents[d] = atom.box[d].size();
-      }
-      terms.push_back({atom.box, view});
+      const Contribution& whole = arrived[static_cast<std::size_t>(i)];
+      terms.push_back({atom.box, part_of(whole.view, whole.box, atom.box)});
     }
     const bool sums = terms.size() > 1 && pass(writers_[static_cast<std::size_t>(t)].front()).combine == Combine::add;
     const int next = sums && tile == atom.box ? activation_after(t, tile) : -1;
@@ -284,15 +282,12 @@ void Compiler::add_atom(int t, const Box& box, const std::vector<Contribution>& 
     emit_kernel(std::move(spec), {{stack, 0}, {to.buffer, to.element}}, name);
     return;
   }
-  std::vector<std::vector<Index>> strides;
+  std::vector<View> views;
+  for (const Contribution& c : terms) views.push_back(c.view);
+  views.push_back(to);
   std::vector<Place> places;
-  for (const Contribution& c : terms) {
-    strides.push_back(c.view.strides);
-    places.push_back({c.view.buffer, c.view.element});
-  }
-  strides.push_back(to.strides);
-  places.push_back({to.buffer, to.element});
-  KernelSpec spec = fold_kernel(FoldKind::add, dtype_of(t), to.extents, strides);
+  for (const View& v : views) places.push_back({v.buffer, v.element});
+  KernelSpec spec = fold_of(FoldKind::add, dtype_of(t), views);
   spec.activation = activation;
   emit_kernel(std::move(spec), std::move(places), name);
 }

@@ -4,12 +4,14 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 
 #include "base/json.h"
 #include "plan/candidate_sizes.h"
+#include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
@@ -22,6 +24,18 @@ namespace {
 
 std::span<const std::byte> bytes_of_text(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
 std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// Shares of what is left of the budget; each gets so much of the whole at least.
+constexpr double kCandidates = 0.6, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
+constexpr int kMostRounds = 25, kMostScale = 3;
+
+bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
+
+KernelSpec in_blocks(KernelSpec spec, Format x, Format y) {
+  spec.x_format = x;
+  spec.y_format = y;
+  return spec;
+}
 
 bool alike(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
 
@@ -57,7 +71,6 @@ class Measurer {
     }
     // Candidate sizes first; then what the plan made from them runs besides, until it guesses no kernel: who reads the profile
     // later makes the same plan and measures nothing.
-    double budget = options_.budget_seconds;
     const bool all_new = fresh_;
     for (int round = 0; round < 6; round++) {
       const std::vector<KernelSpec> missing = round == 0 ? missing_candidates(profile) : missing_of_plan(profile);
@@ -67,10 +80,14 @@ class Measurer {
         break;
       }
       changed = true;
-      budget = std::max(budget - measure(profile, missing, budget), options_.budget_seconds / 6);
+      if (measure(profile, missing, round == 0 ? kCandidates : kOfPlan)) continue;
+      if (round == 0) refuse_budget();
+      break;  // the rest is interpolated
     }
     if (changed)
-      if (const std::vector<KernelSpec> choices = missing_choices(profile); anywhere(choices)) measure(profile, choices, budget);
+      if (const std::vector<KernelSpec> choices = missing_choices(profile); anywhere(choices)) measure(profile, choices, kChoices);
+    if (changed)
+      if (const std::vector<KernelSpec> formats = missing_formats(profile); anywhere(formats)) measure(profile, formats, kChoices);
     if (all_new) measure_alone(profile);
     if (changed) keep(profile, file);
     return profile;
@@ -153,30 +170,72 @@ class Measurer {
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
-  // Measures on all ranks at the same time; returns the seconds it took.
-  double measure(Profile& profile, std::vector<KernelSpec> specs, double budget) {
-    const auto start = std::chrono::steady_clock::now();
-    say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(budget)) + " s)");
-    Measurement made = measured(specs, budget);
-    double scale = 1;
-    while (agree(rt_.transport(), made.fits ? 0 : 1).status != 0 && scale < 64) {  // a smaller batch, checked at the full one
-      scale *= 4;
-      std::vector<KernelSpec> smaller = specs;
-      for (KernelSpec& s : smaller)
-        if (s.op != KernelOp::fold && s.op != KernelOp::sgd) s.roles.n = std::max<Index>(1, s.roles.n / static_cast<Index>(scale));
-      made = measured(smaller, budget);
-      if (made.fits) rescale(made, specs, smaller, budget);
-    }
-    if (!made.fits) throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds of those that are left need " +
-                                    std::to_string(static_cast<int>(std::ceil(made.needed_seconds))) + " s); raise --budget-seconds or use a smaller batch");
-    if (scale > 1) made.notes.push_back("batch scaled by 1/" + std::to_string(static_cast<int>(scale)) + ", checked at the full batch once per kernel");
-    merge(profile, made);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  // Convolutions and pools of the plan that would be others in blocks of channels, as they are and as they would be: in one run, so that
+  // they compare.
+  std::vector<KernelSpec> missing_formats(const Profile& profile) const {
+    const Format format = backend_.blocked_format();
+    if (format == Format::plain) return {};
+    PlanData plan = balance(step_, mesh_, rules_, profile).data();
+    plan.own_formats.assign(plan.predicted.size(), {});
+    const std::vector<KernelSpec> common = windows_of(plan);
+    std::vector<KernelSpec> others, out;
+    for (const PlanData& one : plans_in_blocks(plan, rt_.rank(), format))
+      for (KernelSpec& s : windows_of(one))
+        if (!has(common, s) && !has(others, s)) others.push_back(std::move(s));
+    if (std::all_of(others.begin(), others.end(), [&](const KernelSpec& s) { return profile.seconds(rt_.rank(), s).known == Known::measured; })) return {};
+    for (const KernelSpec& s : common)
+      if (std::any_of(others.begin(), others.end(), [&](const KernelSpec& o) { return in_blocks(s, o.x_format, o.y_format) == o; })) out.push_back(s);
+    out.insert(out.end(), others.begin(), others.end());
+    return out;
+  }
+  std::vector<KernelSpec> windows_of(const PlanData& plan) const {
+    std::vector<KernelSpec> out = kernels_of(plan, rt_.rank());
+    std::erase_if(out, [](const KernelSpec& s) { return flops(s) == 0 || (s.op != KernelOp::conv2d && s.op != KernelOp::max_pool2d && s.op != KernelOp::avg_pool2d); });
+    return out;
   }
 
-  Measurement measured(const std::vector<KernelSpec>& specs, double budget) {
+  // On all ranks at the same time, within this share of what is left of the budget: at a smaller batch where it takes that, checked at
+  // the full one. False: it does not fit.
+  bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share) {
+    const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
+    auto budget = [&] { return std::max(until - seconds(), least); };
+    say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+    std::vector<KernelSpec> tried = specs;
+    Measurement made;
+    for (int scale = 0;;) {  // the batch by 4 to that power
+      const double allowed = budget();
+      made = measured(tried, allowed, kMostRounds);
+      const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
+      const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
+      if (more == 0) {
+        if (scale == 0) break;
+        rescale(made, specs, tried);
+        made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", checked at the full batch once per kernel");
+        break;
+      }
+      needed_seconds_ = made.needed_seconds;
+      if (scale == kMostScale) return false;
+      scale = std::min(scale + more, kMostScale);
+      tried = specs;
+      for (KernelSpec& s : tried)
+        if (s.op != KernelOp::fold && s.op != KernelOp::sgd) s.roles.n = std::max<Index>(1, s.roles.n >> (2 * scale));
+    }
+    merge(profile, made);
+    return true;
+  }
+
+  [[noreturn]] void refuse_budget() const {
+    throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds of those that are left need " +
+                    std::to_string(static_cast<int>(std::ceil(needed_seconds_))) + " s); raise --budget-seconds or use a smaller batch");
+  }
+
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+  Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds) {
     KernelTimingOptions o;
     o.budget_seconds = budget;
+    o.least_rounds = std::min(o.least_rounds, most_rounds);
+    o.most_rounds = most_rounds;
     o.progress = [&](const MeasureProgress& p) {
       char line[96];
       std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
@@ -220,11 +279,11 @@ class Measurer {
   }
 
   // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.
-  void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
+  void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller) {
     const std::vector<std::size_t> largest = largest_of(full);
     std::vector<KernelSpec> checks;
     for (std::size_t i : largest) checks.push_back(full[i]);
-    Measurement whole = measured(checks, std::max(budget, 1e6));
+    const Measurement whole = measured(checks, 1e6, 1);
     auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
       for (const KernelPoint& p : m.points)
         if (p.spec == s) return p.seconds.min;
@@ -287,7 +346,9 @@ class Measurer {
   const MeasureOptions& options_;
   const Passes passes_;
   Backend& backend_;
-  bool fresh_ = false;  // nothing was read
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double needed_seconds_ = 0;  // for what did not fit
+  bool fresh_ = false;         // nothing was read
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 

@@ -11,6 +11,7 @@
 
 #include "laws/random_network.h"
 #include "plan/plan_data.h"
+#include "plan/formats.h"
 #include "plan/planner.h"
 
 using namespace motley;
@@ -25,7 +26,7 @@ Plan planned(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   const Passes passes = passes_for(step, rules);
   const Layouts layouts(passes, mesh, rules);
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), DType::f32, choose_formats(passes, mesh, DType::f32));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), DType::f32, common_formats(passes, mesh, DType::f32));
   Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   std::size_t found = 0;

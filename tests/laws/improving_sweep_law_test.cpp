@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "laws/random_network.h"
+#include "plan/formats.h"
 #include "plan/planner.h"
 
 using namespace motley;
@@ -25,7 +26,7 @@ struct Planner {
       : passes(passes_for(training(net.loss, Sgd{.learning_rate = 0.1}), rules_of(one, net))),
         mesh(mesh_of(one.axes)),
         layouts(passes, mesh, rules_of(one, net)),
-        cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), DType::f32, choose_formats(passes, mesh, DType::f32)),
+        cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), DType::f32, common_formats(passes, mesh, DType::f32)),
         sweeper(passes, mesh, layouts, cost) {}
   std::map<int, Pick> random_picks(Random& random) const {
     std::map<int, Pick> picks;

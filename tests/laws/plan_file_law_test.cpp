@@ -8,6 +8,7 @@
 
 #include "laws/random_network.h"
 #include "laws/shrink.h"
+#include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 #include "support/config_files.h"
@@ -28,6 +29,8 @@ struct Planned {
 std::optional<Planned> random_plan(unsigned number) {
   Random random(number);
   Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 1, 4))}}, {}, 0};
+  if (chance(random, 0.4))
+    for (Layer& l : one.net.layers) l.filters = chance(random, 0.5) ? 8 : 16;
   if (chance(random, 0.5)) one.axes = {{"a", 2}, {"b", 3}};
   Network net = build(one.net);
   one.cuts = random_cuts(random, net, one.axes, {.often = 0.5, .spatial = 0.3, .nested = 0.1, .jagged = 0.2});
@@ -67,11 +70,12 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
-  int held = 0, named = 0, apart = 0;
+  int held = 0, named = 0, apart = 0, in_blocks = 0;
   for (unsigned number = 0; number < 80; number++) {
     auto one = random_plan(51000 + number);
     if (!one) continue;
     if (number % 2 == 0) one->plan = with_implementations(*one);
+    one->plan = with_random_formats(one->plan, number);
     INFO("case " << number);
     const std::string file = folder.write("plan.json", "");
     one->plan.save(file);
@@ -90,6 +94,8 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       CHECK(is.steps.size() == was.steps.size());
       CHECK(is.exchange_names == was.exchange_names);
       CHECK(is.arena_bytes == was.arena_bytes);
+      CHECK(formats_on(loaded.data(), r) == formats_on(one->plan.data(), r));
+      in_blocks += static_cast<int>(one->plan.data().own_formats[static_cast<std::size_t>(r)].size());
       for (std::size_t s = 0; s < was.steps.size(); s++)
         if (const auto* run = std::get_if<RunKernel>(&was.steps[s].what)) {
           const std::string& implementation = std::get<RunKernel>(is.steps[s].what).implementation;
@@ -102,6 +108,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   CHECK(held > 50);
   CHECK(named > 100);
   CHECK(apart > 20);
+  CHECK(in_blocks > 20);
 }
 
 TEST_CASE("plan file law: what does not fit is refused", "[law]") {

@@ -37,17 +37,17 @@ Sliding any_sliding(Random& random, bool pool) {
   s.stride = pool ? pick(random, 1, s.window) : chance(random, 0.7) ? 1 : pick(random, 2, 3);
   s.dilation = !pool && chance(random, 0.2) ? 2 : 1;
   if (chance(random, 0.6)) {
-    s.before = pick(random, 0, s.window - 1);
-    s.after = pick(random, 0, s.window - 1);
+    s.before = pick(random, 0, s.window - (pool ? 1 : 0));  // a convolution's windows may see padding alone
+    s.after = pick(random, 0, s.window - (pool ? 1 : 0));
   }
   return s;
 }
 
-Sliding fitted(Sliding s, Index size) {
+Sliding fitted(Sliding s, Index size, bool pool) {
   auto reach = [&] { return (s.window - 1) * s.dilation + 1; };
   for (;;) {
-    s.before = std::min(s.before, reach() - 1);
-    s.after = std::min(s.after, reach() - 1);
+    s.before = std::min(s.before, reach() - (pool ? 1 : 0));
+    s.after = std::min(s.after, reach() - (pool ? 1 : 0));
     if (reach() <= size + s.before + s.after) return s;
     (s.dilation > 1 ? s.dilation : s.window)--;
   }
@@ -103,7 +103,8 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
     return y;
   }
-  const Sliding rows = fitted(layer.rows, x.shape()[2].size), cols = fitted(layer.cols, x.shape()[3].size);
+  const bool pool = layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool;
+  const Sliding rows = fitted(layer.rows, x.shape()[2].size, pool), cols = fitted(layer.cols, x.shape()[3].size, pool);
   if (layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool) {
     const Pool2dOptions options{.window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
     return layer.kind == Layer::Kind::max_pool ? max_pool2d(x, options) : avg_pool2d(x, options);
@@ -297,6 +298,7 @@ std::string to_text(const Case& one) {
   if (one.picks != 0) text << " | picks " << one.picks;
   if (one.hosts > 1) text << " | hosts " << one.hosts;
   if (one.schedules != 0) text << " | schedules " << one.schedules;
+  if (one.formats != 0) text << " | formats " << one.formats;
   return text.str();
 }
 

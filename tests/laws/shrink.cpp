@@ -8,6 +8,7 @@
 
 #include "laws/run_plan.h"
 #include "plan/blocks.h"
+#include "plan/formats.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
@@ -20,7 +21,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   Layouts layouts(passes, mesh, rules);
   for (int p : passes.parameters) layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, choose_formats(passes, mesh, dtype));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, common_formats(passes, mesh, dtype));
   const Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (int p = 0; p < static_cast<int>(passes.passes.size()); p++) {
@@ -38,6 +39,19 @@ Plan with_random_schedules(const Plan& plan, unsigned number) {
   for (TensorPlan& t : data.tensors)
     if (t.arrives_in_blocks + t.leaves_in_blocks > 0) t.by = {};  // a block goes straight
   count_bytes(data);
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
+}
+
+Plan with_random_formats(const Plan& plan, unsigned number) {
+  PlanData data = plan.data();
+  Random random(number);
+  data.own_formats.assign(data.predicted.size(), {});
+  for (std::size_t r = 0; r < data.own_formats.size(); r++) {
+    const Format format = chance(random, 0.5) ? Format::blocked8 : Format::blocked16;
+    for (const auto& group : groups_in_blocks(data, static_cast<int>(r), format))
+      for (int t : group)
+        if (chance(random, 0.7)) data.own_formats[r][t] = format;
+  }
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
@@ -115,6 +129,7 @@ std::vector<Case> smaller(const Case& one) {
   if (one.picks != 0) offer([](Case& c) { c.picks = 0; });
   if (one.hosts > 1) offer([](Case& c) { c.hosts--; });
   if (one.schedules != 0) offer([](Case& c) { c.schedules = 0; });
+  if (one.formats != 0) offer([](Case& c) { c.formats = 0; });
   lower([](Case& c) -> Index& { return c.net.batch; }, 1);
   lower([](Case& c) -> Index& { return c.net.in; }, 1);
   lower([](Case& c) -> Index& { return c.net.rows; }, 1);
@@ -162,6 +177,7 @@ Verdict verdict_on(const Case& one) {
       return verdict;
     }
     if (one.schedules != 0) many = with_random_schedules(*many, one.schedules);
+    if (one.formats != 0) many = with_random_formats(*many, one.formats);
     const Plan alone = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
     const int steps = integers ? 1 : 2;
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});
