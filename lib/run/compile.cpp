@@ -172,7 +172,7 @@ Meanwhile Compiler::meanwhile(const Post& post) const {
   auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
   if (options_.pending == Pending::none || (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)))
     return Meanwhile::nothing;
-  return in_blocks_.contains(post.exchange) ? Meanwhile::kernels_ahead : Meanwhile::other_kernels;
+  return in_blocks_.contains(post.exchange) ? Meanwhile::in_order_of_need : Meanwhile::other_kernels;
 }
 
 void Compiler::name_implementations() {

@@ -42,7 +42,7 @@ class Moves {
       const Meanwhile runs = post == nullptr ? Meanwhile::nothing : meanwhile(*post);
       if (runs == Meanwhile::nothing) continue;
       pending_.insert(post->exchange);
-      if (runs == Meanwhile::kernels_ahead) ahead_.insert(post->exchange);
+      if (runs == Meanwhile::in_order_of_need) ordered_.insert(post->exchange);
       for (const Piece& p : post->sends) sent_.insert(p.at.buffer);
       for (const Piece& p : post->receives) received_.insert(p.at.buffer);
     }
@@ -58,10 +58,12 @@ class Moves {
     for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, std::pair{middle, steps_.size()}}) {
       for (std::size_t i = from; i < to; i++)
         if (goes_up(i)) raise(i, from);
+      for (std::size_t i = from; i < to && !ordered_.empty(); i++)
+        if (const auto* post = sends(i); post != nullptr && ordered_.contains(post->exchange)) let_behind(i, from);
       for (std::size_t i = to; i-- > from;)
         if (goes_down(i)) lower(i, to);
-      for (std::size_t i = from; i < to && !ahead_.empty(); i++)
-        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ahead_.contains(wait->exchange)) i = let_ahead(i, to);
+      for (std::size_t i = from; i < to && !ordered_.empty(); i++)
+        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange)) i = let_ahead(i, to);
     }
   }
 
@@ -155,10 +157,28 @@ class Moves {
     while (to < i && goes_up(to)) to++;  // those of one place keep their order
     put(i, to);
   }
+  const Post* sends(std::size_t i) const {
+    const auto* post = std::get_if<Post>(&steps_[i].what);
+    return post == nullptr || post->sends.empty() ? nullptr : post;
+  }
+  // What stays before the Post at i: what it needs, or something that stays.
+  void let_behind(std::size_t i, std::size_t from) {
+    for (std::size_t k = i; k-- > from && sends(k) == nullptr && !is_wait(k);) {
+      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      bool free = true;
+      for (std::size_t s = k + 1; s <= i && free; s++) free = !meet(touches_[s], touches_[k]);
+      if (!free) continue;
+      look();
+      const Index more = grows(k, &Life::last);
+      for (std::size_t s = k + 1; s <= i && free; s++) free = fits(s, more);
+      for (std::size_t s = k; free && s < i; s++) put(s + 1, s);
+      if (free) i--;
+    }
+  }
   // Returns where the Wait at i is then. What stays behind it: it, and what needs it or something that stays.
   std::size_t let_ahead(std::size_t i, std::size_t end) {
     for (std::size_t k = i + 1; k < end; k++) {
-      if (const auto* post = std::get_if<Post>(&steps_[k].what); post != nullptr && !post->sends.empty()) break;
+      if (sends(k) != nullptr) break;
       if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
       bool free = true;
       for (std::size_t s = i; s < k && free; s++) free = !meet(touches_[s], touches_[k]);
@@ -185,7 +205,7 @@ class Moves {
   std::vector<ProgramStep>& steps_;
   std::vector<Touches> touches_{};
   std::map<int, Touches> under_way_{};
-  std::set<int> pending_{}, ahead_{};              // exchanges
+  std::set<int> pending_{}, ordered_{};              // exchanges
   std::set<int> sent_{}, received_{};              // buffers that they send and receive
   std::vector<Life> lives_{};                      // per buffer
   std::vector<Index> live_{};                      // per step

@@ -7,9 +7,10 @@
 
 namespace motley {
 
-// What runs while an exchange goes on. other_kernels: those of whose passes the Program comes to by then. kernels_ahead: where it has
-// to wait, kernels that come behind and need nothing of it go first, up to a send that does.
-enum class Meanwhile : std::uint8_t { nothing, other_kernels, kernels_ahead };
+// What runs while an exchange goes on. other_kernels: those of whose passes the Program comes to by then. in_order_of_need: also,
+// kernels that its sends do not need come behind them (back to a wait), and where it is waited for, kernels that need nothing of it
+// come before (up to a send that does).
+enum class Meanwhile : std::uint8_t { nothing, other_kernels, in_order_of_need };
 
 // Of the exchanges beside which anything runs: the Post moves up to right behind what makes its sends and last uses the memory it
 // receives into, the Wait down to right before the first step that touches what it brings or writes what it sends; packing goes up and
