@@ -82,6 +82,7 @@ struct PlanData {
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
+  Routes routes{};                    // of moves that are routed; empty: none is
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered

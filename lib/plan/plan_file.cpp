@@ -15,6 +15,7 @@
 #include "plan/formats.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
+#include "plan/schedules.h"
 
 namespace motley {
 
@@ -70,7 +71,7 @@ Json implementations_json(const PlanData& data) {
 }
 
 constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
-constexpr std::array<const char*, 4> kTrees{"direct", "ring", "halving", "two_level"};
+constexpr std::array<const char*, 5> kTrees{"direct", "ring", "halving", "two_level", "routed"};
 
 // Those that are not direct.
 Json schedules_json(const PlanData& data) {
@@ -79,6 +80,15 @@ Json schedules_json(const PlanData& data) {
     for (std::size_t move = 0; move < kMoves.size(); move++)
       if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
         out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTrees[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
+  return out;
+}
+
+// Those that do not go straight to their root.
+Json routes_json(const Routes& routes) {
+  Json out{Json::Array{}};
+  for (std::size_t root = 0; root < routes.size(); root++)
+    for (std::size_t r = 0; r < routes.size(); r++)
+      if (const int next = routes[root][r]; next != static_cast<int>(root)) out.push(std::move(Json().set("root", static_cast<Index>(root)).set("rank", static_cast<Index>(r)).set("next", next)));
   return out;
 }
 
@@ -122,6 +132,9 @@ struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
 };
+struct RouteFile {
+  std::int64_t root = 0, rank = 0, next = 0;
+};
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
@@ -131,6 +144,7 @@ struct Decisions {
   std::vector<BlocksFile> blocks{};
   std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
+  std::vector<RouteFile> routes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
@@ -209,7 +223,13 @@ const Table<FormatFile>& format_fields() {
 
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
-                                         text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+                                         text_field("tree", "ring, halving, two_level or routed", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+  return table;
+}
+
+const Table<RouteFile>& route_fields() {
+  static const Table<RouteFile> table{integer("root", "from where, or to where, a box goes", &RouteFile::root), integer("rank", "on the way", &RouteFile::rank),
+                                      integer("next", "rank towards the root", &RouteFile::next)};
   return table;
 }
 
@@ -238,6 +258,7 @@ const Table<Decisions>& decision_fields() {
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      list_field("routes", "of moves that are routed, where they are no straight ways", &Decisions::routes, route_fields(), false),
                                       list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
                                       list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
@@ -320,6 +341,23 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
   }
 }
 
+// What is routed needs a way to every root from every rank.
+void tell_routes(const std::filesystem::path& file, const std::vector<RouteFile>& from, PlanData& data) {
+  const auto ranks = static_cast<std::int64_t>(data.predicted.size());
+  data.routes = is_routed(data) ? straight_routes(data) : Routes{};
+  for (const RouteFile& r : from) {
+    if (data.routes.empty() || r.root >= ranks || r.rank >= ranks || r.next >= ranks)
+      refuse(file, "/decisions/routes: " + (data.routes.empty() ? "no move is routed" : "the mesh has " + std::to_string(ranks) + " ranks"));
+    data.routes[static_cast<std::size_t>(r.root)][static_cast<std::size_t>(r.rank)] = static_cast<int>(r.next);
+  }
+  for (std::size_t root = 0; root < data.routes.size(); root++)
+    for (std::size_t r = 0; r < data.routes.size(); r++) {
+      std::size_t at = r, hops = 0;
+      while (at != root && hops++ < data.routes.size()) at = static_cast<std::size_t>(data.routes[root][at]);
+      if (at != root) refuse(file, "/decisions/routes: no way leads from rank " + std::to_string(r) + " to rank " + std::to_string(root));
+    }
+}
+
 void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile>& from, PlanData& data) {
   for (const BlocksFile& b : from) {
     const int t = data.passes.find(b.tensor);
@@ -364,6 +402,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
+  tell_routes(file, d.routes, data);
   tell_blocks(file, d.blocks, data);
   tell_formats(file, d.formats, data);
   return data;
@@ -392,6 +431,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
+  if (is_routed(data)) out.set("routes", routes_json(data.routes));
   if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))

@@ -146,7 +146,10 @@ void Compiler::emit_pass(int p) {
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? bias_of(p) : -1;
   if (bias >= 0) taken_.insert(bias);
-  const bool local = std::none_of(plan_of(t).first.begin(), plan_of(t).first.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == rank_ || m.to == rank_); });
+  const Stages& sums = stages_of(t)[0];  // a rank may hand on what others add
+  const bool local = std::none_of(sums.begin(), sums.end(), [&](const auto& stage) {
+    return std::any_of(stage.begin(), stage.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == rank_ || m.to == rank_); });
+  });
   const bool alone = bias >= 0 || writers_[static_cast<std::size_t>(t)].size() == 1;
   const int next = takes && alone && local && direct(p) ? activation_after(t, box) : -1;
   if (next >= 0) {

@@ -45,24 +45,32 @@ View Compiler::source_view(int t, const Box& box) {
 void Compiler::exchange_parameter(int t) {
   if (!exchanged_.insert(t).second) return;
   make_room(t);
-  copy_hop(t, stages_of(t)[2], "values of " + tensor(t).name);
+  copy_hop(t, 2, "values of " + tensor(t).name);
 }
 
 const std::array<Stages, 3>& Compiler::stages_of(int t) {
   auto known = stages_.find(t);
   if (known != stages_.end()) return known->second;
-  return stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
+  return stages_[t] = motley::stages_of(plan_of(t), data_.hosts, data_.routes);
 }
 
-void Compiler::copy_hop(int t, const Stages& stages, const std::string& what) {
+void Compiler::copy_hop(int t, std::size_t move, const std::string& what) {
+  const Stages& stages = stages_of(t)[move];
   const std::vector<Hop> hops = hops_of(stages, what);
   for (const Hop& hop : hops)
     if (plan_of(t).arrives_in_blocks > 0) in_blocks_.insert(hop.exchange);
-  for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k]);
+  Passing passing{plan_of(t).by[move].tree == Tree::routed, move == 1 ? plan_of(t).second : plan_of(t).third, {}};
+  for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k], passing);
+}
+
+// This rank only hands it on.
+bool Compiler::Passing::through(const BoxMessage& m) const {
+  auto asks = [&](const BoxMessage& o) { return o.from == m.tree && o.to == m.to && contains(o.box, m.box); };
+  return routed && std::none_of(messages.begin(), messages.end(), asks);
 }
 
 // Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
-void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop) {
+void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop, Passing& passing) {
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<std::pair<View, View>> unpack;
@@ -78,9 +86,11 @@ void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, con
     if (rooms_.contains(t) && near(m.from, m.to)) {  // it is where both read it
       (m.from == rank_ ? sends : receives).push_back({m.from == rank_ ? m.to : m.from, {main_buffer(t), 0}, bytes, true});
     } else if (m.from == rank_) {
-      sends.push_back(outgoing(t, {{m.box, source_view(t, m.box)}}, m));
+      const auto held = passing.held.find({m.tree, m.box});
+      sends.push_back(outgoing(t, {{m.box, held == passing.held.end() ? source_view(t, m.box) : held->second}}, m));
     } else {
-      const View to = main_view(t, m.box);
+      const View to = passing.through(m) ? fresh_view("on its way: " + tensor(t).name, t, m.box) : main_view(t, m.box);
+      if (passing.through(m)) passing.held[{m.tree, m.box}] = to;
       if (near(m.from, rank_)) {
         const View from = peer_view("rank " + std::to_string(m.from) + "'s " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
         receives.push_back({m.from, {from.buffer, 0}, bytes, true});
@@ -139,8 +149,8 @@ Piece Compiler::outgoing(int t, const std::vector<Contribution>& terms, const Bo
 
 void Compiler::assemble(int t) {
   add_terms(t);
-  copy_hop(t, stages_of(t)[1], "copies of " + tensor(t).name);
-  copy_hop(t, stages_of(t)[2], "parts of " + tensor(t).name);
+  copy_hop(t, 1, "copies of " + tensor(t).name);
+  copy_hop(t, 2, "parts of " + tensor(t).name);
 }
 
 // This rank's terms of one message. A convolution that has taken its bias in is one term.

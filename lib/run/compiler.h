@@ -43,6 +43,13 @@ class Compiler {
     std::optional<Contribution> sum{};  // so far
     bool is_owner(int rank) const { return own == nullptr || own->to == rank; }
   };
+  // What a move brings to this rank for others, by where it comes from.
+  struct Passing {
+    bool routed = false;
+    std::span<const BoxMessage> messages{};
+    std::map<std::pair<int, Box>, View> held{};
+    bool through(const BoxMessage& m) const;
+  };
   // A tensor that several ranks of a host read whole: it lies once, in the home's arena.
   struct Together {
     int home = -1;  // -1: each for itself
@@ -101,8 +108,8 @@ class Compiler {
   void add_tile(int t, const Box& tile, const std::vector<Contribution>& arrived);
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
-  void copy_hop(int t, const Stages& stages, const std::string& what);
-  void copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop);
+  void copy_hop(int t, std::size_t move, const std::string& what);
+  void copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop, Passing& passing);
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
   std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;

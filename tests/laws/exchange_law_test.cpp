@@ -187,6 +187,7 @@ PlanData one_move(Index size, std::size_t move, const std::vector<std::pair<int,
   PlanData data;
   data.hosts = {0, 0, 2, 2};
   data.predicted.resize(4);
+  data.busy = {0, 1, 2, 3};
   data.passes.tensors.resize(1);
   TensorPlan plan;
   for (const auto& [from, to] : messages) {
@@ -237,10 +238,77 @@ TEST_CASE("schedules: the cheapest by the measured links, never dearer than dire
     PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
     choose_schedules(data, profile);
     const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
-    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
+    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts, data.routes)[move], 4, link);
     data.tensors[0].by = {};
-    const double direct = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
+    const double direct = seconds_of(stages_of(data.tensors[0], data.hosts, data.routes)[move], 4, link);
     INFO("case " << number);
     CHECK(takes <= direct);
   }
+}
+
+namespace {
+
+// Two hosts of two ranks; between them only ranks 1 and 2 have a fast link.
+double one_bridge(int a, int b) { return a / 2 == b / 2 ? 1e10 : std::min(a, b) == 1 && std::max(a, b) == 2 ? 1e9 : 1e7; }
+
+Profile rates(const std::function<double(int, int)>& bytes_per_second) {
+  Profile out;
+  for (int a = 0; a < 4; a++)
+    for (int b = 0; b < 4; b++)
+      if (a != b) out.links.push_back({a, b, {{Index{1} << 40, 1e-5, bytes_per_second(a, b)}}});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("schedules: routed where a detour is faster than the own link, as fast as the cheapest path of states", "[law]") {
+  const Profile profile = rates(one_bridge);
+  const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
+  const Index size = 1 << 20;
+  const Box box{{0, size}};
+  const std::vector<std::vector<Held>> via{{{1, box}}, {{2, box}}};
+  const Path path = cheapest_path(std::vector<Held>{{0, box}}, std::vector<Held>{{3, box}}, via, link);
+  CHECK(path.through == std::vector<std::size_t>{0, 1});
+  for (std::size_t move : {std::size_t{0}, std::size_t{2}}) {
+    PlanData data = one_move(size, move, {{0, 3}});
+    choose_schedules(data, profile);
+    CHECK(data.tensors[0].by[move].tree == Tree::routed);
+    CHECK((data.routes[0] == std::vector<int>{0, 0, 1, 2} && data.routes[3] == std::vector<int>{1, 2, 3, 3}));
+    CHECK(seconds_of(stages_of(data.tensors[0], data.hosts, data.routes)[move], 4, link) < 0.9 * path.seconds);  // in chunks
+    CHECK(data.predicted[1].bytes == 4 * size);
+    CHECK(data.predicted[2].bytes == 4 * size);
+    data.tensors[0].by[move].chunks = 1;
+    CHECK(seconds_of(stages_of(data.tensors[0], data.hosts, data.routes)[move], 4, link) == Approx(path.seconds));
+  }
+  PlanData idle = one_move(size, 2, {{0, 3}});
+  idle.busy = {0, 1, 3};  // a rank without a part receives nothing
+  choose_schedules(idle, profile);
+  CHECK(idle.predicted[2].bytes == 0);
+  PlanData small = one_move(4, 2, {{0, 3}});
+  choose_schedules(small, profile);
+  CHECK((small.tensors[0].by[2] == Schedule{} && small.routes.empty()));
+}
+
+TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
+  int routed = 0;
+  for (unsigned number = 0; number < 3000; number++) {
+    Random random(number);
+    std::vector<double> rate;
+    for (int i = 0; i < 16; i++) rate.push_back(std::pow(10.0, static_cast<double>(pick(random, 60, 100)) / 10));
+    const Profile profile = rates([&](int a, int b) { return rate[static_cast<std::size_t>(4 * std::min(a, b) + std::max(a, b))]; });
+    const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
+    const std::size_t move = chance(random, 0.5) ? 0 : 2;
+    const int root = static_cast<int>(pick(random, 0, 3));
+    std::vector<std::pair<int, int>> messages;
+    for (int r = 0; r < 4; r++)
+      if (chance(random, 0.6)) messages.push_back(move == 0 ? std::pair{r, root} : std::pair{root, r});
+    PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
+    choose_schedules(data, profile);
+    const double takes = seconds_of(stages_of(data.tensors[0], data.hosts, data.routes)[move], 4, link);
+    routed += data.tensors[0].by[move].tree == Tree::routed ? 1 : 0;
+    data.tensors[0].by = {};
+    INFO("case " << number);
+    CHECK(takes <= seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link));
+  }
+  CHECK(routed > 300);
 }
