@@ -4,9 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
 
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
@@ -23,83 +20,6 @@ namespace {
 
 constexpr double kMost = 1e18;
 constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or slabs of a message; a plan takes 16 at most
-
-std::string hex(std::uint64_t value) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-Json axes_json(const Mesh& mesh) {
-  Json out{Json::Array{}};
-  for (const Axis& a : mesh.axes()) out.push(std::move(Json().set("name", a.name).set("size", a.size)));
-  return out;
-}
-
-Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
-  auto axis = [&](int a) { return Json(mesh.axes()[static_cast<std::size_t>(a)].name); };
-  Json out{Json::Array{}};
-  for (const PickPart& part : pick) {
-    Json axes{Json::Array{}}, lists{Json::Array{}};
-    for (int a : part.cut.axes) axes.push(axis(a));
-    for (const Partition& p : part.cut.lists) {
-      const std::vector<Index> sizes = p.sizes();
-      lists.push(Json::Array(sizes.begin(), sizes.end()));
-    }
-    Json one;
-    one.set("index", part.index).set("name", pass.indices[static_cast<std::size_t>(part.index)].name).set("axes", std::move(axes));
-    if (part.cut.per >= 0) one.set("per", axis(part.cut.per));
-    one.set("parts", std::move(lists));
-    out.push(std::move(one));
-  }
-  return out;
-}
-
-// Per rank what was chosen where its device has a choice.
-Json implementations_json(const PlanData& data) {
-  Json ranks{Json::Array{}};
-  for (const auto& list : data.implementations) {
-    Json chosen{Json::Array{}};
-    for (const ChosenKernel& c : list) {
-      Json one{Json::Object{}};
-      one.set("kernel", to_json_value(c.spec)).set("implementation", c.implementation);
-      chosen.push(std::move(one));
-    }
-    ranks.push(std::move(chosen));
-  }
-  return ranks;
-}
-
-constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
-constexpr std::array<const char*, 5> kTrees{"direct", "ring", "halving", "two_level", "routed"};
-
-// Those that are not direct.
-Json schedules_json(const PlanData& data) {
-  Json out{Json::Array{}};
-  for (std::size_t t = 0; t < data.tensors.size(); t++)
-    for (std::size_t move = 0; move < kMoves.size(); move++)
-      if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
-        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTrees[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
-  return out;
-}
-
-// Those that do not go straight to their root.
-Json routes_json(const Routes& routes) {
-  Json out{Json::Array{}};
-  for (std::size_t root = 0; root < routes.size(); root++)
-    for (std::size_t r = 0; r < routes.size(); r++)
-      if (const int next = routes[root][r]; next != static_cast<int>(root)) out.push(std::move(Json().set("root", static_cast<Index>(root)).set("rank", static_cast<Index>(r)).set("next", next)));
-  return out;
-}
-
-// The place of a parameter's layout among those that its rules allow.
-Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
-  for (std::size_t k = 0; k < layouts.options(tensor); k++) {
-    layouts.choose(tensor, k);
-    if (layouts.of(tensor) == layout) return static_cast<Index>(k);
-  }
-  throw InternalError("a parameter's layout is one of those that its rules allow");
-}
 
 struct PickFile {
   Index index = -1;
@@ -409,35 +329,6 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
 }
 
 }  // namespace
-
-Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
-  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}}, formats{Json::Array{}};
-  for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
-    const Pass& pass = data.passes.passes[p];
-    passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
-  }
-  Layouts layouts(data.passes, mesh, data.rules);
-  for (int t : data.passes.parameters)
-    if (layouts.options(t) > 1) {
-      const auto at = static_cast<std::size_t>(t);
-      parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
-    }
-  for (std::size_t t = 0; t < data.tensors.size(); t++)
-    for (const auto& [way, slabs] : {std::pair{"arrives", data.tensors[t].arrives_in_blocks}, std::pair{"leaves", data.tensors[t].leaves_in_blocks}})
-      if (slabs > 0) blocks.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("way", way).set("slabs", slabs)));
-  for (std::size_t r = 0; r < data.own_formats.size(); r++)
-    for (const auto& [t, format] : data.own_formats[r])
-      formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));
-  Json out;
-  out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
-  out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
-  if (is_routed(data)) out.set("routes", routes_json(data.routes));
-  if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
-  if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
-  if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
-    out.set("implementations", implementations_json(data));
-  return out;
-}
 
 void Plan::save(const std::filesystem::path& file) const { write_file(file.string(), json()); }
 

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plan decided, as JSON; the plan follows from it, the step and the mesh.
 #pragma once
+#include <array>
+#include <string>
+
 #include "base/json.h"
 #include "plan/plan_data.h"
 
 namespace motley {
 
+inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
+inline constexpr std::array<const char*, 5> kTrees{"direct", "ring", "halving", "two_level", "routed"};
+
+std::string hex(std::uint64_t value);
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh);
 
 }  // namespace motley

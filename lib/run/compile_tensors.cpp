@@ -59,22 +59,23 @@ void Compiler::copy_hop(int t, std::size_t move, const std::string& what) {
   const std::vector<Hop> hops = hops_of(stages, what);
   for (const Hop& hop : hops)
     if (plan_of(t).arrives_in_blocks > 0) in_blocks_.insert(hop.exchange);
-  Passing passing{plan_of(t).by[move].tree == Tree::routed, move == 1 ? plan_of(t).second : plan_of(t).third, {}};
-  for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k], passing);
+  passing_.clear();
+  for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, move, k, hops[k]);
 }
 
-// This rank only hands it on.
-bool Compiler::Passing::through(const BoxMessage& m) const {
-  auto asks = [&](const BoxMessage& o) { return o.from == m.tree && o.to == m.to && contains(o.box, m.box); };
-  return routed && std::none_of(messages.begin(), messages.end(), asks);
+// Its reader only hands it on.
+bool Compiler::is_for_others(int t, std::size_t move, const BoxMessage& m) const {
+  const std::vector<BoxMessage>& asked = move == 1 ? plan_of(t).second : plan_of(t).third;
+  auto same = [&](const BoxMessage& o) { return o.from == m.tree && o.to == m.to && contains(o.box, m.box); };
+  return plan_of(t).by[move].tree == Tree::routed && std::none_of(asked.begin(), asked.end(), same);
 }
 
 // Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
-void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop, Passing& passing) {
+void Compiler::copy_messages(int t, std::size_t move, std::size_t stage, const Hop& hop) {
   const Index item = static_cast<Index>(bytes_of(dtype_of(t)));
   std::vector<Piece> sends, receives;
   std::vector<std::pair<View, View>> unpack;
-  for (const BoxMessage& m : messages) {
+  for (const BoxMessage& m : stages_of(t)[move][stage]) {
     if (m.from != rank_ && m.to != rank_) continue;
     if (m.from == m.to) {
       if (tensor(t).role != TensorRole::parameter) continue;  // it lies there already
@@ -86,11 +87,12 @@ void Compiler::copy_messages(int t, const std::vector<BoxMessage>& messages, con
     if (rooms_.contains(t) && near(m.from, m.to)) {  // it is where both read it
       (m.from == rank_ ? sends : receives).push_back({m.from == rank_ ? m.to : m.from, {main_buffer(t), 0}, bytes, true});
     } else if (m.from == rank_) {
-      const auto held = passing.held.find({m.tree, m.box});
-      sends.push_back(outgoing(t, {{m.box, held == passing.held.end() ? source_view(t, m.box) : held->second}}, m));
+      const auto held = passing_.find({m.tree, m.box});
+      sends.push_back(outgoing(t, {{m.box, held == passing_.end() ? source_view(t, m.box) : held->second}}, m));
     } else {
-      const View to = passing.through(m) ? fresh_view("on its way: " + tensor(t).name, t, m.box) : main_view(t, m.box);
-      if (passing.through(m)) passing.held[{m.tree, m.box}] = to;
+      const bool passes = is_for_others(t, move, m);
+      const View to = passes ? fresh_view("on its way: " + tensor(t).name, t, m.box) : main_view(t, m.box);
+      if (passes) passing_[{m.tree, m.box}] = to;
       if (near(m.from, rank_)) {
         const View from = peer_view("rank " + std::to_string(m.from) + "'s " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
         receives.push_back({m.from, {from.buffer, 0}, bytes, true});

@@ -43,13 +43,6 @@ class Compiler {
     std::optional<Contribution> sum{};  // so far
     bool is_owner(int rank) const { return own == nullptr || own->to == rank; }
   };
-  // What a move brings to this rank for others, by where it comes from.
-  struct Passing {
-    bool routed = false;
-    std::span<const BoxMessage> messages{};
-    std::map<std::pair<int, Box>, View> held{};
-    bool through(const BoxMessage& m) const;
-  };
   // A tensor that several ranks of a host read whole: it lies once, in the home's arena.
   struct Together {
     int home = -1;  // -1: each for itself
@@ -109,7 +102,8 @@ class Compiler {
   std::vector<Contribution> own_terms(int t, const BoxMessage& m);
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
   void copy_hop(int t, std::size_t move, const std::string& what);
-  void copy_messages(int t, const std::vector<BoxMessage>& messages, const Hop& hop, Passing& passing);
+  void copy_messages(int t, std::size_t move, std::size_t stage, const Hop& hop);
+  bool is_for_others(int t, std::size_t move, const BoxMessage& m) const;
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
   std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
@@ -138,6 +132,7 @@ class Compiler {
   std::map<int, std::vector<Contribution>> terms_{};     // pass -> its own buffers, where it is not direct
   std::map<int, std::vector<Contribution>> blocks_{};    // tensor that arrives in blocks -> those from other ranks
   std::map<int, bool> direct_{};
+  std::map<std::pair<int, Box>, View> passing_{};        // what a move brings for others, by the rank it comes from
   std::set<int> taken_{};                                // passes that another kernel does on this rank
   std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only
   std::set<int> exchanged_{};                            // parameters
