@@ -113,7 +113,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
             d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
           }
       const TensorPlan& plan = data.tensors[tensor];
-      d.blocks = d.blocks || (any && (move == 0 ? plan.leaves_in_blocks : plan.arrives_in_blocks));
+      d.blocks = d.blocks || (any && (move == 0 ? plan.leaves_in_blocks : plan.arrives_in_blocks) > 0);
       const Schedule& by = plan.by[move];
       if (any) d.schedule += (d.schedule.empty() ? "" : ", then ") + to_string(by);
       straight = straight && (!any || by == Schedule{});

@@ -238,7 +238,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
     for (auto& [who, one] : pairs) {
       one.tensor = t.name;
       one.step = step;
-      one.blocks = move == 0 ? own.leaves_in_blocks : own.arrives_in_blocks;
+      one.blocks = (move == 0 ? own.leaves_in_blocks : own.arrives_in_blocks) > 0;
       one.schedule = to_string(own.by[move]);
       one.from = who.first;
       one.to = who.second;

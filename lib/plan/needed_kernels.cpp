@@ -46,15 +46,23 @@ std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
   return out.list;
 }
 
+std::vector<KernelSpec> kernels_in_blocks(const PlanData& plan, int rank) {
+  Specs out;
+  for (int slabs : kSlabs) {
+    PlanData apart = plan;
+    if (take_apart(apart, [&](const std::vector<BoxMessage>& messages) { return goes_far(plan, messages) ? slabs : 0; }))
+      for (KernelSpec& s : kernels_of(apart, rank)) out.add(std::move(s));
+  }
+  return out.list;
+}
+
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                                        int rank, const SizesOf& sizes) {
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
   Specs out;
   for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
-  PlanData apart = data;
-  if (take_apart(apart, [&](const std::vector<BoxMessage>& messages) { return goes_far(data, messages); }))
-    for (const KernelSpec& s : kernels_of(apart, rank)) out.add(s);
+  for (const KernelSpec& s : kernels_in_blocks(data, rank)) out.add(s);
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];

@@ -19,5 +19,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
 // What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
 std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);
+// Were all of its tensors taken apart that travel while kernels run: in any number of slabs that choose_blocks() tries.
+std::vector<KernelSpec> kernels_in_blocks(const PlanData& plan, int rank);
 
 }  // namespace motley

@@ -161,8 +161,7 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
   }
   for (int round = 0; round < 2; round++) {
     const double before = best.cost;
-    for (std::size_t i = passes_.passes.size(); i-- > 0;) {
-      const int pass = static_cast<int>(i);
+    for (int pass : pass_order_) {
       if (!picks.contains(pass)) continue;
       for (const Pick& pick : candidates(pass)) {
         if (pick == picks[pass]) continue;

@@ -46,8 +46,9 @@ struct TensorPlan {
   std::vector<Held> needs{};  // what each rank reads
   std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
   std::array<Schedule, 3> by{};                        // how these three go
-  // Taken apart (plan/blocks.h): what `third` (or `second`) brings stays one block per message, what `first` sends is made block by block.
-  bool arrives_in_blocks = false, leaves_in_blocks = false;
+  // Taken apart (plan/blocks.h): what `third` (or `second`) brings stays one block per message, what `first` sends is made block by
+  // block; a message goes in so many slabs of its first dim. 0: not taken apart.
+  int arrives_in_blocks = 0, leaves_in_blocks = 0;
 };
 
 struct CutChoice {  // for people and JSON: one rule as it was resolved

@@ -21,7 +21,7 @@ namespace motley {
 namespace {
 
 constexpr double kMost = 1e18;
-constexpr std::int64_t kMostChunks = 1024;  // of a schedule; a plan takes 16 at most
+constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or slabs of a message; a plan takes 16 at most
 
 std::string hex(std::uint64_t value) {
   char text[20];
@@ -112,6 +112,7 @@ struct ParameterFile {
 };
 struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
+  std::int64_t slabs = 1;
 };
 struct FormatFile {
   std::int64_t rank = 0;
@@ -195,7 +196,8 @@ const Table<ParameterFile>& parameter_fields() {
 }
 
 const Table<BlocksFile>& blocks_fields() {
-  static const Table<BlocksFile> table{text_field("tensor", "that is taken apart", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way)};
+  static const Table<BlocksFile> table{text_field("tensor", "that is taken apart", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way),
+                                       integer("slabs", "of a message", &BlocksFile::slabs)};
   return table;
 }
 
@@ -236,11 +238,8 @@ const Table<Decisions>& decision_fields() {
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
+                                      list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
                                       list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
-                                      {"blocks", "tensors that are taken apart", "list", false,
-                                       [](Reader& r, const Json& j, Decisions& out) {
-                                         r.list(j, [&](const Json& one, std::size_t) { r.object(one, blocks_fields(), out.blocks.emplace_back()); });
-                                       }},
                                       {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
   return table;
 }
@@ -321,6 +320,18 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
   }
 }
 
+void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile>& from, PlanData& data) {
+  for (const BlocksFile& b : from) {
+    const int t = data.passes.find(b.tensor);
+    if (t < 0 || (b.way != "arrives" && b.way != "leaves") || b.slabs < 1 || b.slabs > kMostChunks)
+      refuse(file, "/decisions/blocks: tensor \"" + b.tensor + "\" that " + b.way + " in " + std::to_string(b.slabs) + " slabs: no such blocks");
+    data.tensors[static_cast<std::size_t>(t)].*(b.way == "arrives" ? &TensorPlan::arrives_in_blocks : &TensorPlan::leaves_in_blocks) = static_cast<int>(b.slabs);
+  }
+  for (const BlocksFile& b : from)
+    if (!(b.way == "arrives" ? may_arrive_in_blocks : may_leave_in_blocks)(data, data.passes.find(b.tensor), static_cast<int>(b.slabs)))
+      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
+}
+
 void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
   data.own_formats.assign(data.predicted.size(), {});
   for (const FormatFile& f : from) {
@@ -353,14 +364,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
-  for (const BlocksFile& b : d.blocks) {
-    const int t = passes.find(b.tensor);
-    if (t < 0 || (b.way != "arrives" && b.way != "leaves")) refuse(file, "/decisions/blocks: no tensor \"" + b.tensor + "\" that " + b.way);
-    data.tensors[static_cast<std::size_t>(t)].*(b.way == "arrives" ? &TensorPlan::arrives_in_blocks : &TensorPlan::leaves_in_blocks) = true;
-  }
-  for (const BlocksFile& b : d.blocks)
-    if (const int t = passes.find(b.tensor); !(b.way == "arrives" ? may_arrive_in_blocks(data, t) : may_leave_in_blocks(data, t)))
-      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
+  tell_blocks(file, d.blocks, data);
   tell_formats(file, d.formats, data);
   return data;
 }
@@ -368,7 +372,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
 }  // namespace
 
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
-  Json passes{Json::Array{}}, parameters{Json::Array{}};
+  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}}, formats{Json::Array{}};
   for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
     const Pass& pass = data.passes.passes[p];
     passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
@@ -379,13 +383,9 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
       const auto at = static_cast<std::size_t>(t);
       parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
     }
-  Json blocks{Json::Array{}};
-  for (std::size_t t = 0; t < data.tensors.size(); t++) {
-    const std::string& name = data.passes.tensors[t].name;
-    if (data.tensors[t].arrives_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "arrives")));
-    if (data.tensors[t].leaves_in_blocks) blocks.push(std::move(Json().set("tensor", name).set("way", "leaves")));
-  }
-  Json formats{Json::Array{}};
+  for (std::size_t t = 0; t < data.tensors.size(); t++)
+    for (const auto& [way, slabs] : {std::pair{"arrives", data.tensors[t].arrives_in_blocks}, std::pair{"leaves", data.tensors[t].leaves_in_blocks}})
+      if (slabs > 0) blocks.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("way", way).set("slabs", slabs)));
   for (std::size_t r = 0; r < data.own_formats.size(); r++)
     for (const auto& [t, format] : data.own_formats[r])
       formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));

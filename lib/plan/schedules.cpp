@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/schedules.h"
 
+#include <motley/partition.h>
+
 #include <algorithm>
 #include <map>
 #include <random>
@@ -12,21 +14,33 @@ namespace {
 // A schedule of more stages must be that much cheaper: what a link costs is not known better.
 constexpr double kWorthIt = 0.9;
 
-// A stage for each sender, or reader, so that kernels run on some blocks while others travel.
-Stages in_blocks(const std::vector<BoxMessage>& messages, int BoxMessage::*end) {
-  std::map<int, std::vector<BoxMessage>> by_rank;
+// A stage for each slab of each sender, or reader, so that kernels run on some blocks while others travel. Slabs of the first dim lie
+// in one piece in every format. The same for all messages of that rank: who adds finds all terms of an element in one stage.
+Stages in_blocks(const std::vector<BoxMessage>& messages, int BoxMessage::*end, int slabs) {
+  std::map<int, Range> reach;
   for (const BoxMessage& m : messages) {
-    by_rank[m.*end].push_back(m);
-    by_rank[m.*end].back().tree = m.*end;
+    Range& all = reach.emplace(m.*end, m.box.front()).first->second;
+    all = {std::min(all.begin, m.box.front().begin), std::max(all.end, m.box.front().end)};
   }
   Stages out;
-  for (auto& [rank, stage] : by_rank) out.push_back(std::move(stage));
+  for (const auto& [rank, all] : reach)
+    for (int k = 0; k < slabs; k++) {
+      const Range part = Partition::even(all.size(), slabs).range(k), slab{all.begin + part.begin, all.begin + part.end};
+      std::vector<BoxMessage> stage;
+      for (BoxMessage m : messages) {
+        m.box.front() = intersect(m.box.front(), slab);
+        m.tree = static_cast<int>(out.size());
+        if (m.*end == rank && volume(m.box) > 0) stage.push_back(std::move(m));
+      }
+      if (!stage.empty()) out.push_back(std::move(stage));
+    }
   return out;
 }
 
 Stages staged(const TensorPlan& plan, std::size_t move, const Schedule& by, std::span<const int> hosts) {
-  if (move == 0 && plan.leaves_in_blocks) return in_blocks(plan.first, &BoxMessage::to);
-  if (move != 0 && plan.arrives_in_blocks) return in_blocks(move == 1 ? plan.second : plan.third, &BoxMessage::from);
+  if (move == 0 && plan.leaves_in_blocks > 0) return in_blocks(plan.first, &BoxMessage::to, plan.leaves_in_blocks);
+  if (move != 0 && plan.arrives_in_blocks > 0)
+    return in_blocks(move == 1 ? plan.second : plan.third, &BoxMessage::from, plan.arrives_in_blocks);
   if (move == 0) return sum_stages(plan.first, by, hosts);
   return copy_stages(move == 1 ? plan.second : plan.third, by, hosts);
 }

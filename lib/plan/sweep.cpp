@@ -48,7 +48,13 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   auto add = [&](int t) {
     if (std::find(order_.begin(), order_.end(), t) == order_.end()) order_.push_back(t);
   };
-  for (std::size_t i = passes.passes.size(); i-- > 0;) add(passes.passes[i].writes.tensor);
+  for (std::size_t i = passes.passes.size(); i-- > 0;) {
+    const Pass& p = passes.passes[i];
+    auto at = pass_order_.end();
+    while (p.kind == PassKind::backward_data && at != pass_order_.begin() && passes.passes[static_cast<std::size_t>(at[-1])].layer == p.layer) at--;
+    pass_order_.insert(at, static_cast<int>(i));
+  }
+  for (int p : pass_order_) add(passes.passes[static_cast<std::size_t>(p)].writes.tensor);
   for (std::size_t t = 0; t < passes.tensors.size(); t++) add(static_cast<int>(t));
 }
 

@@ -67,6 +67,7 @@ class Sweeper {
   Layouts layouts_;
   const Cost& cost_;
   std::vector<std::vector<int>> writers_{};  // per tensor
+  std::vector<int> pass_order_{};            // in which picks are chosen: the last first, but of one layer's the gradient of its input
   std::vector<int> order_{};                 // tensors, readers' results before what they read
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>> known_{};  // per tensor: an improving sweep asks the same again and again
 };

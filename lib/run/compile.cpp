@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "run/compiler.h"
-#include "run/pending.h"
 
 namespace motley {
 
@@ -88,7 +87,7 @@ int Compiler::main_buffer(int t) {
   const TensorPlan& plan = plan_of(t);
   for (const auto* list : {&plan.rest, &plan.tiles, &plan.needs})
     for (const Held& h : *list)
-      if (h.rank == rank_ && !(plan.arrives_in_blocks && list != &plan.tiles) && !(tensor(t).role == TensorRole::parameter && list != &plan.needs)) take(h.box);
+      if (h.rank == rank_ && !(plan.arrives_in_blocks > 0 && list != &plan.tiles) && !(tensor(t).role == TensorRole::parameter && list != &plan.needs)) take(h.box);
   for (int p : writers_[static_cast<std::size_t>(t)])
     if (works(p) && direct(p)) take(operand_box(pass(p).writes, work_of(p).box));
   check(all.has_value(), "a tensor that is used here is held here");
@@ -100,7 +99,7 @@ int Compiler::main_buffer(int t) {
 
 // What arrives in blocks lies in as many buffers.
 View Compiler::main_view(int t, const Box& box) {
-  if (plan_of(t).arrives_in_blocks && !blocks_.contains(t)) {
+  if (plan_of(t).arrives_in_blocks > 0 && !blocks_.contains(t)) {
     std::vector<Contribution>& blocks = blocks_[t];
     const std::vector<Box> boxes = arriving_blocks(data_, t, rank_);
     for (std::size_t k = 1; k < boxes.size(); k++) blocks.push_back({boxes[k], fresh_view("block of " + tensor(t).name, t, boxes[k])});
@@ -163,16 +162,17 @@ Program Compiler::compile() {
   if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
   await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
-  keep_pending(out_, [&](const Post& post) { return pays(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
+  keep_pending(out_, [&](const Post& post) { return meanwhile(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
   finish();
   name_implementations();
   return std::move(out_);
 }
 
-// Whether it pays that the exchange goes on while kernels run.
-bool Compiler::pays(const Post& post) const {
+Meanwhile Compiler::meanwhile(const Post& post) const {
   auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
-  return options_.pending != Pending::none && (std::any_of(post.sends.begin(), post.sends.end(), far) || std::any_of(post.receives.begin(), post.receives.end(), far));
+  if (options_.pending == Pending::none || (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)))
+    return Meanwhile::nothing;
+  return in_blocks_.contains(post.exchange) ? Meanwhile::kernels_ahead : Meanwhile::other_kernels;
 }
 
 void Compiler::name_implementations() {

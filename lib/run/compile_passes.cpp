@@ -53,13 +53,13 @@ bool Compiler::direct(int p) {
   std::vector<int> whole{k};
   if (bias >= 0) whole.push_back(writer_index(bias));
   std::sort(whole.begin(), whole.end());
-  bool good = !plan.leaves_in_blocks;
+  bool good = plan.leaves_in_blocks == 0;
   for (const BoxMessage& m : plan.first) {
     const bool has = std::find(m.writers.begin(), m.writers.end(), k) != m.writers.end();
     if (m.from == rank_) good = good && (has ? m.writers == whole : !overlap(m.box, mine));  // another writer's term lies apart
     if (m.to == rank_ && overlap(m.box, mine)) good = good && m.from == rank_ && has;
   }
-  if (together_at(it.writes.tensor).home >= 0 || plan.arrives_in_blocks)  // what others write there is not overwritten
+  if (together_at(it.writes.tensor).home >= 0 || plan.arrives_in_blocks > 0)  // what others write there is not overwritten
     good = good && std::any_of(plan.tiles.begin(), plan.tiles.end(), [&](const Held& tile) { return tile.rank == rank_ && contains(tile.box, mine); });
   return direct_[p] = good;
 }
@@ -102,7 +102,7 @@ View Compiler::output_view(int p, const Box& box) {
   if (direct(p)) return main_view(t, box);
   std::vector<Contribution>& terms = terms_[p];
   if (terms.empty())
-    for (const Box& b : plan_of(t).leaves_in_blocks ? leaving_blocks(data_, p, rank_) : std::vector<Box>{operand_box(it.writes, work_of(p).box)})
+    for (const Box& b : plan_of(t).leaves_in_blocks > 0 ? leaving_blocks(data_, p, rank_) : std::vector<Box>{operand_box(it.writes, work_of(p).box)})
       terms.push_back({b, fresh_view("term of " + it.name, t, b)});
   const auto at = std::find_if(terms.begin(), terms.end(), [&](const Contribution& c) { return contains(c.box, box); });
   check(at != terms.end(), "a part of a result lies in one of its blocks");

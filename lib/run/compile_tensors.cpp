@@ -56,6 +56,8 @@ const std::array<Stages, 3>& Compiler::stages_of(int t) {
 
 void Compiler::copy_hop(int t, const Stages& stages, const std::string& what) {
   const std::vector<Hop> hops = hops_of(stages, what);
+  for (const Hop& hop : hops)
+    if (plan_of(t).arrives_in_blocks > 0) in_blocks_.insert(hop.exchange);
   for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, stages[k], hops[k]);
 }
 

@@ -15,6 +15,7 @@
 #include "plan/formats.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
+#include "run/pending.h"
 #include "run/views.h"
 
 namespace motley {
@@ -64,7 +65,7 @@ class Compiler {
   int main_buffer(int t);  // made at first call: the hull of all that this rank holds of the tensor
   View main_view(int t, const Box& box);
   void make_slices();
-  bool pays(const Post& post) const;
+  Meanwhile meanwhile(const Post& post) const;
   void finish();  // lifetimes, places in the arena
   void name_implementations();
 
@@ -133,6 +134,7 @@ class Compiler {
   std::set<int> taken_{};                                // passes that another kernel does on this rank
   std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only
   std::set<int> exchanged_{};                            // parameters
+  std::set<int> in_blocks_{};                            // exchanges of tensors that are taken apart
   std::vector<std::pair<int, std::vector<Piece>>> looks_{};  // what peers still look at: exchange, pieces
   std::vector<std::vector<int>> opens_{};                // per pass: tensors that are first written there, on some rank
   std::map<int, std::array<Stages, 3>> stages_{};        // per tensor

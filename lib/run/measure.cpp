@@ -148,6 +148,7 @@ class Measurer {
     const Plan plan = balance(step_, mesh_, rules_, profile);
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
     if (fresh_) {
+      for (KernelSpec& s : kernels_in_blocks(plan.data(), rt_.rank())) specs.push_back(std::move(s));
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
           if (c.dim == v.dim && static_cast<int>(c.parts.size()) == v.parts)

@@ -36,11 +36,13 @@ bool meet(const Touches& a, const Touches& b) {
 
 class Moves {
  public:
-  Moves(Program& program, const std::function<bool(const Post&)>& pays, double room) : program_(program), steps_(program.steps) {
+  Moves(Program& program, const std::function<Meanwhile(const Post&)>& meanwhile, double room) : program_(program), steps_(program.steps) {
     for (const ProgramStep& s : steps_) {
       const auto* post = std::get_if<Post>(&s.what);
-      if (post == nullptr || !pays(*post)) continue;
+      const Meanwhile runs = post == nullptr ? Meanwhile::nothing : meanwhile(*post);
+      if (runs == Meanwhile::nothing) continue;
       pending_.insert(post->exchange);
+      if (runs == Meanwhile::kernels_ahead) ahead_.insert(post->exchange);
       for (const Piece& p : post->sends) sent_.insert(p.at.buffer);
       for (const Piece& p : post->receives) received_.insert(p.at.buffer);
     }
@@ -58,6 +60,8 @@ class Moves {
         if (goes_up(i)) raise(i, from);
       for (std::size_t i = to; i-- > from;)
         if (goes_down(i)) lower(i, to);
+      for (std::size_t i = from; i < to && !ahead_.empty(); i++)
+        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ahead_.contains(wait->exchange)) i = let_ahead(i, to);
     }
   }
 
@@ -138,15 +142,33 @@ class Moves {
   }
   bool fits(std::size_t at, Index more) const { return static_cast<double>(live_[at] + more) <= most_; }
 
+  void put(std::size_t i, std::size_t to) {  // up
+    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
+    std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
+  }
   void raise(std::size_t i, std::size_t from) {
     look();
     const Index more = grows(i, &Life::first);
     std::size_t to = i;
     while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
     while (to < i && goes_up(to)) to++;  // those of one place keep their order
-    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-    std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
-    std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
+    put(i, to);
+  }
+  // Returns where the Wait at i is then. What stays behind it: it, and what needs it or something that stays.
+  std::size_t let_ahead(std::size_t i, std::size_t end) {
+    for (std::size_t k = i + 1; k < end; k++) {
+      if (const auto* post = std::get_if<Post>(&steps_[k].what); post != nullptr && !post->sends.empty()) break;
+      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      bool free = true;
+      for (std::size_t s = i; s < k && free; s++) free = !meet(touches_[s], touches_[k]);
+      if (!free) continue;
+      look();
+      const Index more = grows(k, &Life::first);
+      for (std::size_t s = i; s < k && free; s++) free = fits(s, more);
+      if (free) put(k, i++);
+    }
+    return i;
   }
   void lower(std::size_t i, std::size_t end) {
     look();
@@ -163,7 +185,8 @@ class Moves {
   std::vector<ProgramStep>& steps_;
   std::vector<Touches> touches_{};
   std::map<int, Touches> under_way_{};
-  std::set<int> pending_{}, sent_{}, received_{};  // exchanges; buffers that they send and receive
+  std::set<int> pending_{}, ahead_{};              // exchanges
+  std::set<int> sent_{}, received_{};              // buffers that they send and receive
   std::vector<Life> lives_{};                      // per buffer
   std::vector<Index> live_{};                      // per step
   double most_ = 0;                                // bytes alive at once
@@ -171,8 +194,8 @@ class Moves {
 
 }  // namespace
 
-void keep_pending(Program& program, const std::function<bool(const Post&)>& pays, double room) {
-  Moves(program, pays, room).run();
+void keep_pending(Program& program, const std::function<Meanwhile(const Post&)>& meanwhile, double room) {
+  Moves(program, meanwhile, room).run();
 }
 
 }  // namespace motley

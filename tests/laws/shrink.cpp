@@ -29,7 +29,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
   PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
-  take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5); });
+  take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5) ? static_cast<int>(pick(random, 1, 5)) : 0; });
   return plan_from(step, mesh, std::move(data));
 }
 
@@ -37,7 +37,7 @@ Plan with_random_schedules(const Plan& plan, unsigned number) {
   PlanData data = plan.data();
   choose_schedules(data, {}, number);
   for (TensorPlan& t : data.tensors)
-    if (t.arrives_in_blocks || t.leaves_in_blocks) t.by = {};  // a block goes straight
+    if (t.arrives_in_blocks + t.leaves_in_blocks > 0) t.by = {};  // a block goes straight
   count_bytes(data);
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }

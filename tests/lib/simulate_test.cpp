@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <motley/program.h>
+
+#include "run/pending.h"
 
 using namespace motley;
 
@@ -83,4 +86,43 @@ TEST_CASE("virtual time: pieces from a device to a device are copied out, sent a
   CHECK(simulate(programs, profile).step_seconds == Approx(4 + 3 * 2 + 1));
   profile.device_links.push_back({1, {{1 << 20, 0, 250}}, {{1 << 20, 9, 1e9}}});  // 4 s in for each
   CHECK(simulate(programs, profile).step_seconds == Approx(4 + 2 + 1 + 3 * 4));
+}
+
+namespace {
+
+RunKernel kernel(const std::string& name, int reads, int also, int writes) {
+  KernelSpec spec;
+  spec.op = KernelOp::dense;
+  return {spec, {{reads, 0}, {also, 0}, {writes, 0}}, name};
+}
+
+// The order of the steps once exchange 0 is pending, and exchange 1 behind it.
+std::string order(Meanwhile meanwhile) {
+  Program program;
+  for (int b = 0; b < 8; b++) {
+    program.buffers.push_back({"buffer " + std::to_string(b)});
+    program.buffers.back().bytes = 4;
+  }
+  const int own = 0, comes = 1, w = 2;
+  program.steps = {{kernel("own", w, w, own)}, {Post{0, {{1, {own, 0}, 4}}, {{1, {comes, 0}, 4}}}}, {Wait{0}},
+                   {kernel("needs it", comes, w, 3)}, {kernel("needs nothing of it", own, w, 4)}, {kernel("needs both", 3, 4, 5)},
+                   {Post{1, {{1, {5, 0}, 4}}, {}}}, {kernel("behind a send", own, w, 6)}, {Wait{1}}};
+  keep_pending(program, [&](const Post& post) { return post.exchange == 0 ? meanwhile : Meanwhile::other_kernels; }, HUGE_VAL);
+  std::string out;
+  for (const ProgramStep& s : program.steps) {
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) out += run->pass + ", ";
+    if (const auto* post = std::get_if<Post>(&s.what)) out += "post " + std::to_string(post->exchange) + ", ";
+    if (const auto* wait = std::get_if<Wait>(&s.what)) out += "wait " + std::to_string(wait->exchange) + ", ";
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("exchanges that go on: kernels go ahead of a wait, but of no send that it is for") {
+  CHECK(order(Meanwhile::nothing) ==
+        "own, post 0, wait 0, needs it, needs nothing of it, needs both, post 1, behind a send, wait 1, ");
+  CHECK(order(Meanwhile::other_kernels) == order(Meanwhile::nothing));
+  CHECK(order(Meanwhile::kernels_ahead) ==
+        "own, post 0, needs nothing of it, wait 0, needs it, needs both, post 1, behind a send, wait 1, ");
 }

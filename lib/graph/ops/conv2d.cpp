@@ -23,18 +23,16 @@ class Conv2d final : public Op {
   void backward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
     const int dy = to.gradient(t.y), dw = to.gradient(t.w);
-    if (bias_) {
-      const int b = to.parameter(node, "bias", Shape{out_});
-      copy_pass(to, node, "backward_bias", dy, to.gradient(b));
+    if (to.wants_gradient(t.x)) {  // first: the layers before this one wait for it
+      const int dx = to.gradient(t.x);
+      Pass& data = pass(to, node, t, "backward_data", PassKind::backward_data);
+      data.reads = {{dy, t.y_at}, {t.w, t.w_at}};
+      data.writes = {dx, t.x_at};
     }
     Pass& filter = pass(to, node, t, "backward_filter", PassKind::backward_filter);
     filter.reads = {{t.x, t.x_at}, {dy, t.y_at}};
     filter.writes = {dw, t.w_at};
-    if (!to.wants_gradient(t.x)) return;
-    const int dx = to.gradient(t.x);
-    Pass& data = pass(to, node, t, "backward_data", PassKind::backward_data);
-    data.reads = {{dy, t.y_at}, {t.w, t.w_at}};
-    data.writes = {dx, t.x_at};
+    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape{out_})));
   }
 
  private:
