@@ -35,7 +35,10 @@ void come_to_rest() {
   MPI_Request all_here = MPI_REQUEST_NULL;
   mpi_check(MPI_Ibarrier(MPI_COMM_WORLD, &all_here), "MPI_Ibarrier");
   Backoff backoff(false);
-  for (int done = 0; done == 0; backoff.pause()) mpi_check(MPI_Test(&all_here, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  for (int done = 0; done == 0; backoff.pause()) {
+    mpi_check(MPI_Test(&all_here, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (backoff.due() && backoff.seconds() > deadline_seconds()) throw Error(Exit::hung, "not all ranks have come to the end of the job");
+  }
   std::this_thread::sleep_for(kRest);
 }
 

@@ -131,8 +131,11 @@ class MpiTransport final : public Transport {
     }
     int done = 0;
     MPI_Status status;
-    mpi_check(MPI_Test(&op.request, &done, &status), "MPI_Test");
+    // MPI_Test looks at the network for a finished request too, MPI_Request_get_status for an unfinished one alone (MPICH 4.0, over TCP:
+    // one microsecond of nine). MPI_Wait on a finished request comes back at once.
+    mpi_check(MPI_Request_get_status(op.request, &done, &status), "MPI_Request_get_status");
     if (done == 0) return false;
+    mpi_check(MPI_Wait(&op.request, &status), "MPI_Wait");
     if (op.receives) {
       MPI_Count got = 0;
       mpi_check(MPI_Get_count_c(&status, MPI_BYTE, &got), "MPI_Get_count_c");

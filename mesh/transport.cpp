@@ -41,10 +41,15 @@ std::string late(const Transport& t, int from, const std::string& what, double s
          whom + " in \"" + what + "\", and nothing has moved";
 }
 
-// Takes the finished ones off the list; did any finish?
-bool sweep(Transport& transport, std::vector<Ticket>& open) {
+// Takes the finished ones off the list; did any finish? All of them, or from the back to the first unfinished one: a test lets every
+// message move, and over TCP takes about one microsecond (bench/exchange between two hosts, 1 KiB: 9 us by one test a round, 10 by two).
+enum class Look : std::uint8_t { all, last };
+bool sweep(Transport& transport, std::vector<Ticket>& open, Look look) {
   const std::size_t before = open.size();
-  std::erase_if(open, [&](Ticket t) { return transport.test(t); });
+  if (look == Look::all)
+    std::erase_if(open, [&](Ticket t) { return transport.test(t); });
+  else
+    while (!open.empty() && transport.test(open.back())) open.pop_back();
   return open.size() != before;
 }
 
@@ -88,15 +93,14 @@ double deadline_seconds() {
 }
 
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
-  std::vector<Ticket> open;  // the unfinished ones
-  for (Ticket t : tickets)
-    if (!transport.test(t)) open.push_back(t);
+  thread_local std::vector<Ticket> open;  // the unfinished ones, the first at the back; kept, so that a wait allocates nothing
+  open.assign(tickets.rbegin(), tickets.rend());
   bool device_busy = static_cast<bool>(also);
   WaitObserver* const observer = transport.observer();
   Backoff backoff(transport.crowded());
   double moved_at = 0;
-  bool news = true, moved = false;
-  for (;; moved = sweep(transport, open)) {
+  bool news = true, moved = sweep(transport, open, Look::last);
+  for (;; moved = sweep(transport, open, backoff.due() ? Look::all : Look::last)) {
     if (device_busy && also()) {
       device_busy = false;
       moved = true;
@@ -112,12 +116,12 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
     if (moved) moved_at = now;
     if (observer != nullptr) {
       // A device that works is a rank that computes; only waiting for ranks is told.
-      if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.front()));
+      if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.back()));
       if (now > kTellSeconds) news = false;
     } else if (now - moved_at > deadline_seconds()) {
       throw Error(Exit::hung, open.empty() ? "rank " + std::to_string(transport.rank()) + "'s device has not finished \"" + what +
                                                  "\" after " + std::to_string(std::lround(now - moved_at)) + " s"
-                                           : late(transport, transport.peer(open.front()), what, now - moved_at));
+                                           : late(transport, transport.peer(open.back()), what, now - moved_at));
     }
   }
   if (observer != nullptr) observer->done(transport.bytes_received());
@@ -202,7 +206,7 @@ std::optional<Farewell> farewell(Transport& transport, int status, const std::st
   }
   if (patience_seconds > 0) {
     Backoff backoff(transport.crowded());
-    for (sweep(transport, open); !open.empty(); sweep(transport, open)) {
+    for (sweep(transport, open, Look::all); !open.empty(); sweep(transport, open, Look::all)) {
       backoff.pause();
       if (backoff.due() && backoff.seconds() > patience_seconds) return std::nullopt;
     }
