@@ -13,8 +13,8 @@ namespace motley {
 
 namespace {
 
-// Of the step's seconds that taking one tensor apart, or its messages in more slabs, must gain. Where the ranks' cores move the bytes virtual time does not see it:
-// three tensors that were to gain 1.6 % together lost 6 % by TCP (bench/overlap).
+// Of the step's seconds that taking one tensor apart, or its messages in more slabs, must gain. Where the ranks' cores move the bytes
+// virtual time sees only a part of that: three tensors that were to gain 1.6 % together lost 6 % by TCP (bench/overlap).
 constexpr double kWorthBlocks = 0.01;
 
 bool travels(const std::vector<BoxMessage>& messages) {

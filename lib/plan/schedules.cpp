@@ -123,7 +123,10 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
 // Dijkstra's algorithm from each root.
 Routes routes_of(const PlanData& data, const Profile& profile) {
   if (profile.links.empty()) return {};
-  auto seconds = [&](int from, int to) { return profile.seconds(from, to, kRouteBytes).seconds; };
+  std::map<std::pair<int, int>, double> links;
+  for (int a : data.busy)
+    for (int b : data.busy) links[{a, b}] = profile.seconds(a, b, kRouteBytes).seconds;
+  auto seconds = [&](int from, int to) { return links.at({from, to}); };
   Routes out = straight_routes(data);
   bool any = false;
   for (int root : data.busy) {

@@ -70,7 +70,7 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
-  int held = 0, named = 0, apart = 0, in_blocks = 0;
+  int held = 0, named = 0, apart = 0, in_blocks = 0, routed = 0;
   for (unsigned number = 0; number < 80; number++) {
     auto one = random_plan(51000 + number);
     if (!one) continue;
@@ -87,6 +87,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       CHECK((is.layout == was.layout && is.rest == was.rest && is.tiles == was.tiles && is.needs == was.needs));
       CHECK((is.first == was.first && is.second == was.second && is.third == was.third && is.by == was.by));
       CHECK((is.arrives_in_blocks == was.arrives_in_blocks && is.leaves_in_blocks == was.leaves_in_blocks));
+      for (const Schedule& by : is.by) routed += by.tree == Tree::routed;
       apart += (is.arrives_in_blocks > 1) + (is.leaves_in_blocks > 1);
     }
     for (int r = 0; r < one->mesh.ranks(); r++) {
@@ -108,6 +109,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   CHECK(held > 50);
   CHECK(named > 100);
   CHECK(apart > 20);
+  CHECK(routed > 100);
   CHECK(in_blocks > 20);
 }
 
@@ -122,6 +124,13 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const auto list = tree.find('[', tree.find("\"schedules\""));
   tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "move": "values", "tree": "oak", "chunks": 1}])");
   CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
+  REQUIRE(one->mesh.ranks() > 1);
+  for (const auto& [next, wrong] : {std::pair{"1", "no way leads from rank 1 to rank 0"}, std::pair{"77", "the mesh has"}}) {
+    std::string routes = tree;
+    routes.replace(routes.find("oak"), 3, "routed");
+    routes.insert(routes.find("\"schedules\""), std::string(R"("routes": [{"root": 0, "rank": 1, "next": )") + next + "}], ");
+    CHECK_THAT(refusal(folder.write("routes.json", routes), one->step, one->mesh), Catch::Contains(wrong));
+  }
   CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh), Catch::Contains("cut.json:"));
   CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh), Catch::Contains("did you mean \"decisions\"?"));
   std::string parts = one->plan.json();
