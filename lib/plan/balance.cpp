@@ -16,6 +16,7 @@
 #include "plan/schedules.h"
 #include "plan/sweep.h"
 #include "run/compiler.h"
+#include "run/too_large.h"
 
 namespace motley {
 
@@ -67,7 +68,10 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.busy = layouts.busy();
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
-  for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
+  for (int r = 0; r < mesh.ranks(); r++) {
+    data.on_device.push_back(has_own_memory(mesh.device(r)));
+    data.memory_bytes.push_back(mesh.device(r).memory_bytes);
+  }
   choose_schedules(data, profile, schedules);
   return data;
 }
@@ -129,7 +133,8 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
     const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
     if (has > 0 && needs > has)
       throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
-                      std::to_string(has) + "; use a smaller batch or give this rank a smaller part", Exit::device);
+                      std::to_string(has) + "; " + too_large(Compiler(data, r, {}).compile(), has) + "; use a smaller batch or give this rank a smaller part",
+                      Exit::device);
   }
   return plan_from(step, mesh, std::move(data));
 }
