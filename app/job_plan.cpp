@@ -93,7 +93,11 @@ Profile profile_at_hand(const Job& job) {
     throw UserError(
         fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
         Exit::missing);
-  return Profile::load(file);
+  Profile profile = Profile::load(file);
+  for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++)
+    if (const std::string kind = to_string(job.mesh.device(r).kind), &was = profile.devices[static_cast<std::size_t>(r)].kind; kind != was)
+      throw UserError(fmt::format("{}: rank {} was measured as a \"{}\" device, in the mesh it is a \"{}\" one; measure anew: motley profile JOB", file.string(), r, was, kind));
+  return profile;
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
@@ -104,27 +108,31 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
   return Profile::parse("rank 0's profile", {reinterpret_cast<const char*>(all[0].data()), all[0].size()});
 }
 
-std::vector<std::string> notes_on(const Mesh& mesh) {
+std::vector<std::string> device_notes(const Mesh& mesh) {
   std::vector<std::string> notes;
-  const auto cores = deal_cores(mesh.devices(), allowed_cores());
-  std::map<int, std::vector<int>> ranks;  // by core
   for (int r = 0; r < mesh.ranks(); r++) {
     const Device& device = mesh.device(r);
-    if (!device.host.empty()) continue;
-    for (const int core : cores[static_cast<std::size_t>(r)]) ranks[core].push_back(r);
-    const Device& real = device.of ? *device.of : device;
-    if (real.kind != DeviceKind::cuda) continue;
+    if (!device.host.empty() || (device.of ? *device.of : device).kind != DeviceKind::cuda) continue;
     try {
-      static_cast<void>(open_backend(real));
+      static_cast<void>(open_backend(device));
     } catch (const Error& e) {
       notes.push_back(fmt::format("rank {} ({}) cannot run on this machine with this build: {}", r, device.name, e.what()));
     }
   }
+  return notes;
+}
+
+std::vector<std::string> core_notes(const Mesh& mesh) {
+  const auto cores = deal_cores(mesh.devices(), allowed_cores());
+  std::map<int, std::vector<int>> ranks;  // by core
+  for (int r = 0; r < mesh.ranks(); r++)
+    for (const int core : cores[static_cast<std::size_t>(r)])
+      if (mesh.device(r).host.empty()) ranks[core].push_back(r);
   std::string shared;
   for (const auto& [core, several] : ranks)
     if (several.size() > 1) shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
-  if (!shared.empty()) notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
-  return notes;
+  if (shared.empty()) return {};
+  return {"ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer"};
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {

@@ -22,8 +22,10 @@ Profile profile_at_hand(const Job& job);
 // Collective. The same, and measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 
-// What the figures of a plan leave out on this machine: devices that cannot run here, ranks that share a core.
-std::vector<std::string> notes_on(const Mesh& mesh);
+// What the figures of a plan leave out on this machine: devices that cannot run here (each is opened: not for a rank, which drives its
+// own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
+std::vector<std::string> device_notes(const Mesh& mesh);
+std::vector<std::string> core_notes(const Mesh& mesh);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // The job's rules with every part told as that plan tells it.

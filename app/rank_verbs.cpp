@@ -116,7 +116,7 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
 
 }  // namespace
 
-void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console) {
+void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console, const std::vector<std::string>& notes) {
   if (options.verb == Verb::explain) {
     if (!options.svg.empty()) give_result(explain_svg(plan, profile, options.tensor), options.svg, console);
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
@@ -124,7 +124,7 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
   }
   std::string text = options.form == Form::json ? plan.json() : plan.table();
   if (!text.ends_with('\n')) text += '\n';
-  for (const std::string& note : notes_on(plan.mesh())) {  // of this machine, not of the plan: JSON stays the plan's alone
+  for (const std::string& note : notes) {  // of this machine, not of the plan: JSON stays the plan's alone
     if (options.form == Form::json)
       console.say(LogLevel::warning, "note: " + note);
     else
@@ -160,7 +160,6 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("planning");
   const Plan made = plan_of(job, step, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
-  for (const std::string& note : notes_on(job.mesh)) task.console.say(LogLevel::warning, "note: " + note);
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;

@@ -80,6 +80,9 @@ Node this_node() {
 
 Mesh mesh_of(const Node& node) {
   std::vector<Device> devices;
+  std::vector<Socket> sockets = node.sockets;
+  for (std::size_t i = 0; i < node.cuda.gpus.size() && !sockets.empty(); i++)  // a core for the rank that drives it
+    if (std::vector<int>& cores = sockets[i % sockets.size()].cores; cores.size() > 1) cores.pop_back();
   for (std::size_t i = 0; i < node.cuda.gpus.size(); i++) {
     Device device;
     device.name = "gpu " + std::to_string(i);
@@ -87,11 +90,11 @@ Mesh mesh_of(const Node& node) {
     device.index = static_cast<int>(i);
     devices.push_back(std::move(device));
   }
-  for (std::size_t i = 0; i < node.sockets.size(); i++) {
+  for (std::size_t i = 0; i < sockets.size(); i++) {
     Device device;
     device.name = "socket " + std::to_string(i);
-    device.threads = static_cast<int>(node.sockets[i].cores.size());
-    device.cores = node.sockets[i].cores;
+    device.threads = static_cast<int>(sockets[i].cores.size());
+    device.cores = sockets[i].cores;
     devices.push_back(std::move(device));
   }
   const int ranks = static_cast<int>(devices.size());

@@ -20,7 +20,7 @@ struct Node {
 };
 Node this_node();
 
-// One rank per GPU that this build can use, then one per socket with all its cores, along one axis "all".
+// One rank per GPU that this build can use, then one per socket with its cores but one for each GPU, along one axis "all".
 Mesh mesh_of(const Node& node);
 
 }  // namespace motley

@@ -157,6 +157,8 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
   try {
     prepare(directory.path(), subject, line);
     if (keep) console.say(LogLevel::info, "run directory: " + directory.path().string());
+    if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
+      for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     const fs::path path = fs::absolute(directory.path());
     end = launch_ranks({.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
   } catch (...) {
@@ -181,7 +183,9 @@ int with_ranks(const Options& options, const CommandLine& line) {
     if (!must_measure(*subject.job, step)) {
       Console console(options, Console::Voice::speaks);
       const Profile profile = profile_at_hand(*subject.job);
-      give_plan(plan_of(*subject.job, step, profile), profile, options, console);
+      std::vector<std::string> notes = device_notes(subject.mesh());
+      for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
+      give_plan(plan_of(*subject.job, step, profile), profile, options, console, notes);
       return 0;
     }
   }

@@ -12,14 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the library (or program) that holds this function, where it is installed; in the build tree, where it is built. $MOTLEY_CUDA
-// names another file.
+// Beside the library (or program) that holds this function, where it is installed; in the build tree, where it is built (tests lie one or
+// two folders deeper). $MOTLEY_CUDA names another file.
 std::vector<fs::path> places() {
   if (const char* told = std::getenv("MOTLEY_CUDA"); told != nullptr) return {told};
   Dl_info here{};
   if (dladdr(reinterpret_cast<void*>(&cuda_facts), &here) == 0 || here.dli_fname == nullptr) return {"motley_cuda.so"};
   const fs::path folder = fs::absolute(here.dli_fname).parent_path();
-  return {folder / "motley_cuda.so", folder / "../kernels/cuda/motley_cuda.so"};
+  const fs::path built = "kernels/cuda/motley_cuda.so";
+  return {folder / "motley_cuda.so", folder / built, folder / ".." / built, folder / "../.." / built};
 }
 
 struct Opened {
@@ -28,7 +29,9 @@ struct Opened {
 };
 
 Opened open_module() {
-  std::string why = "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
+  const char* told = std::getenv("MOTLEY_CUDA");
+  std::string why = told != nullptr ? "MOTLEY_CUDA in the environment names \"" + std::string(told) + "\", and there is no such file"
+                                    : "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
   for (const fs::path& file : places()) {
     if (!fs::exists(file)) continue;
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays: its backends outlive this call

@@ -8,13 +8,23 @@
 
 namespace motley {
 
+namespace {
+
+std::unique_ptr<Backend> open_emulated(const Device& device) {
+  Device real = *device.of;
+  if (real.name.empty()) real.name = device.name;  // errors name it
+  return emulated_backend(open_backend(real), device.slowdown, device.memory_bytes);
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> open_backend(const Device& device) {
   switch (device.kind) {
     case DeviceKind::cpu: return open_cpu_backend(device);
     case DeviceKind::emulated:
       if (!device.of)
         throw DeviceError("device \"" + device.name + "\" is emulated, but \"of\" does not say which device it slows down");
-      return emulated_backend(open_backend(*device.of), device.slowdown, device.memory_bytes);
+      return open_emulated(device);
     case DeviceKind::cuda: return open_cuda_backend(device);
   }
   throw InternalError("an unknown kind of device");

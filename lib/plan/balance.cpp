@@ -16,6 +16,7 @@
 #include "plan/schedules.h"
 #include "plan/sweep.h"
 #include "run/compiler.h"
+#include "run/too_large.h"
 
 namespace motley {
 
@@ -67,7 +68,10 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.busy = layouts.busy();
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
-  for (int r = 0; r < mesh.ranks(); r++) data.on_device.push_back(has_own_memory(mesh.device(r)));
+  for (int r = 0; r < mesh.ranks(); r++) {
+    data.on_device.push_back(has_own_memory(mesh.device(r)));
+    data.memory_bytes.push_back(mesh.device(r).memory_bytes);
+  }
   choose_schedules(data, profile, schedules);
   return data;
 }
@@ -112,17 +116,6 @@ void choose_implementations(PlanData& data, const Profile& profile) {
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
 }
 
-namespace {
-
-// The first rank whose memory a step does not fit; -1: it fits.
-int too_small(const PlanData& data, const Mesh& mesh) {
-  for (int r = 0; r < mesh.ranks(); r++)
-    if (const Index has = mesh.device(r).memory_bytes; has > 0 && data.predicted[static_cast<std::size_t>(r)].memory_bytes > has) return r;
-  return -1;
-}
-
-}  // namespace
-
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
@@ -132,17 +125,17 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.notes = std::move(told.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   data.baselines = told.baselines;
-  if (is_routed(data) && too_small(data, mesh) >= 0) {  // no room for what a rank would hand on
-    go_straight(data);
-    predict(data, profile);
-  }
   choose_blocks(data, profile);
   choose_formats(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules);
-  if (const int r = too_small(data, mesh); r >= 0)
-    throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(data.predicted[static_cast<std::size_t>(r)].memory_bytes) +
-                    " bytes for a step, the mesh gives it " + std::to_string(mesh.device(r).memory_bytes) + "; use a smaller batch or give this rank a smaller part", Exit::device);
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
+    if (has > 0 && needs > has)
+      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
+                      std::to_string(has) + "; " + too_large(Compiler(data, r, {}).compile(), has) + "; use a smaller batch or give this rank a smaller part",
+                      Exit::device);
+  }
   return plan_from(step, mesh, std::move(data));
 }
 

@@ -250,7 +250,7 @@ std::optional<PlanData> apart_at_best(const PlanData& data, int tensor, bool arr
     (arrives ? plan.arrives_in_blocks : plan.leaves_in_blocks) = slabs;
     count_bytes(trial);
     predict(trial, profile);
-    if (!best || *trial.step_seconds < *best->step_seconds * (1 - kWorthBlocks)) best = std::move(trial);
+    if (fits(trial) && (!best || *trial.step_seconds < *best->step_seconds * (1 - kWorthBlocks))) best = std::move(trial);
   }
   return best;
 }

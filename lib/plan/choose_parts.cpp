@@ -5,17 +5,22 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "plan/balance_sum.h"
 #include "plan/candidate_sizes.h"
 #include "plan/cost.h"
 #include "plan/planner.h"
+#include "plan/schedules.h"
 #include "plan/variables.h"
 
 namespace motley {
 
 namespace {
+
+constexpr int kLessRounds = 5, kFitRounds = 8;
+constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 
 bool travels(const TensorPlan& t) {
   for (const auto* hop : {&t.first, &t.second, &t.third})
@@ -118,25 +123,28 @@ class Chooser {
   PlanData planned(const LayoutRules& told) const {
     PlanData data = plan_with(passes_, mesh_, told, profile_, dtype_);
     predict(data, profile_);
+    if (is_routed(data) && !fits(data)) {  // no room for what a rank would hand on
+      go_straight(data);
+      predict(data, profile_);
+    }
     return data;
   }
   // Not finite where a rank's memory does not suffice.
   double seconds_of(const PlanData& data) const {
-    for (int r = 0; r < mesh_.ranks(); r++)
-      if (const Index has = mesh_.device(r).memory_bytes; has > 0 && data.predicted[static_cast<std::size_t>(r)].memory_bytes > has)
-        return std::numeric_limits<double>::infinity();
-    return data.step_seconds.value_or(0);
+    return fits(data) ? data.step_seconds.value_or(0) : std::numeric_limits<double>::infinity();
   }
 
   void search(Told& out) {
     const PlanData base = planned(out.rules);
     std::vector<DimBalance> best;
+    std::vector<std::vector<SizeTables>> groups_of;
     LayoutRules exact = out.rules, proportional = out.rules;
     std::vector<double> alone(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     const Cost cost(base.passes, mesh_, profile_, std::vector<double>(static_cast<std::size_t>(mesh_.ranks()), 1.0), dtype_, base.formats);
     for (Variable& v : variables_) {
       const std::vector<SizeTables> groups = tables_of(base, mesh_, cost, v);
       const SizeTables sum = summed(groups, v);
+      groups_of.push_back(groups);
       SumOptions options;
       options.steps = candidate_sizes(v.size);
       best.push_back(groups.empty() ? DimBalance{Partition::even(v.size, v.parts).sizes(), 0, {}, 0, {}, true} : balance_sum(groups, v.size, options));
@@ -170,6 +178,41 @@ class Chooser {
       offer(single, single_plan, "the fastest rank alone is faster than any cut");
     }
     refine(out, best, fastest);
+    fit(out, groups_of);
+  }
+
+  // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
+  void fit(Told& out, const std::vector<std::vector<SizeTables>>& groups_of) {
+    for (int round = 0; round < kFitRounds && !std::isfinite(seconds_of(out.plan)); round++) {
+      LayoutRules told = out.rules;
+      bool changed = false;
+      try {
+        for (std::size_t i = 0; i < variables_.size(); i++) {
+          Variable& v = variables_[i];
+          if (v.by != CutBy::profile || groups_of[i].empty()) continue;
+          const std::vector<Index> now = std::get<Sizes>(rule_of(out.rules, v)->parts).of;
+          SumOptions options;
+          options.steps = candidate_sizes(v.size);
+          options.caps.assign(now.size(), v.size);
+          for (int r = 0; r < mesh_.ranks(); r++) {
+            const auto part = static_cast<std::size_t>(part_of(mesh_, v.axes, r));
+            const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(out.plan.predicted[static_cast<std::size_t>(r)].memory_bytes);
+            if (has > 0 && needs > has) spare_[{i, part}] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now[part]) * std::min(kLess, has / needs)) : 0;
+          }
+          for (std::size_t part = 0; part < now.size(); part++)
+            if (const auto most = spare_.find({i, part}); most != spare_.end()) options.caps[part] = most->second;
+          const std::vector<Index> parts = balance_sum(groups_of[i], v.size, options).parts;
+          changed = changed || parts != now;
+          tell(told, v, parts);
+          v.why = "as much as the devices' memory takes";
+        }
+      } catch (const UserError&) {
+        return;  // what is asked for does not fit; the plan says where
+      }
+      if (!changed) return;
+      out.rules = told;
+      out.plan = planned(told);
+    }
   }
 
   // Dim by dim: the next best cut, and the fastest rank alone, on the whole step.
@@ -241,6 +284,7 @@ class Chooser {
   const Profile& profile_;
   DType dtype_;
   std::vector<Variable> variables_;
+  std::map<std::pair<std::size_t, std::size_t>, Index> spare_{};  // (variable, part) -> the most that memory takes
 };
 
 }  // namespace

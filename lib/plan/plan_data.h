@@ -80,6 +80,7 @@ struct PlanData {
   std::vector<Format> formats{};      // per tensor: as it moves between ranks, and as it lies where nothing else is said
   std::vector<std::map<int, Format>> own_formats{};  // per rank: tensors that lie otherwise there (plan/formats.h)
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
+  std::vector<Index> memory_bytes{};  // per rank: the mesh's limit; 0: none
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
   Routes routes{};                    // of moves that are routed; empty: none is
@@ -91,6 +92,13 @@ struct PlanData {
   Baseline baselines{};
   std::uint64_t hash = 0;
 };
+
+// By the prediction no rank needs more memory than it has.
+inline bool fits(const PlanData& data) {
+  for (std::size_t r = 0; r < data.memory_bytes.size(); r++)
+    if (data.memory_bytes[r] > 0 && data.predicted[r].memory_bytes > data.memory_bytes[r]) return false;
+  return true;
+}
 
 // Kernels may run while a message goes from one to the other; on one host the ranks' own cores do the copying.
 inline bool is_far(const PlanData& data, int from, int to) {

@@ -12,6 +12,7 @@
 #include "run/not_finite.h"
 #include "run/peer_memory.h"
 #include "run/staged_exchanges.h"
+#include "run/too_large.h"
 #include "run/views.h"
 
 namespace motley {
@@ -23,21 +24,6 @@ constexpr double kLookEvery = 20e-6;  // seconds: asking MPI over TCP what has c
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Index rounded(Index bytes) { return (bytes + 255) / 256 * 256; }
-
-// The first buffer that ends behind `room` bytes of the arena, and the five largest: for the error that says there is not enough memory.
-std::string too_large(const Program& program, Index room) {
-  const Buffer* first = nullptr;
-  for (const Buffer& b : program.buffers)
-    if (b.space == Space::arena && b.last >= 0 && b.offset + b.bytes > room && (first == nullptr || b.first < first->first)) first = &b;
-  std::vector<const Buffer*> all;
-  for (const Buffer& b : program.buffers) all.push_back(&b);
-  std::stable_sort(all.begin(), all.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
-  std::string text = first == nullptr ? "" : "\"" + first->name + "\" is the first that does not fit; ";
-  text += "the largest: ";
-  for (std::size_t i = 0; i < std::min<std::size_t>(5, all.size()); i++)
-    text += (i == 0 ? "" : ", ") + all[i]->name + " " + std::to_string(all[i]->bytes);
-  return text;
-}
 
 }  // namespace
 

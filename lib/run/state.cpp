@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "graph/passes.h"
 #include "plan/plan_data.h"
+#include "run/too_large.h"
 #include "run/views.h"
 
 namespace motley {
@@ -71,7 +72,13 @@ State::State(const Plan& plan, const Program& program, std::uint64_t seed, Devic
   if (device == nullptr) return;
   for (auto& [id, block] : memory_) {
     const auto bytes = static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(id)].bytes);
-    DeviceMemory::Block there = device->allocate(std::max<std::size_t>(bytes, 1));
+    DeviceMemory::Block there;
+    try {
+      there = device->allocate(std::max<std::size_t>(bytes, 1));
+    } catch (const DeviceError& e) {
+      throw DeviceError(std::string(e.what()) + " for \"" + program.buffers[static_cast<std::size_t>(id)].name + "\"; " + too_large(program, 0) +
+                        "; give this rank a smaller part");
+    }
     copy_and_wait(*device, there.get(), block.get(), bytes);
     block = std::move(there);
   }

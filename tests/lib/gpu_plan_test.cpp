@@ -24,8 +24,9 @@ Step network() {
   return training(mean(softmax_cross_entropy(dense(h, {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.1});
 }
 
-Mesh gpu_and_cpu() {
+Mesh gpu_and_cpu(Index gpu_memory_bytes = 0) {
   Device gpu, cpu;
+  gpu.memory_bytes = gpu_memory_bytes;
   gpu.name = "gpu";
   gpu.kind = DeviceKind::cuda;
   cpu.name = "cpu";
@@ -72,6 +73,26 @@ TEST_CASE("a GPU and a CPU: where nothing pays the CPU computes, owns and receiv
   CHECK(compile(plan, 1).steps.empty());
   REQUIRE(plan.data().step_seconds.has_value());
   CHECK(plan.data().baselines.even > *plan.data().step_seconds);
+}
+
+TEST_CASE("a GPU whose memory does not suffice gets less, or nothing") {
+  const Step step = network();
+  const LayoutRules rules{{"f1", "all"}, {"f2", "all"}};
+  const Profile profile = profile_of({1e12, 5e11}, 2e-6, 1e11);
+  const Plan free = balance(step, gpu_and_cpu(), rules, profile);
+  const Index needs = free.data().predicted[0].memory_bytes;
+  REQUIRE(part(free, "f2", 0) > 0);
+  const Plan less = balance(step, gpu_and_cpu(needs * 9 / 10), rules, profile), none = balance(step, gpu_and_cpu(1000), rules, profile);
+  CHECK(less.data().predicted[0].memory_bytes <= needs * 9 / 10);
+  CHECK(part(less, "f1", 0) + part(less, "f2", 0) < part(free, "f1", 0) + part(free, "f2", 0));
+  CHECK(part(less, "f1", 1) + part(less, "f2", 1) > part(free, "f1", 1) + part(free, "f2", 1));
+  CHECK(part(none, "f1", 0) + part(none, "f2", 0) == 0);
+  try {
+    static_cast<void>(balance(step, gpu_and_cpu(1000), {{"f1", "all", CutBy::even}}, profile));
+    CHECK(false);
+  } catch (const UserError& e) {
+    for (const char* said : {"rank 0 (gpu) needs", "is the first that does not fit", "the largest: "}) CHECK_THAT(e.what(), Catch::Contains(said));
+  }
 }
 
 TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go in pieces that both ends cut alike") {
