@@ -203,7 +203,7 @@ class Measurer {
     std::vector<KernelSpec> tried = specs;
     Measurement made;
     for (int scale = 0;;) {  // the batch by 4 to that power
-      const double allowed = budget();
+      const double allowed = scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
       made = measured(tried, allowed, kMostRounds);
       const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
