@@ -26,7 +26,7 @@ std::span<const std::byte> bytes_of_text(const std::string& text) { return std::
 std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Shares of what is left of the budget; each gets so much of the whole at least.
-constexpr double kCandidates = 0.6, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
+constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
 constexpr int kMostRounds = 25, kMostScale = 3;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
@@ -283,7 +283,7 @@ class Measurer {
     const std::vector<std::size_t> largest = largest_of(full);
     std::vector<KernelSpec> checks;
     for (std::size_t i : largest) checks.push_back(full[i]);
-    const Measurement whole = measured(checks, 1e6, 1);
+    const Measurement whole = measured(checks, 1e6, 3);
     auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
       for (const KernelPoint& p : m.points)
         if (p.spec == s) return p.seconds.min;
