@@ -44,6 +44,19 @@ std::size_t class_dim(const Passes& passes) {
   throw InternalError("a pass reads the logits' classes");
 }
 
+// A row-major tensor with its dim `at` outermost.
+std::vector<double> outermost(const std::vector<double>& values, const Shape& shape, std::size_t at) {
+  if (at == 0) return values;
+  const auto size = static_cast<std::size_t>(shape[at].size);
+  std::size_t before = 1;
+  for (std::size_t d = 0; d < at; d++) before *= static_cast<std::size_t>(shape[d].size);
+  const std::size_t behind = values.size() / (before * size);
+  std::vector<double> out(values.size());
+  for (std::size_t k = 0; k < size; k++)
+    for (std::size_t b = 0; b < before; b++) std::copy_n(values.begin() + static_cast<std::ptrdiff_t>((b * size + k) * behind), behind, out.begin() + static_cast<std::ptrdiff_t>((k * before + b) * behind));
+  return out;
+}
+
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Executor& executor,
@@ -54,11 +67,13 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
   const std::size_t over = class_dim(passes);
   const Index classes = shape[over].size;
   Index behind = 1;
-  for (std::size_t d = over + 1; d < shape.rank(); d++) behind *= shape[d].size;
+  const std::size_t samples = shape.position(passes.tensors[static_cast<std::size_t>(passes.find(names.label))].shape[0].name);
+  for (std::size_t d = over + 1; d < shape.rank(); d++)
+    if (d != samples) behind *= shape[d].size;
   if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
   if (data->classes() > classes)
     throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " + std::to_string(classes));
-  const Index batch = shape[0].size;
+  const Index batch = shape[samples].size;
   Score score;
   for (Index first = 0; first < data->samples(); first += batch) {
     rt.phase("evaluating from sample " + std::to_string(first));
@@ -74,7 +89,8 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
       (name == names.image ? b.images : b.labels)(box, out);
     });
     executor.run_forward();
-    score.add(gather_output(plan, program, executor, rt.transport(), passes.logits).values, labels, classes, behind);
+    const std::vector<double> logits = gather_output(plan, program, executor, rt.transport(), passes.logits).values;
+    score.add(outermost(logits, shape, samples), labels, classes, behind);
   }
   const auto count = static_cast<double>(score.rows);
   return {score.samples, static_cast<double>(score.right) / count, score.loss / count};
