@@ -274,6 +274,28 @@ TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
   }
 }
 
+TEST_CASE("evaluation: the logits' samples in any place among their dims", "[train]") {
+  const auto data = small_data(10).test;
+  const Dim n{"batch", 4}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, classes{"classes", kClasses};
+  std::vector<Evaluation> found;
+  for (const std::vector<Dim>& order : {std::vector<Dim>{n, rows, in, cols}, {rows, n, in, cols}}) {
+    Graph g;
+    const Tensor label = g.input("label", {n}, DType::i32);
+    const Tensor image = g.input("image", {n, in, rows, cols});
+    const Tensor logits = dense(transpose(image, order), {.in = {in, cols}, .out = {classes}, .name = "out"});
+    const Plan plan = balance(training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{}), line_of(2), {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 2});
+      const Evaluation e = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+      if (rt.rank() == 0) found.push_back(e);
+    });
+  }
+  CHECK(found[0].samples == data->samples());
+  CHECK(found[1].samples == data->samples());
+  CHECK(found[0].accuracy == found[1].accuracy);
+  CHECK(found[0].mean_loss == Approx(found[1].mean_loss).epsilon(1e-12));
+}
+
 TEST_CASE("copies: one that is not its owner's is named", "[train]") {
   const Plan plan = balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
   std::vector<std::string> same, disturbed;
