@@ -146,9 +146,12 @@ class TensorPicture {
     const std::vector<Held> rest = resting_boxes(plan_.data(), plan_.mesh(), tensor_);
     std::string uncut;
     for (std::size_t i = 0; i < t_.shape.rank(); i++)
-      if (std::all_of(rest.begin(), rest.end(), [&](const Held& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; }))
+      if (auto spans = [&](const Held& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; };
+          std::all_of(rest.begin(), rest.end(), spans) && std::all_of(own.rest.begin(), own.rest.end(), spans))
         uncut += (uncut.empty() ? "   (whole in every box: " : ", ") + t_.shape[i].name;
-    picture_.text(kMargin, 52, dims.empty() ? "one number" : dims + uncut + (uncut.empty() ? "" : ")"), kGrey);
+    const std::string words = dims.empty() ? "one number" : dims + uncut + (uncut.empty() ? "" : ")");
+    picture_.text(kMargin, 52, words, kGrey);
+    widest_ = 2 * kMargin + 7.2 * static_cast<double>(words.size());
     double y = legend(72);
     const bool parameter = t_.role == TensorRole::parameter;
     double x = kMargin + kLeft, lowest = y;
@@ -160,7 +163,7 @@ class TensorPicture {
       lowest = std::max(lowest, section(x, y, title, what, *held));
       x += kMap + kLeft + 24;
     }
-    const double width = std::max(x - kLeft, 640.0);
+    const double width = std::max({x - kLeft, 640.0, widest_});
     y = exchanges(lowest + 28);
     return picture_.whole(width, y + 8);
   }
@@ -177,6 +180,7 @@ class TensorPicture {
       picture_.rect({x, y, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
       picture_.text(x + 20, y + 11.5, words);
       x += w;
+      widest_ = std::max(widest_, x + kMargin);
     }
     return y + 40;
   }
@@ -300,6 +304,7 @@ class TensorPicture {
   int tensor_;
   const StepTensor& t_;
   Picture picture_{};
+  double widest_ = 0;  // line of words
 };
 
 // A row per tensor, a small map per rank.
@@ -343,7 +348,7 @@ std::string overview(const Plan& plan) {
         picture.text(width - kMargin, line, (m.tensor == t.name ? "" : "its gradient: ") + to_string(m.kind) + " " + bytes_text(static_cast<double>(bytes)), "text-anchor=\"end\" font-size=\"10\"");
         line += 13;
       }
-    y += kRow;
+    y = std::max(y + kRow, line + 3);
   }
   picture.text(kMargin, y + 12, "Each map spans the whole tensor: cut dims run across and down, true to scale. Gradients lie as their tensors.", kSmallGrey);
   return picture.whole(width, y + 28);

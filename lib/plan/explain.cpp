@@ -15,8 +15,9 @@ namespace motley {
 
 namespace {
 
+// A space at the least.
 std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
+  text.append(std::max(width, text.size() + 1) - text.size(), ' ');
   return text;
 }
 
