@@ -18,6 +18,9 @@ inline Index round_up(Index value, Index granule) {
   return (value + granule - 1) / granule * granule;
 }
 
+inline bool is_pool(KernelOp op) { return op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d; }
+inline bool is_window(KernelOp op) { return op == KernelOp::conv2d || is_pool(op); }
+
 struct OperandUse {
   DType dtype = DType::f32;
   Format format = Format::plain;

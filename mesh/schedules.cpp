@@ -145,8 +145,7 @@ void each_atom(std::span<const BoxMessage> messages, int BoxMessage::*root, Visi
 }  // namespace
 
 std::string to_string(const Schedule& s) {
-  static const char* names[] = {"direct", "ring", "halving", "two_level", "routed"};
-  const std::string name = names[static_cast<std::size_t>(s.tree)];
+  const std::string name = kTreeNames[static_cast<std::size_t>(s.tree)];
   return s.chunks > 1 ? name + " in " + std::to_string(s.chunks) + " chunks" : name;
 }
 

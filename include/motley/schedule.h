@@ -20,10 +20,12 @@
 //
 // A sum that several ranks read is two such exchanges, one behind the other: terms to the owners, their sums to the readers. The
 // sum of all bytes received is the same for every schedule (but routed, where ranks hand on what they do not read): what differs is
-// which links carry them, how many at once, and how often a message's latency is waited for. Between ranks of one host that see each other's memory a "message" is a look, no copy.
+// which links carry them, how many at once, and how often a message's latency is waited for. Between ranks of one host that see each
+// other's memory a "message" is a look, no copy.
 #pragma once
 #include <motley/exchange.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,9 +37,10 @@ enum class Tree : std::uint8_t {
   direct,    // a star
   ring,      // a path from rank to rank, the box in chunks
   halving,   // a binomial tree
-  two_level,  // per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
-  routed      // the ways that Routes tell, the box in chunks: through ranks that neither have nor read any of it, too
+  two_level, // per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
+  routed     // the ways that Routes tell, the box in chunks: through ranks that neither have nor read any of it, too
 };
+inline constexpr std::array<const char*, 5> kTreeNames{"direct", "ring", "halving", "two_level", "routed"};
 struct Schedule {
   Tree tree = Tree::direct;
   int chunks = 1;  // of a box, in ring, two_level and routed

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/operands.h"
 #include "kernels/reference/reference.h"
 
 namespace motley {
@@ -28,8 +29,7 @@ class ReferenceKernel final : public Kernel {
   // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w].
   std::size_t workspace_bytes() const override {
     if (spec_.op == KernelOp::conv2d) return static_cast<std::size_t>(std::max(spec_.roles.q, spec_.roles.w)) * sizeof(double);
-    const bool pool = spec_.op == KernelOp::max_pool2d || spec_.op == KernelOp::avg_pool2d;
-    if (!pool || spec_.pass == PassKind::forward) return 0;
+    if (!is_pool(spec_.op) || spec_.pass == PassKind::forward) return 0;
     return static_cast<std::size_t>(spec_.roles.h * spec_.roles.w) * sizeof(double);
   }
   std::string implementation() const override { return "reference"; }

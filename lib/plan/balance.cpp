@@ -68,6 +68,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.busy = layouts.busy();
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
+  data.own_formats.resize(data.predicted.size());
   for (int r = 0; r < mesh.ranks(); r++) {
     data.on_device.push_back(has_own_memory(mesh.device(r)));
     data.memory_bytes.push_back(mesh.device(r).memory_bytes);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <map>
 #include <numeric>
 
 #include "plan/balance_sum.h"
@@ -183,6 +182,8 @@ class Chooser {
 
   // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
   void fit(Told& out, const std::vector<std::vector<SizeTables>>& groups_of) {
+    std::vector<std::vector<Index>> caps;  // per variable and part
+    for (const Variable& v : variables_) caps.emplace_back(static_cast<std::size_t>(v.parts), v.size);
     for (int round = 0; round < kFitRounds && !std::isfinite(seconds_of(out.plan)); round++) {
       LayoutRules told = out.rules;
       bool changed = false;
@@ -193,14 +194,12 @@ class Chooser {
           const std::vector<Index> now = std::get<Sizes>(rule_of(out.rules, v)->parts).of;
           SumOptions options;
           options.steps = candidate_sizes(v.size);
-          options.caps.assign(now.size(), v.size);
           for (int r = 0; r < mesh_.ranks(); r++) {
             const auto part = static_cast<std::size_t>(part_of(mesh_, v.axes, r));
             const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(out.plan.predicted[static_cast<std::size_t>(r)].memory_bytes);
-            if (has > 0 && needs > has) spare_[{i, part}] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now[part]) * std::min(kLess, has / needs)) : 0;
+            if (has > 0 && needs > has) caps[i][part] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now[part]) * std::min(kLess, has / needs)) : 0;
           }
-          for (std::size_t part = 0; part < now.size(); part++)
-            if (const auto most = spare_.find({i, part}); most != spare_.end()) options.caps[part] = most->second;
+          options.caps = caps[i];
           const std::vector<Index> parts = balance_sum(groups_of[i], v.size, options).parts;
           changed = changed || parts != now;
           tell(told, v, parts);
@@ -284,7 +283,6 @@ class Chooser {
   const Profile& profile_;
   DType dtype_;
   std::vector<Variable> variables_;
-  std::map<std::pair<std::size_t, std::size_t>, Index> spare_{};  // (variable, part) -> the most that memory takes
 };
 
 }  // namespace

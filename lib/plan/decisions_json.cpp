@@ -66,7 +66,7 @@ Json schedules_json(const PlanData& data) {
   for (std::size_t t = 0; t < data.tensors.size(); t++)
     for (std::size_t move = 0; move < kMoves.size(); move++)
       if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
-        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTrees[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
+        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTreeNames[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/units.h"
+#include "kernels/operands.h"
 #include "plan/describe.h"
 #include "plan/layouts.h"
 #include "plan/schedules.h"
@@ -138,7 +139,7 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
   for (std::size_t r = 0; r < d.own_formats.size(); r++)
     if (const auto own_format = d.own_formats[r].find(tensor); own_format != d.own_formats[r].end())
-      out += "in blocks of " + std::to_string(own_format->second == Format::blocked8 ? 8 : 16) + " channels on rank " + std::to_string(r) + "\n";
+      out += "in blocks of " + std::to_string(block_of(own_format->second)) + " channels on rank " + std::to_string(r) + "\n";
   out += "lies (share of the tensor, boxes)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
   if (t.role == TensorRole::parameter) out += "owned by (one owner per element)\n" + held_words(plan, t, own.rest);
   out += "read by\n" + held_words(plan, t, own.needs);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/formats.h"
 
-#include <motley/error.h>
 #include <motley/program.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
+#include <optional>
 
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
@@ -18,8 +17,6 @@ namespace motley {
 namespace {
 
 constexpr double kWorthBlocks = 0.01;  // of a rank's kernels: two measurements of one kernel differ by less
-
-bool is_window(KernelOp op) { return op == KernelOp::conv2d || op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d; }
 
 // What lies in blocks would be: every box of it that this rank touches has the same channels, in whole blocks, and nothing of it moves.
 bool may_lie_in_blocks(const PlanData& data, int tensor, int rank, Index block) {
@@ -106,11 +103,10 @@ std::vector<std::vector<int>> groups_in_blocks(const PlanData& data, int rank, F
     const Pass& pass = data.passes.passes[p];
     const auto& work = data.pass_plans[p].work;
     if (work.empty() || !work[static_cast<std::size_t>(rank)].any) continue;
-    const bool pool = pass.op == KernelOp::max_pool2d || pass.op == KernelOp::avg_pool2d;
+    if (is_pool(pass.op) && pass.kind == PassKind::forward) continue;
     std::vector<int> joined{group[static_cast<std::size_t>(pass.writes.tensor)]};
     for (const PassOperand& o : pass.reads) joined.push_back(group[static_cast<std::size_t>(o.tensor)]);
-    if (pool && pass.kind == PassKind::forward) continue;
-    if (pool) joined.erase(joined.begin() + 1);  // x and dx alone: kernels take them in one format
+    if (is_pool(pass.op)) joined.erase(joined.begin() + 1);  // x and dx alone: kernels take them in one format
     std::erase(joined, -1);
     for (int& g : group)
       if (std::find(joined.begin(), joined.end(), g) != joined.end()) g = *std::min_element(joined.begin(), joined.end());
@@ -138,7 +134,6 @@ std::vector<PlanData> plans_in_blocks(const PlanData& data, int rank, Format for
 }
 
 void choose_formats(PlanData& data, const Profile& profile) {
-  data.own_formats.assign(data.predicted.size(), {});
   if (profile.empty() || data.dtype != DType::f32) return;
   bool any = false;
   for (std::size_t r = 0; r < data.predicted.size(); r++) {

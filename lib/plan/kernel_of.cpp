@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/operands.h"
 #include "plan/narrow.h"
 
 namespace motley {
@@ -98,7 +99,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
     spec.y_format = format_of(*operands[3 - x - w]);
     return spec;
   }
-  if (pass.op == KernelOp::max_pool2d || pass.op == KernelOp::avg_pool2d) {
+  if (is_pool(pass.op)) {
     window_kernel(spec, pass, work);
     const bool forward = pass.kind == PassKind::forward;
     spec.x_format = format_of(forward ? *operands.front() : *operands.back());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/sweep.h"
 
@@ -15,7 +16,7 @@ bool Sweeper::fold_of_whole(const Pass& p) const {
 std::vector<Pick> Sweeper::candidates(int pass) const {
   const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
   std::vector<PickPart> cuts;
-  const bool pool = p.op == KernelOp::max_pool2d || p.op == KernelOp::avg_pool2d;
+  const bool pool = is_pool(p.op);
   auto offer = [&](const PassOperand& o) {
     const Layout& layout = layouts_.of(o.tensor);
     for (std::size_t d = 0; d < layout.shape.rank(); d++) {

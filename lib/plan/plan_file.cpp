@@ -254,10 +254,10 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
   for (const ScheduleFile& s : from) {
     const int t = data.passes.find(s.tensor);
     const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
-    const auto tree = std::find(kTrees.begin(), kTrees.end(), s.tree);
-    if (t < 0 || move == kMoves.end() || tree == kTrees.end() || s.chunks < 1 || s.chunks > kMostChunks)
+    const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), s.tree);
+    if (t < 0 || move == kMoves.end() || tree == kTreeNames.end() || s.chunks < 1 || s.chunks > kMostChunks)
       refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule");
-    data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTrees.begin()), static_cast<int>(s.chunks)};
+    data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(s.chunks)};
   }
 }
 
@@ -291,7 +291,6 @@ void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile
 }
 
 void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
-  data.own_formats.assign(data.predicted.size(), {});
   for (const FormatFile& f : from) {
     const int t = data.passes.find(f.tensor);
     const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot lie as \"" + f.format + "\" on rank " + std::to_string(f.rank);

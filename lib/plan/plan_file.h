@@ -10,7 +10,6 @@
 namespace motley {
 
 inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
-inline constexpr std::array<const char*, 5> kTrees{"direct", "ring", "halving", "two_level", "routed"};
 
 std::string hex(std::uint64_t value);
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh);

@@ -24,14 +24,6 @@ View reordered(const View& v, const std::vector<int>& order) {
   return out;
 }
 
-// Of a convolution's or pool's operand (a pass's: no bias).
-Format role_format(const KernelSpec& spec, std::size_t operand) {
-  const bool forward = spec.pass == PassKind::forward;
-  if (spec.op != KernelOp::conv2d) return operand == (forward ? 1U : 0U) ? spec.y_format : spec.x_format;
-  const std::size_t x = spec.pass == PassKind::backward_data ? 2 : 0, w = spec.pass == PassKind::backward_filter ? 2 : 1;
-  return operand == x ? spec.x_format : operand == w ? spec.w_format : spec.y_format;
-}
-
 }  // namespace
 
 int Compiler::writer_index(int p) const {
@@ -239,12 +231,13 @@ void Compiler::emit_window(int p, KernelSpec spec, const std::vector<View>& view
     }
     return dims;
   };
+  const std::vector<OperandUse> uses = operands_of(spec);  // a bias behind what is read
   std::vector<Place> places;
   for (std::size_t k = 0; k + 1 < operands.size(); k++)
-    places.push_back(dense(views[k], order(operands[k]), role_format(spec, k), it.name));
+    places.push_back(dense(views[k], order(operands[k]), uses[k].format, it.name));
   if (bias != nullptr) places.push_back(dense(*bias, {0}, Format::plain, it.name));
   const std::vector<int> result_order = order(operands.back());
-  const auto [place, made] = dense_result(views.back(), result_order, role_format(spec, operands.size() - 1), it.name);
+  const auto [place, made] = dense_result(views.back(), result_order, uses.back().format, it.name);
   places.push_back(place);
   emit_kernel(std::move(spec), std::move(places), it.name);
   if (made.buffer >= 0) emit_copy(made, reordered(views.back(), result_order), data_.dtype, "reorder after " + it.name);

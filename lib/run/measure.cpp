@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "kernels/operands.h"
 #include "plan/candidate_sizes.h"
 #include "plan/formats.h"
 #include "plan/needed_kernels.h"
@@ -31,10 +32,11 @@ constexpr int kMostRounds = 25, kMostScale = 3;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
 
-KernelSpec in_blocks(KernelSpec spec, Format x, Format y) {
-  spec.x_format = x;
-  spec.y_format = y;
-  return spec;
+// But for the formats of x and y.
+bool is_same(KernelSpec spec, const KernelSpec& other) {
+  spec.x_format = other.x_format;
+  spec.y_format = other.y_format;
+  return spec == other;
 }
 
 bool alike(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
@@ -84,10 +86,11 @@ class Measurer {
       if (round == 0) refuse_budget();
       break;  // the rest is interpolated
     }
-    if (changed)
-      if (const std::vector<KernelSpec> choices = missing_choices(profile); anywhere(choices)) measure(profile, choices, kChoices);
-    if (changed)
-      if (const std::vector<KernelSpec> formats = missing_formats(profile); anywhere(formats)) measure(profile, formats, kChoices);
+    if (changed) {
+      const PlanData plan = balance(step_, mesh_, rules_, profile).data();
+      if (const std::vector<KernelSpec> choices = missing_choices(profile, plan); anywhere(choices)) measure(profile, choices, kChoices);
+      if (const std::vector<KernelSpec> formats = missing_formats(profile, plan); anywhere(formats)) measure(profile, formats, kChoices);
+    }
     if (all_new) measure_alone(profile);
     if (changed) keep(profile, file);
     return profile;
@@ -159,12 +162,12 @@ class Measurer {
     }
     std::vector<KernelSpec> different;
     for (KernelSpec& s : unknown(profile, std::move(specs)))
-      if (std::find(different.begin(), different.end(), s) == different.end()) different.push_back(std::move(s));
+      if (!has(different, s)) different.push_back(std::move(s));
     return different;
   }
   // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so.
-  std::vector<KernelSpec> missing_choices(const Profile& profile) const {
-    std::vector<KernelSpec> specs = kernels_as_run(balance(step_, mesh_, rules_, profile).data(), rt_.rank());
+  std::vector<KernelSpec> missing_choices(const Profile& profile, const PlanData& plan) const {
+    std::vector<KernelSpec> specs = kernels_as_run(plan, rt_.rank());
     std::erase_if(specs, [&](const KernelSpec& s) { return !profile.implementation(rt_.rank(), s).empty() || backend_.implementations(s).size() < 2; });
     return specs;
   }
@@ -172,10 +175,9 @@ class Measurer {
 
   // Convolutions and pools of the plan that would be others in blocks of channels, as they are and as they would be: in one run, so that
   // they compare.
-  std::vector<KernelSpec> missing_formats(const Profile& profile) const {
+  std::vector<KernelSpec> missing_formats(const Profile& profile, PlanData plan) const {
     const Format format = backend_.blocked_format();
     if (format == Format::plain) return {};
-    PlanData plan = balance(step_, mesh_, rules_, profile).data();
     plan.own_formats.assign(plan.predicted.size(), {});
     const std::vector<KernelSpec> common = windows_of(plan);
     std::vector<KernelSpec> others, out;
@@ -184,13 +186,13 @@ class Measurer {
         if (!has(common, s) && !has(others, s)) others.push_back(std::move(s));
     if (std::all_of(others.begin(), others.end(), [&](const KernelSpec& s) { return profile.seconds(rt_.rank(), s).known == Known::measured; })) return {};
     for (const KernelSpec& s : common)
-      if (std::any_of(others.begin(), others.end(), [&](const KernelSpec& o) { return in_blocks(s, o.x_format, o.y_format) == o; })) out.push_back(s);
+      if (std::any_of(others.begin(), others.end(), [&](const KernelSpec& o) { return is_same(s, o); })) out.push_back(s);
     out.insert(out.end(), others.begin(), others.end());
     return out;
   }
   std::vector<KernelSpec> windows_of(const PlanData& plan) const {
     std::vector<KernelSpec> out = kernels_of(plan, rt_.rank());
-    std::erase_if(out, [](const KernelSpec& s) { return flops(s) == 0 || (s.op != KernelOp::conv2d && s.op != KernelOp::max_pool2d && s.op != KernelOp::avg_pool2d); });
+    std::erase_if(out, [](const KernelSpec& s) { return flops(s) == 0 || !is_window(s.op); });
     return out;
   }
 

@@ -45,7 +45,6 @@ Plan with_random_schedules(const Plan& plan, unsigned number) {
 Plan with_random_formats(const Plan& plan, unsigned number) {
   PlanData data = plan.data();
   Random random(number);
-  data.own_formats.assign(data.predicted.size(), {});
   for (std::size_t r = 0; r < data.own_formats.size(); r++) {
     const Format format = chance(random, 0.5) ? Format::blocked8 : Format::blocked16;
     for (const auto& group : groups_in_blocks(data, static_cast<int>(r), format))

@@ -77,7 +77,7 @@ class Conv2d final : public Op {
 
 Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
   auto graph = GraphNodes::graph_of({x});
-  const auto slides = slides_of(x, {o.over, o.window, o.stride, o.dilation, o.padding, true});
+  const auto slides = slides_of(x, {o.over, o.window, o.stride, o.dilation, o.padding});
   if (x.shape().rank() != 4) throw UserError("conv2d takes tensors of 4 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
   const std::vector<std::string> others = other_dims(x, slides);
   const std::string in = o.in.name.empty() ? others.back() : o.in.name;

@@ -67,10 +67,21 @@ class Pool2d final : public Op {
   std::array<Slide, 2> slides_;
 };
 
+// A mean or maximum over padding alone: there is none.
+void refuse_padding_alone(const Slide& s, Index before, Index after) {
+  if (std::max(before, after) >= s.window)
+    throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim + "\" is not below the window's reach of " +
+                    std::to_string(s.window) + ": some windows would see padding alone, and have no mean and no maximum");
+}
+
 Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::string& kind) {
   auto graph = GraphNodes::graph_of({x});
   const Extent2 stride = o.stride == Extent2{0} ? o.window : o.stride;
   const auto slides = slides_of(x, {o.over, o.window, stride, {}, o.padding});
+  if (o.padding.kind == Padding::Kind::sizes) {
+    refuse_padding_alone(slides[0], o.padding.top, o.padding.bottom);
+    refuse_padding_alone(slides[1], o.padding.left, o.padding.right);
+  }
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims())
     dims.push_back(d.name == slides[0].dim ? Dim{d.name, slides[0].out} : d.name == slides[1].dim ? Dim{d.name, slides[1].out} : d);

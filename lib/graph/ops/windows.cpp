@@ -11,7 +11,7 @@ void at_least(Index value, Index least, const std::string& what) {
   if (value < least) throw UserError(what + " is " + std::to_string(value) + "; at least " + std::to_string(least) + " belongs here");
 }
 
-Slide slide(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows, bool padding_alone) {
+Slide slide(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows) {
   at_least(window, 1, "window");
   at_least(stride, 1, "stride");
   at_least(dilation, 1, "dilation");
@@ -33,9 +33,6 @@ Slide slide(const std::string& dim, Index in, Index window, Index stride, Index 
     throw UserError("a window that reaches over " + std::to_string(reach) + " does not fit \"" + dim + "\" of size " + std::to_string(in) +
                     (s.before + after > 0 ? " with padding " + std::to_string(s.before) + " and " + std::to_string(after) : "") +
                     "; make it smaller or pad more");
-  if (!padding_alone && std::max(s.before, after) >= reach)
-    throw UserError("padding " + std::to_string(std::max(s.before, after)) + " on \"" + dim + "\" is not below the window's reach of " +
-                    std::to_string(reach) + ": some windows would see padding alone, and have no mean and no maximum");
   s.out = (in + s.before + after - reach) / stride + 1;
   return s;
 }
@@ -53,8 +50,8 @@ std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
   if (shape.rank() < 3 || shape.rank() > 4)
     throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; window ops take tensors of 3 or 4 dims");
   const Dim rows = shape[shape.position(over[0])], cols = shape[shape.position(over[1])];
-  return {slide(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true, o.padding_alone),
-          slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false, o.padding_alone)};
+  return {slide(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true),
+          slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false)};
 }
 
 std::vector<std::string> other_dims(const Tensor& x, const std::array<Slide, 2>& slides) {

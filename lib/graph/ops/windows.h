@@ -13,7 +13,6 @@ struct SlideOptions {
   std::array<Dim, 2> over{};
   Extent2 window{}, stride{}, dilation{};
   Padding padding{};
-  bool padding_alone = false;  // windows may see nothing else
 };
 
 // Geometry of one slid-over dim: out[p] reads in[p*stride - before + r*dilation].
@@ -22,7 +21,7 @@ struct Slide {
   Index in = 0, out = 0, window = 1, stride = 1, dilation = 1, before = 0;
 };
 
-// UserError: `over` is no two dims of x, extents below 1, padding below 0 or (but for padding_alone) not below the window's reach, a window that does not fit.
+// UserError: `over` is no two dims of x, extents below 1, padding below 0, a window that does not fit.
 std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& options);
 // x's dims but the slid-over ones, in order.
 std::vector<std::string> other_dims(const Tensor& x, const std::array<Slide, 2>& slides);
