@@ -112,7 +112,7 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
   std::vector<std::string> notes;
   for (int r = 0; r < mesh.ranks(); r++) {
     const Device& device = mesh.device(r);
-    if (!device.host.empty() || (device.of ? *device.of : device).kind != DeviceKind::cuda) continue;
+    if (!device.host.empty() || driven(device).kind != DeviceKind::cuda) continue;
     try {
       static_cast<void>(open_backend(device));
     } catch (const Error& e) {
@@ -124,15 +124,21 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
 
 std::vector<std::string> core_notes(const Mesh& mesh) {
   const auto cores = deal_cores(mesh.devices(), allowed_cores());
+  std::vector<std::string> notes;
   std::map<int, std::vector<int>> ranks;  // by core
-  for (int r = 0; r < mesh.ranks(); r++)
-    for (const int core : cores[static_cast<std::size_t>(r)])
-      if (mesh.device(r).host.empty()) ranks[core].push_back(r);
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const auto& own = cores[static_cast<std::size_t>(r)];
+    if (!mesh.device(r).host.empty()) continue;
+    for (const int core : own) ranks[core].push_back(r);
+    if (const int threads = driven(mesh.device(r)).threads; threads > static_cast<int>(own.size()))
+      notes.push_back(fmt::format("rank {} ({}) has {} threads on {} {}; more threads than cores make kernels slower", r, mesh.device(r).name, threads, own.size(),
+                                  own.size() == 1 ? "core" : "cores"));
+  }
   std::string shared;
   for (const auto& [core, several] : ranks)
     if (several.size() > 1) shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
-  if (shared.empty()) return {};
-  return {"ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer"};
+  if (!shared.empty()) notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
+  return notes;
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {

@@ -18,11 +18,6 @@ namespace motley {
 
 namespace {
 
-// What really computes: an emulated device is another one made slower.
-const Device& driven(const Device& device) {
-  return device.of ? driven(*device.of) : device;
-}
-
 std::vector<int> cores_of(const Device& device) {
   const Device& real = driven(device);
   return device.cores.empty() ? real.cores : device.cores;

@@ -3,7 +3,7 @@
 // tables at the same time, first in steps of 8, then around the best cut; balance_dim chooses a cut of the filters. Then all cuts
 // in steps of 4, and of 1 around the chosen one, are timed with both ranks running at once, in interleaved rounds. The best cut is
 // named by the odd rounds; it and the chosen one are timed by the even.
-//   balance [--quick] [--json FILE] [--partner ISA]...
+//   balance [--quick] [--json FILE] [--partner ISA]... [--only PART_OF_A_SHAPE]
 #include <motley/backend.h>
 #include <motley/error.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ constexpr std::size_t kQuick[] = {2, 7, 13, 18};  // with --quick
 constexpr PassKind kPasses[] = {PassKind::forward, PassKind::backward_data, PassKind::backward_filter};
 struct Arguments {
   bool quick = false, rank = false;
-  std::string json{}, isa{};
+  std::string json{}, isa{}, only{};
   std::vector<std::string> partners{};
 };
 
@@ -81,6 +81,7 @@ void run_rank(Transport& transport, const Arguments& arguments) {
   std::vector<std::size_t> which(std::size(kCases));
   std::iota(which.begin(), which.end(), std::size_t{0});
   if (arguments.quick) which.assign(std::begin(kQuick), std::end(kQuick));
+  std::erase_if(which, [&](std::size_t i) { return bench::shape_of(kCases[i]).find(arguments.only) == std::string::npos; });
   for (std::size_t i : which)
     for (PassKind pass : kPasses) {
       Json row = cuts.row(kCases[i], pass);
@@ -90,8 +91,8 @@ void run_rank(Transport& transport, const Arguments& arguments) {
       row.set("library", backend->library());
       if (transport.rank() == 0) print(row);
       rows.push(std::move(row));
+      if (transport.rank() == 0 && !arguments.json.empty()) write_file(arguments.json, to_text(rows, 2) + "\n");  // a run broken off keeps its rows
     }
-  if (transport.rank() == 0 && !arguments.json.empty()) write_file(arguments.json, to_text(rows, 2) + "\n");
 }
 
 // This program as two ranks; mpiexec's exit code.
@@ -99,6 +100,7 @@ int start_ranks(const Arguments& arguments, const std::string& partner, const st
   std::vector<std::string> rank{"-n", "1", bench::own_path(), "--rank", "--partner", partner};
   if (arguments.quick) rank.push_back("--quick");
   if (!json.empty()) rank.insert(rank.end(), {"--json", json});
+  if (!arguments.only.empty()) rank.insert(rank.end(), {"--only", arguments.only});
   std::vector<std::string> words = rank;
   words.push_back(":");
   words.insert(words.end(), rank.begin(), rank.end());
@@ -159,12 +161,14 @@ Arguments read_arguments(int argc, char** argv) {
       out.rank = true;
     else if (word == "--json")
       out.json = value();
+    else if (word == "--only")
+      out.only = value();
     else if (word == "--isa")
       out.isa = value();
     else if (word == "--partner")
       out.partners.push_back(value());
     else
-      throw UserError("unknown option " + word + "; known: --quick --json FILE --partner ISA", Exit::usage);
+      throw UserError("unknown option " + word + "; known: --quick --json FILE --partner ISA --only PART_OF_A_SHAPE", Exit::usage);
   }
   if (out.partners.empty()) out.partners = out.quick ? std::vector<std::string>{"avx2"} : std::vector<std::string>{"avx2", "sse41"};
   return out;

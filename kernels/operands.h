@@ -21,6 +21,24 @@ inline Index round_up(Index value, Index granule) {
 inline bool is_pool(KernelOp op) { return op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d; }
 inline bool is_window(KernelOp op) { return op == KernelOp::conv2d || is_pool(op); }
 
+// Of a fold: operands before the result (`given` of add), and which of them holds labels (-1: none; then no extent runs over classes).
+inline std::size_t fold_inputs(FoldKind fold, std::size_t given) {
+  switch (fold) {
+    case FoldKind::add: return given;
+    case FoldKind::copy:
+    case FoldKind::activation: return 1;
+    case FoldKind::activation_gradient:
+    case FoldKind::pick_label: return 2;
+    case FoldKind::sum_exp:
+    case FoldKind::cross_entropy: return 3;
+    case FoldKind::softmax_gradient: return 6;
+  }
+  return 0;
+}
+inline int label_operand(FoldKind fold) {
+  return fold == FoldKind::pick_label ? 1 : fold == FoldKind::sum_exp ? 2 : fold == FoldKind::softmax_gradient ? 4 : -1;
+}
+
 struct OperandUse {
   DType dtype = DType::f32;
   Format format = Format::plain;

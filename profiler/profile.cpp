@@ -125,11 +125,9 @@ void Profile::add_to_families(std::size_t point) {
     const auto at =
         std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
     if (at == family.end() || at->extent != extent)
-      family.insert(at, {extent, p.seconds.min, point});
+      family.insert(at, {extent, point});
     else if (p.seconds.min <= kernels_[at->point].seconds.min)
       at->point = point;
-    double least = HUGE_VAL;
-    for (auto f = family.rbegin(); f != family.rend(); ++f) f->seconds = least = std::min(least, kernels_[f->point].seconds.min);
   };
   if (by_element(p.spec)) return add_to(element_family(p.device, p.spec), elements_of(p.spec));
   const auto roles = cut_roles(p.spec);
@@ -165,7 +163,7 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
       if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // two families of one hash
       const double known = flops(p.spec);
       if (near != family->second.end()) {
-        step = std::min(step, at.seconds);
+        step = std::min(step, p.seconds.min);
       } else if (known > past_work) {  // the nearest of those that were measured below only
         past_work = known;
         past = p.seconds.min * work / known;

@@ -32,12 +32,6 @@ KernelSpec spec_of(const Convolution& k, PassKind pass, Index filters) {
   return s;
 }
 
-std::string shape_of(const Convolution& k) {
-  auto text = [](Index v) { return std::to_string(v); };
-  return "n" + text(k.n) + " c" + text(k.c) + " " + text(k.hw) + "x" + text(k.hw) + " -> f" + text(k.f) + " " + text(k.window) +
-         "x" + text(k.window);
-}
-
 // Both ranks' numbers, on both ranks.
 std::vector<std::vector<double>> of_both(Transport& transport, const std::vector<double>& mine) {
   std::vector<std::vector<double>> out;
@@ -62,6 +56,12 @@ Json list(const std::vector<Index>& parts) {
 }
 
 }  // namespace
+
+std::string shape_of(const Convolution& k) {
+  auto text = [](Index v) { return std::to_string(v); };
+  return "n" + text(k.n) + " c" + text(k.c) + " " + text(k.hw) + "x" + text(k.hw) + " -> f" + text(k.f) + " " + text(k.window) +
+         "x" + text(k.window);
+}
 
 Json ConvolutionCuts::row(const Convolution& k, PassKind pass) {
   std::vector<Index> coarse = candidate_sizes(k.f);

@@ -16,6 +16,9 @@ struct Convolution {
   Index n, c, hw, f, window;
 };
 
+// As in a row.
+std::string shape_of(const Convolution& k);
+
 class ConvolutionCuts {
  public:
   ConvolutionCuts(Transport& transport, Backend& backend, bool quick) : transport_(transport), backend_(backend), quick_(quick) {}

@@ -27,6 +27,8 @@ struct Device {
 };
 
 std::string to_string(DeviceKind kind);
+// What really computes: an emulated device is another one made slower.
+const Device& driven(const Device& device);
 // Its kernels' operands lie where the host cannot reach: a CUDA device, or one made slower.
 bool has_own_memory(const Device& device);
 // The names `isa` may have, slowest first: sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16

@@ -21,10 +21,11 @@ enum class FoldKind : std::uint8_t {
   add,                  // t0, t1, ... -> activation(((+0 + t0) + t1) + ...)   any number of operands
   activation,           // x -> activation(x)
   activation_gradient,  // dy, y -> dy * activation'(x), told from y
-  sum_exp,              // l, m -> exp(l - m)
-  pick_label,           // l, label(i32) -> l where first_class + (index in the class dim) == label, else 0
-  cross_entropy,        // m, s, h -> log(s) + m - h
-  softmax_gradient      // l, m, s, label(i32), g -> (exp(l - m) / s - [class == label]) * g
+  // class: first_class + (index in the class dim). The label's own exp stays out of s: where it is all but 1, s keeps its digits.
+  sum_exp,              // l, m, label(i32) -> exp(l - m) where class != label, else 0
+  pick_label,           // l, label(i32) -> l where class == label, else 0
+  cross_entropy,        // m, s, h -> log(exp(h - m) + s) + m - h
+  softmax_gradient      // l, m, s, h, label(i32), g -> (class == label ? -s : exp(l - m)) / (exp(h - m) + s) * g
 };
 enum class Combine : std::uint8_t { set, add, max };
 
@@ -79,7 +80,7 @@ struct KernelSpec {
   double scale = 1.0;
   std::vector<Index> fold_extents{};
   std::vector<FoldOperand> operands{};  // result last
-  int class_dim = -1;                   // which fold extent runs over classes (pick_label, softmax_gradient)
+  int class_dim = -1;                   // which fold extent runs over classes (sum_exp, pick_label, softmax_gradient)
   Index first_class = 0;                // global index of that extent's 0
   // sgd over roles.n elements
   double learning_rate = 0, momentum = 0, weight_decay = 0;

@@ -87,7 +87,6 @@ class Profile {
  private:
   struct FamilyPoint {
     Index extent = 0;       // of the one role that varies; a fold's or update's elements
-    double seconds = 0;     // the least of this and all larger extents
     std::size_t point = 0;  // index into kernels_
   };
   const KernelPoint* find(int device, const KernelSpec& spec) const;

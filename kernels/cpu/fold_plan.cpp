@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernels/operands.h"
+
 namespace motley::cpu {
 namespace {
 
@@ -22,36 +24,18 @@ struct Extent {
   Index result() const { return strides.back(); }
 };
 
-bool has_classes(const KernelSpec& spec) {
-  return spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
-}
-
-std::size_t inputs_of(FoldKind fold, std::size_t given) {
-  switch (fold) {
-    case FoldKind::add: return given;
-    case FoldKind::copy:
-    case FoldKind::activation: return 1;
-    case FoldKind::activation_gradient:
-    case FoldKind::sum_exp:
-    case FoldKind::pick_label: return 2;
-    case FoldKind::cross_entropy: return 3;
-    case FoldKind::softmax_gradient: return 5;
-  }
-  return 0;
-}
-
 void check_spec(const KernelSpec& spec) {
-  check(!spec.operands.empty() && inputs_of(spec.fold, spec.operands.size() - 1) == spec.operands.size() - 1,
+  check(!spec.operands.empty() && fold_inputs(spec.fold, spec.operands.size() - 1) == spec.operands.size() - 1,
         "a fold has the operands of its function");
   for (const FoldOperand& operand : spec.operands)
     check(operand.strides.size() == spec.fold_extents.size(), "a fold operand has one stride per extent");
-  check(!has_classes(spec) || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < spec.fold_extents.size()),
+  check(label_operand(spec.fold) < 0 || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < spec.fold_extents.size()),
         "class_dim is one of the extents");
   if (spec.operands.size() > kMostFoldOperands || spec.fold_extents.size() + 3 > kMostFoldExtents)
     throw DeviceError("a fold of " + std::to_string(spec.operands.size()) + " operands and " +
                       std::to_string(spec.fold_extents.size()) + " extents: the CPU loops take at most " +
                       std::to_string(kMostFoldOperands) + " and " + std::to_string(kMostFoldExtents - 3));
-  const std::size_t labels = spec.fold == FoldKind::pick_label ? 1 : spec.fold == FoldKind::softmax_gradient ? 3 : SIZE_MAX;
+  const auto labels = static_cast<std::size_t>(label_operand(spec.fold));  // -1: no operand
   const bool words = spec.fold == FoldKind::copy && spec.scale == 1 && spec.combine == Combine::set;
   for (std::size_t i = 0; i < spec.operands.size(); i++) {
     const DType dtype = spec.operands[i].dtype;
@@ -157,12 +141,13 @@ FoldPlan plan_fold(const KernelSpec& spec, int threads) {
   loop.activation = spec.activation;
   loop.scale = spec.scale;
   loop.inputs = static_cast<int>(spec.operands.size()) - 1;
+  loop.labels = label_operand(spec.fold);
   loop.first_class = spec.first_class;
   std::vector<Extent> kept, reduced;
   bool empty = false, nothing = false;
   plan.elements = static_cast<Index>(spec.operands.size());
   for (std::size_t i = 0; i < spec.fold_extents.size(); i++) {
-    Extent extent{spec.fold_extents[i], {}, has_classes(spec) && spec.class_dim == static_cast<int>(i)};
+    Extent extent{spec.fold_extents[i], {}, loop.labels >= 0 && spec.class_dim == static_cast<int>(i)};
     for (const FoldOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
     plan.elements *= extent.size;
     const bool is_kept = extent.result() != 0;

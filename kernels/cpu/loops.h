@@ -17,6 +17,7 @@ struct FoldLoop {
   int inputs = 0, kept = 0, reduced = 0;
   const Index* extents = nullptr;  // [kept + reduced]
   const Index* strides = nullptr;  // [kept + reduced][inputs + 1], elements; the result is the last operand
+  int labels = -1;                 // operand that holds them; -1: none
   int class_dim = -1;              // which of these extents runs over classes
   Index first_class = 0;           // class of that extent's 0
   // Elementwise: the last two kept extents are a plane, worked on in tiles of tile[0] x tile[1]. Reduction: tile[1] elements

@@ -61,11 +61,16 @@ struct Fold {
       }
       case FoldKind::activation: return activate(p.activation, real(0, here));
       case FoldKind::activation_gradient: return real(0, here) * activation_gradient(p.activation, real(1, here));
-      case FoldKind::sum_exp: return std::exp(real(0, here) - real(1, here));
+      case FoldKind::sum_exp: return is_class(2, here) ? 0 : std::exp(real(0, here) - real(1, here));
       case FoldKind::pick_label: return is_class(1, here) ? real(0, here) : 0;
-      case FoldKind::cross_entropy: return std::log(real(1, here)) + real(0, here) - real(2, here);
-      case FoldKind::softmax_gradient:
-        return (std::exp(real(0, here) - real(1, here)) / real(2, here) - (is_class(3, here) ? 1 : 0)) * real(4, here);
+      case FoldKind::cross_entropy: {
+        const double m = real(0, here), others = real(1, here), h = real(2, here), label = std::exp(h - m);
+        return label > others ? std::log1p(others / label) : std::log(label + others) + m - h;
+      }
+      case FoldKind::softmax_gradient: {
+        const double m = real(1, here), others = real(2, here);
+        return (is_class(4, here) ? -others : std::exp(real(0, here) - m)) / (std::exp(real(3, here) - m) + others) * real(5, here);
+      }
     }
     return 0;
   }

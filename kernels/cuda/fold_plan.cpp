@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/operands.h"
+
 namespace motley::cuda {
 namespace {
 
@@ -16,8 +18,6 @@ struct Extent {
   std::vector<Index> strides{};  // the result's last
   bool is_class = false;
 };
-
-bool has_classes(const KernelSpec& spec) { return spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient; }
 
 // Neighbours that every operand walks like one extent.
 void join(std::vector<Extent>& extents) {
@@ -55,7 +55,7 @@ FoldPlan plan_fold(const KernelSpec& spec) {
   plan.first_class = spec.first_class;
   std::vector<Extent> kept, reduced;
   for (std::size_t i = 0; i < spec.fold_extents.size(); i++) {
-    const bool is_class = has_classes(spec) && spec.class_dim == static_cast<int>(i);
+    const bool is_class = label_operand(spec.fold) >= 0 && spec.class_dim == static_cast<int>(i);
     Extent extent{spec.fold_extents[i], {}, is_class};
     for (const FoldOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
     const bool stays = extent.strides.back() != 0;

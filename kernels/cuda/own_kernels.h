@@ -128,7 +128,7 @@ std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
     check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
     return spec.dtype == DType::f32 ? own_kernel_of<float>(spec, launch) : own_kernel_of<double>(spec, launch);
   }
-  const std::size_t label = spec.fold == FoldKind::pick_label ? 1 : spec.fold == FoldKind::softmax_gradient ? 3 : SIZE_MAX;
+  const auto label = static_cast<std::size_t>(label_operand(spec.fold));  // -1: no operand
   const DType real = spec.operands.back().dtype;
   for (std::size_t k = 0; k < spec.operands.size(); k++)
     if (spec.operands[k].dtype != (k == label ? DType::i32 : real))

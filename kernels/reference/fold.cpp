@@ -2,6 +2,7 @@
 // result[...] combine= scale * f(operands[...]) over the fold's extents; where the result's stride is 0 the index is reduced.
 #include <limits>
 
+#include "kernels/operands.h"
 #include "kernels/reference/reference.h"
 
 namespace motley::reference {
@@ -70,10 +71,13 @@ double function(const KernelSpec& spec, const Position& at, Term&& t) {
     }
     case FoldKind::activation: return activate(spec.activation, t(0));
     case FoldKind::activation_gradient: return t(0) * activation_gradient(spec.activation, t(1));
-    case FoldKind::sum_exp: return std::exp(t(0) - t(1));
+    case FoldKind::sum_exp: return is_class(t(2)) ? 0 : std::exp(t(0) - t(1));
     case FoldKind::pick_label: return is_class(t(1)) ? t(0) : 0;
-    case FoldKind::cross_entropy: return std::log(t(1)) + t(0) - t(2);
-    case FoldKind::softmax_gradient: return (std::exp(t(0) - t(1)) / t(2) - (is_class(t(3)) ? 1 : 0)) * t(4);
+    case FoldKind::cross_entropy: {
+      const double label = std::exp(t(2) - t(0)), others = t(1);
+      return label > others ? std::log1p(others / label) : std::log(label + others) + t(0) - t(2);
+    }
+    case FoldKind::softmax_gradient: return (is_class(t(4)) ? -t(2) : std::exp(t(0) - t(1))) / (std::exp(t(3) - t(1)) + t(2)) * t(5);
   }
   return 0;
 }
@@ -103,31 +107,16 @@ void run(const KernelSpec& spec, Operands operands, void*) {
   } while (advance(spec, kept, at));
 }
 
-std::size_t inputs_of(FoldKind fold, std::size_t given) {
-  switch (fold) {
-    case FoldKind::add: return given;
-    case FoldKind::copy:
-    case FoldKind::activation: return 1;
-    case FoldKind::activation_gradient:
-    case FoldKind::sum_exp:
-    case FoldKind::pick_label: return 2;
-    case FoldKind::cross_entropy: return 3;
-    case FoldKind::softmax_gradient: return 5;
-  }
-  return 0;
-}
-
 }  // namespace
 
 Run fold(const KernelSpec& spec) {
   const std::size_t extents = spec.fold_extents.size(), operands = spec.operands.size();
   check(spec.pass == PassKind::forward, "a fold has one pass");
   check(extents <= kMostExtents, "a fold has at most 16 extents");
-  check(operands > 0 && inputs_of(spec.fold, operands - 1) == operands - 1, "a fold has the operands of its function");
+  check(operands > 0 && fold_inputs(spec.fold, operands - 1) == operands - 1, "a fold has the operands of its function");
   for (const FoldOperand& operand : spec.operands)
     check(operand.strides.size() == extents, "a fold operand has one stride per extent");
-  const bool by_class = spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
-  check(!by_class || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < extents),
+  check(label_operand(spec.fold) < 0 || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < extents),
         "class_dim is one of the extents");
   if (spec.combine == Combine::set)
     for (std::size_t i = 0; i < extents; i++)

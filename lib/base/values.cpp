@@ -34,9 +34,9 @@ std::string to_string(DeviceKind kind) {
   return "?";
 }
 
-bool has_own_memory(const Device& device) {
-  return device.kind == DeviceKind::cuda || (device.of != nullptr && has_own_memory(*device.of));
-}
+const Device& driven(const Device& device) { return device.of ? driven(*device.of) : device; }
+
+bool has_own_memory(const Device& device) { return driven(device).kind == DeviceKind::cuda; }
 
 const std::vector<std::string>& isa_names() {
   static const std::vector<std::string> names{"sse41",       "avx",              "avx2",            "avx2_vnni",

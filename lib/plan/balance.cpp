@@ -48,12 +48,11 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
 std::vector<int> hosts_of(const Mesh& mesh) {
   std::vector<int> out;
   for (int r = 0; r < mesh.ranks(); r++) {
-    const Device* real = &mesh.device(r);
-    while (real->of != nullptr) real = real->of.get();
+    const DeviceKind real = driven(mesh.device(r)).kind;
     int first = r;
     for (int q = 0; q < r && first == r; q++)
-      if (real->kind == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && out[static_cast<std::size_t>(q)] >= 0) first = q;
-    out.push_back(real->kind == DeviceKind::cpu ? first : -1 - r);
+      if (real == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && out[static_cast<std::size_t>(q)] >= 0) first = q;
+    out.push_back(real == DeviceKind::cpu ? first : -1 - r);
   }
   return out;
 }

@@ -190,11 +190,6 @@ std::vector<double> candidate_times(const SizeTables& seconds, Index size) {
 
 }  // namespace
 
-std::vector<double> padding_closure(std::vector<double> seconds) {
-  for (std::size_t k = seconds.size(); k-- > 2;) seconds[k - 1] = std::min(seconds[k - 1], seconds[k]);
-  return seconds;
-}
-
 double makespan(const SizeTables& seconds, const std::vector<Index>& parts) {
   double most = 0;
   for (std::size_t r = 0; r < parts.size(); r++) most = std::max(most, seconds[r][at(parts[r])]);

@@ -19,9 +19,6 @@ struct DimBalance {
   bool exact = true;           // false: no better cut near by (balance_sum, many ranks)
 };
 
-// A rank may compute more units than asked and drop the surplus: t'(k) = least t(j) over j >= k. t'(0) stays t(0).
-std::vector<double> padding_closure(std::vector<double> seconds);
-
 // The cut with the least makespan, max over ranks of seconds[rank][parts[rank]]; any tables, monotone or not. Among equal
 // makespans the least sum of all ranks' seconds, then the lexicographically greatest parts (first ranks fill their steps).
 // caps[rank]: most units that fit its memory. UserError: the caps hold less than `size`.

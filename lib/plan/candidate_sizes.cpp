@@ -4,8 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <set>
 
 namespace motley {
@@ -33,27 +31,13 @@ std::vector<Index> sizes_near(Index part, Index size, Index reach) {
   return out;
 }
 
-Index granule_of(std::vector<std::pair<Index, double>> points, double noise) {
-  for (std::size_t i = points.size(); i-- > 1;) points[i - 1].second = std::min(points[i - 1].second, points[i].second);
-  const double step = 1 + std::max(0.05, 3 * noise);
-  Index granule = 0;
-  for (std::size_t i = 1; i < points.size(); i++) {
-    const auto& [k, before] = points[i - 1];
-    const auto& [next, after] = points[i];
-    if (next == k + 1 && k > 0 && after > before * step) granule = std::gcd(granule, k);
-  }
-  return granule;
-}
-
 std::vector<double> step_table(const std::vector<std::pair<Index, double>>& points, Index size) {
   check(size == 0 || (!points.empty() && points.back().first >= size), "the whole size was measured");
   std::vector<double> out(static_cast<std::size_t>(size) + 1, 0.0);
-  double least = HUGE_VAL;
-  for (std::size_t i = points.size(); i-- > 0;) {
-    least = std::min(least, points[i].second);
-    const Index from = i == 0 ? 0 : points[i - 1].first;
-    for (Index k = std::max(Index{1}, from + 1); k <= std::min(size, points[i].first); k++)
-      out[static_cast<std::size_t>(k)] = least;
+  std::size_t next = 0;
+  for (Index k = 1; k <= size; k++) {
+    while (points[next].first < k) next++;
+    out[static_cast<std::size_t>(k)] = points[next].second;
   }
   return out;
 }

@@ -267,10 +267,11 @@ class Chooser {
   void list_cuts(Told& out) const {
     for (const Rule& r : out.rules.split) {
       if (r.axes.names.empty()) continue;
-      CutChoice c{r.dim, "", {}, ""};
+      CutChoice c{.dim = r.dim};
       for (const std::string& a : r.axes.names) c.axis += (c.axis.empty() ? "" : ",") + a;
-      for (const Partition& list : cut_of(passes_, mesh_, r).lists)
-        for (Index part : list.sizes()) c.parts.push_back(part);
+      const Cut cut = cut_of(passes_, mesh_, r);
+      if (cut.per >= 0) c.per = mesh_.axes()[static_cast<std::size_t>(cut.per)].name;
+      for (const Partition& list : cut.lists) c.parts.push_back(list.sizes());
       for (const Variable& v : variables_)
         if (v.tensor.empty() && v.dim == r.dim && !profile_.empty()) c.why = v.why;
       out.cuts.push_back(std::move(c));

@@ -187,7 +187,14 @@ const Table<Decisions>& decision_fields() {
 
 const Table<CutChoice>& cut_fields() {
   static const Table<CutChoice> table{text_field("dim", "that is cut", &CutChoice::dim), text_field("axis", "over which", &CutChoice::axis),
-                                      {"parts", "sizes", "list", true, [](Reader& r, const Json& j, CutChoice& out) { read_sizes(r, j, out.parts); }},
+                                      text_field("per", "the axis along which the lists differ", &CutChoice::per, false),
+                                      {"parts", "sizes; with per, lists of them", "list", true, [](Reader& r, const Json& j, CutChoice& out) {
+                                         const auto* lists = std::get_if<Json::Array>(&j.value);
+                                         if (lists == nullptr || lists->empty() || !std::holds_alternative<Json::Array>(lists->front().value))
+                                           read_sizes(r, j, out.parts.emplace_back());
+                                         else
+                                           r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.parts.emplace_back()); });
+                                       }},
                                       text_field("why", "these parts", &CutChoice::why, false)};
   return table;
 }

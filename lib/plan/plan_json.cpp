@@ -30,10 +30,14 @@ Json per_rank(const std::vector<Held>& held, int ranks) {
 
 Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
 
-std::string parts_text(const std::vector<Index>& parts) {
-  std::string text;
-  for (Index p : parts) text += (text.empty() ? "" : "/") + std::to_string(p);
-  return text;
+std::string parts_text(const CutChoice& cut) {
+  std::string all;
+  for (const auto& list : cut.parts) {
+    std::string text;
+    for (Index p : list) text += (text.empty() ? "" : "/") + std::to_string(p);
+    all += (all.empty() ? "" : " or ") + text;
+  }
+  return cut.per.empty() ? all : all + " along " + cut.per;
 }
 
 std::string padded(std::string text, std::size_t width) {
@@ -50,9 +54,14 @@ std::string Plan::json() const {
   Json cuts{Json::Array{}};
   for (const CutChoice& c : d.cuts) {
     Json one{Json::Object{}};
-    Json parts{Json::Array{}};
-    for (Index p : c.parts) parts.push(Json(p));
-    one.set("dim", c.dim).set("axis", c.axis).set("parts", parts);
+    Json lists{Json::Array{}};
+    for (const auto& list : c.parts) {
+      Json parts{Json::Array{}};
+      for (Index p : list) parts.push(Json(p));
+      lists.push(std::move(parts));
+    }
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? std::get<Json::Array>(lists.value).front() : lists);
+    if (!c.per.empty()) one.set("per", c.per);
     if (!c.why.empty()) one.set("why", c.why);
     cuts.push(std::move(one));
   }
@@ -100,7 +109,7 @@ std::string Plan::table() const {
   std::string out = "cuts\n";
   if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
   for (const CutChoice& c : d.cuts)
-    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts_text(c.parts), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts_text(c), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   out += "ranks                             busy     idle   received a step      memory\n";
   for (std::size_t r = 0; r < d.predicted.size(); r++) {
     const PredictedRank& p = d.predicted[r];

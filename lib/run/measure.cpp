@@ -28,7 +28,7 @@ std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_c
 
 // Shares of what is left of the budget; each gets so much of the whole at least.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
-constexpr int kMostRounds = 25, kMostScale = 3;
+constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
 
@@ -62,34 +62,14 @@ class Measurer {
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
     if (options_.when == Measure::never) return profile;
-    fresh_ = profile.devices.empty();
-    bool changed = fresh_;
-    if (changed) {
-      profile = devices();
-      if (rt_.ranks() > 1) {
-        say("measuring links");
-        profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
-      }
-    }
-    // Candidate sizes first; then what the plan made from them runs besides, until it guesses no kernel: who reads the profile
-    // later makes the same plan and measures nothing.
-    const bool all_new = fresh_;
-    for (int round = 0; round < 6; round++) {
-      const std::vector<KernelSpec> missing = round == 0 ? missing_candidates(profile) : missing_of_plan(profile);
-      if (round > 0) fresh_ = false;
-      if (!anywhere(missing)) {
-        if (round == 0) continue;
-        break;
-      }
-      changed = true;
-      if (measure(profile, missing, round == 0 ? kCandidates : kOfPlan)) continue;
-      if (round == 0) refuse_budget();
-      break;  // the rest is interpolated
-    }
+    const bool all_new = profile.devices.empty();
+    if (all_new) profile = of_candidates();
+    const bool changed = settle(profile, all_new) || all_new;
     if (changed) {
       const PlanData plan = balance(step_, mesh_, rules_, profile).data();
       if (const std::vector<KernelSpec> choices = missing_choices(profile, plan); anywhere(choices)) measure(profile, choices, kChoices);
       if (const std::vector<KernelSpec> formats = missing_formats(profile, plan); anywhere(formats)) measure(profile, formats, kChoices);
+      settle(profile, false);  // kernels held against others in blocks were timed anew: the cuts may move
     }
     if (all_new) measure_alone(profile);
     if (changed) keep(profile, file);
@@ -126,6 +106,29 @@ class Measurer {
     return profile;
   }
 
+  // Devices, links, and every kernel at the candidates' sizes.
+  Profile of_candidates() {
+    Profile profile = devices();
+    if (rt_.ranks() > 1) {
+      say("measuring links");
+      profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
+    }
+    const std::vector<KernelSpec> missing = missing_candidates(profile);
+    if (anywhere(missing) && !measure(profile, missing, kCandidates)) refuse_budget();
+    return profile;
+  }
+
+  // What the plan made from the profile runs besides, until it guesses no kernel: who reads the profile later makes the same plan and
+  // measures nothing. True: something was measured.
+  bool settle(Profile& profile, bool all_new) {
+    for (int round = 0; round < kMostPlans; round++) {
+      const std::vector<KernelSpec> missing = missing_of_plan(profile, all_new && round == 0);
+      if (!anywhere(missing)) return round > 0;
+      if (!measure(profile, missing, kOfPlan)) return true;  // the rest is interpolated
+    }
+    return true;
+  }
+
   // Every rank's device and its link to the host; nothing else yet.
   Profile devices() {
     Profile mine;
@@ -134,34 +137,34 @@ class Measurer {
     return joined(rt_.transport(), mine);
   }
 
-  // A new profile measures every candidate; one that was read is added to only where it would have to guess.
-  std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs) const {
+  // Not measured, nor (but for `interpolated`) between measured ones.
+  std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs, bool interpolated) const {
     std::erase_if(specs, [&](const KernelSpec& s) {
       const Known known = flops(s) == 0 ? Known::measured : profile.seconds(rt_.rank(), s).known;
-      return known == Known::measured || (!fresh_ && known == Known::interpolated);
+      return known == Known::measured || (!interpolated && known == Known::interpolated);
     });
     return specs;
   }
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
-    if (!fresh_) return {};
-    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }));
+    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }), true);
   }
-  // What the plan made from the candidates runs, and the sizes around its cuts: some kernels have no granule.
-  std::vector<KernelSpec> missing_of_plan(const Profile& profile) const {
+  // What the plan made from the candidates runs. A new profile: measured itself, and the sizes around its cuts; some kernels have no
+  // granule.
+  std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool all_new) const {
     const Plan plan = balance(step_, mesh_, rules_, profile);
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
-    if (fresh_) {
+    if (all_new) {
       for (KernelSpec& s : kernels_in_blocks(plan.data(), rt_.rank())) specs.push_back(std::move(s));
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
-          if (c.dim == v.dim && static_cast<int>(c.parts.size()) == v.parts)
-            return sizes_near(c.parts[static_cast<std::size_t>(part_of(mesh_, v.axes, rt_.rank()))], v.size, 4);
+          if (c.dim == v.dim && static_cast<int>(c.parts.front().size()) == v.parts)
+            return sizes_near(c.parts.front()[static_cast<std::size_t>(part_of(mesh_, v.axes, rt_.rank()))], v.size, 4);
         return std::vector<Index>{};
       };
       for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near)) specs.push_back(std::move(s));
     }
     std::vector<KernelSpec> different;
-    for (KernelSpec& s : unknown(profile, std::move(specs)))
+    for (KernelSpec& s : unknown(profile, std::move(specs), all_new))
       if (!has(different, s)) different.push_back(std::move(s));
     return different;
   }
@@ -350,7 +353,6 @@ class Measurer {
   Backend& backend_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double needed_seconds_ = 0;  // for what did not fit
-  bool fresh_ = false;         // nothing was read
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 

@@ -200,6 +200,13 @@ def plans():
     missing["layout"]["split"]["filters"]["parts"] = "profile"
     missing["profile"] = {"path": "none.json", "measure": "never"}
     has(room.run("plan", room.write("missing.json", missing), code=66).err, "none.json")
+    jagged = job(4)
+    jagged["mesh"]["axes"] = [{"name": "data", "size": 2}, {"name": "model", "size": 2}]
+    jagged["layout"]["split"] = {"batch": {"axis": "data", "parts": [6, 2]}, "filters": {"axis": "model", "parts": [[4, 2], [5, 1]], "per": "data"}}
+    room.write("jagged.json", jagged)
+    cuts = json.loads(room.run("plan", "jagged.json", "--format", "json").out)["cuts"]
+    assert [(c["dim"], c["parts"], c.get("per")) for c in cuts] == [("batch", [6, 2], None), ("filters", [[4, 2], [5, 1]], "data")], cuts
+    has(room.run("plan", "jagged.json").out, "4/2 or 5/1 along data")
 
 
 def explains():

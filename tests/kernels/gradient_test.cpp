@@ -133,18 +133,19 @@ TEST_CASE("gradient: softmax and cross entropy, four rows of five classes") {
   const Image labels{0, 4, 2, 2}, g = numbers(4, 3);
   KernelSpec max = fold(FoldKind::copy, {4, 5}, {all, row});
   max.combine = Combine::max;
-  KernelSpec sum = fold(FoldKind::sum_exp, {4, 5}, {all, row, row});
+  KernelSpec sum = fold(FoldKind::sum_exp, {4, 5}, {all, row, label, row});
   sum.combine = Combine::add;
+  sum.class_dim = 1;
   KernelSpec pick = fold(FoldKind::pick_label, {4, 5}, {all, label, row});
   pick.combine = Combine::add;
   pick.class_dim = 1;
   const KernelSpec entropy = fold(FoldKind::cross_entropy, {4}, {one, one, one, one});
-  KernelSpec gradient = fold(FoldKind::softmax_gradient, {4, 5}, {all, row, row, label, row, all});
+  KernelSpec gradient = fold(FoldKind::softmax_gradient, {4, 5}, {all, row, row, row, label, row, all});
   gradient.class_dim = 1;
   const auto loss = [&](const Image& l) {
     const Image m = run(max, {l});
-    return dot(g, run(entropy, {m, run(sum, {l, m}), run(pick, {l, labels})}));
+    return dot(g, run(entropy, {m, run(sum, {l, m, labels}), run(pick, {l, labels})}));
   };
   const Image l = numbers(20, 1), m = run(max, {l});
-  check_gradient(loss, l, run(gradient, {l, m, run(sum, {l, m}), labels, g}));
+  check_gradient(loss, l, run(gradient, {l, m, run(sum, {l, m, labels}), run(pick, {l, labels}), labels, g}));
 }

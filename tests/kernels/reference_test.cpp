@@ -295,27 +295,30 @@ TEST_CASE("fold: softmax's parts by hand") {
     for (FoldOperand& operand : spec.operands) operand.dtype = DType::f64;
     return spec;
   };
-  KernelSpec sum = f64(fold(FoldKind::sum_exp, {2, 3}, {{3, 1}, {1, 0}, {1, 0}}));
+  KernelSpec sum = f64(fold(FoldKind::sum_exp, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}}));
+  sum.operands[2].dtype = DType::i32;
   sum.combine = Combine::add;
-  const Image s = run(sum, {l, {0, 0}});
-  CHECK(s[0] == Approx(8));
+  sum.class_dim = 1;
+  sum.first_class = 4;
+  const Image s = run(sum, {l, {0, 0}, {5, 9}});  // 9 is another rank's class
+  CHECK(s[0] == Approx(6));
   CHECK(s[1] == Approx(3));
   KernelSpec pick = f64(fold(FoldKind::pick_label, {2, 3}, {{3, 1}, {1, 0}, {1, 0}}));
   pick.operands[1].dtype = DType::i32;
   pick.combine = Combine::add;
   pick.class_dim = 1;
   pick.first_class = 4;
-  const Image h = run(pick, {l, {5, 9}});  // 9 is another rank's class
+  const Image h = run(pick, {l, {5, 9}});
   CHECK(h == Image{std::log(2.0), 0});
-  const Image loss = run(f64(fold(FoldKind::cross_entropy, {2}, {{1}, {1}, {1}, {1}})), {{0, 0}, {8, 3}, h});
+  const Image loss = run(f64(fold(FoldKind::cross_entropy, {2}, {{1}, {1}, {1}, {1}})), {{0, 0}, {6, 3}, h});
   CHECK(loss[0] == Approx(std::log(4.0)));
-  CHECK(loss[1] == Approx(std::log(3.0)));
-  KernelSpec gradient = f64(fold(FoldKind::softmax_gradient, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}));
-  gradient.operands[3].dtype = DType::i32;
+  CHECK(loss[1] == Approx(std::log(4.0)));
+  KernelSpec gradient = f64(fold(FoldKind::softmax_gradient, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}));
+  gradient.operands[4].dtype = DType::i32;
   gradient.class_dim = 1;
   gradient.first_class = 4;
-  const Image dl = run(gradient, {l, {0, 0}, {8, 3}, {5, 9}, {24}});
-  const double expected[] = {3, 6 - 24, 15, 8, 8, 8};
+  const Image dl = run(gradient, {l, {0, 0}, {6, 3}, h, {5, 9}, {24}});
+  const double expected[] = {3, 6 - 24, 15, 6, 6, 6};
   for (std::size_t i = 0; i < 6; i++) CHECK(dl[i] == Approx(expected[i]));
 }
 

@@ -58,7 +58,7 @@ Profile profile_of(const std::vector<double>& flops_per_second, double link_seco
 
 Index part(const Plan& plan, const std::string& dim, std::size_t rank) {
   for (const CutChoice& cut : plan.data().cuts)
-    if (cut.dim == dim) return cut.parts[rank];
+    if (cut.dim == dim) return cut.parts.front()[rank];
   return -1;
 }
 

@@ -55,10 +55,10 @@ LawCase magnitude_of(const LawCase& one) {
     } else if (spec.fold == FoldKind::cross_entropy) {
       spec.fold = FoldKind::add;
       m.images[1] = one.images[1];
-      each(m.images[1], [](double s) { return std::abs(std::log(s)); });
+      each(m.images[1], [](double s) { return std::abs(std::log(s)) + 2; });  // |h - m| <= 2
     } else if (spec.fold == FoldKind::softmax_gradient) {
-      copy_of(4);
-      spec.scale *= 2;  // l <= m and s >= 1, so |exp(l - m) / s - 1| <= 1
+      copy_of(5);
+      spec.scale *= 2;  // l <= m and s >= 1: at most 1 in size
     } else if (spec.fold == FoldKind::sum_exp) {
       m.images = one.images;
     }

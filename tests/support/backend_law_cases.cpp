@@ -187,38 +187,24 @@ FoldKind fold_kind(Random& random, LawMode mode) {
   return static_cast<FoldKind>(random.in(0, static_cast<Index>(FoldKind::softmax_gradient)));
 }
 
-std::size_t inputs_of(Random& random, FoldKind kind) {
-  switch (kind) {
-    case FoldKind::copy:
-    case FoldKind::activation: return 1;
-    case FoldKind::add: return static_cast<std::size_t>(random.in(0, 5));
-    case FoldKind::activation_gradient:
-    case FoldKind::sum_exp:
-    case FoldKind::pick_label: return 2;
-    case FoldKind::cross_entropy: return 3;
-    case FoldKind::softmax_gradient: return 5;
-  }
-  return 0;
-}
-
 KernelSpec fold_spec(Random& random, LawMode mode) {
   KernelSpec spec;
   spec.op = KernelOp::fold;
   spec.fold = fold_kind(random, mode);
-  const bool by_class = spec.fold == FoldKind::pick_label || spec.fold == FoldKind::softmax_gradient;
-  spec.fold_extents = fold_extents(random, by_class);
+  const int label = label_operand(spec.fold);
+  spec.fold_extents = fold_extents(random, label >= 0);
   spec.combine = random.of({Combine::set, Combine::set, Combine::add, Combine::max});
   const std::vector<Index>& extents = spec.fold_extents;
-  const std::size_t inputs = inputs_of(random, spec.fold);
+  const std::size_t inputs = fold_inputs(spec.fold, spec.fold == FoldKind::add ? static_cast<std::size_t>(random.in(0, 5)) : 0);
   for (std::size_t i = 0; i < inputs; i++) {
     std::vector<bool> has(extents.size());
     for (std::size_t d = 0; d < has.size(); d++) has[d] = i == 0 || random.one_in(2);
     spec.operands.push_back({DType::f32, view(random, extents, has)});
   }
-  if (by_class) {
+  if (label >= 0) {
     spec.class_dim = static_cast<int>(random.in(0, static_cast<Index>(extents.size()) - 1));
     spec.first_class = random.of<Index>({0, 0, 3, 7});
-    spec.operands[spec.fold == FoldKind::pick_label ? 1 : 3].dtype = DType::i32;
+    spec.operands[static_cast<std::size_t>(label)].dtype = DType::i32;
   }
   std::vector<bool> kept(extents.size(), true);
   if (spec.combine != Combine::set)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss[n..] = log(sum over c of exp(l[n.. c] - m)) + m - l[n.., label], m = max over c of l. Over a cut class dim the passes'
-// three small results (maximum, sum, the label's logit) travel, never the logits.
+// loss[n..] = log(exp(h - m) + s) + m - h, m = max over c of l[n.. c], h = l[n.., label], s = sum over all other c of exp(l[n.. c] - m).
+// Over a cut class dim the passes' three small results travel, never the logits.
 #include "graph/nodes.h"
 
 namespace motley {
@@ -21,8 +21,9 @@ class SoftmaxCrossEntropy final : public Op {
     }
     {
       Pass& p = pass(to, node, "sum_exp", logits, t.exp);
-      p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, indices_in(p.indices, node.shape)}};
+      p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, indices_in(p.indices, node.shape)}, {t.label, indices_in(p.indices, to.tensor(t.label).shape)}};
       p.fold = FoldKind::sum_exp;
+      p.class_index = static_cast<int>(logits.position(over_));
     }
     {
       Pass& p = pass(to, node, "pick_label", logits, t.hit);
@@ -43,7 +44,7 @@ class SoftmaxCrossEntropy final : public Op {
     const Shape logits = to.tensor(t.logits).shape;
     Pass& p = pass(to, node, "backward_data", logits, dx);
     const std::vector<int> each = indices_in(p.indices, node.shape);
-    p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, each}, {t.exp, each},
+    p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, each}, {t.exp, each}, {t.hit, each},
                {t.label, indices_in(p.indices, to.tensor(t.label).shape)}, {dy, each}};
     p.fold = FoldKind::softmax_gradient;
     p.class_index = static_cast<int>(logits.position(over_));
