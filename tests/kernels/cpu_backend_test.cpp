@@ -3,6 +3,7 @@
 #include <motley/error.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -144,6 +145,44 @@ TEST_CASE("CPU backend: large folds are the same bits with three threads") {
     a.run();
     b.run();
     CHECK(same_bits(a.result(), b.result()));
+  }
+}
+
+TEST_CASE("CPU backend: softmax keeps its digits where a class is all but certain") {
+  const auto backend = open_cpu_backend(device(1));
+  const Index n = 3, classes = 4;
+  const std::vector<double> logits{12, 1, 0, -2, -3, 5, -3, -30, 0.25, 0, -1, 2}, labels{0, 1, 3};
+  const std::vector<Index> all{classes, 1}, row{1, 0};
+  auto run = [&](FoldKind kind, Combine combine, std::vector<Index> extents, std::vector<FoldOperand> operands, std::vector<std::vector<double>> images) {
+    LawCase c;
+    c.spec.op = KernelOp::fold;
+    c.spec.fold = kind;
+    c.spec.combine = combine;
+    c.spec.fold_extents = std::move(extents);
+    c.spec.operands = std::move(operands);
+    if (label_operand(kind) >= 0) c.spec.class_dim = 1;
+    c.images = std::move(images);
+    c.images.emplace_back();
+    Ready ready(*backend, c);
+    ready.run();
+    const std::vector<float> result = ready.result();
+    return std::vector<double>(result.begin(), result.end());
+  };
+  const FoldOperand l{DType::f32, all}, each{DType::f32, row}, label{DType::i32, row}, lone{DType::f32, {1}};
+  const auto m = run(FoldKind::copy, Combine::max, {n, classes}, {l, each}, {logits});
+  const auto s = run(FoldKind::sum_exp, Combine::add, {n, classes}, {l, each, label, each}, {logits, m, labels});
+  const auto h = run(FoldKind::pick_label, Combine::add, {n, classes}, {l, label, each}, {logits, labels});
+  const auto loss = run(FoldKind::cross_entropy, Combine::set, {n}, {lone, lone, lone, lone}, {m, s, h});
+  const auto gradient = run(FoldKind::softmax_gradient, Combine::set, {n, classes}, {l, each, each, each, label, each, l}, {logits, m, s, h, labels, {1, 1, 1}});
+  for (Index i = 0; i < n; i++) {
+    const auto at = [&](Index c) { return logits[static_cast<std::size_t>(i * classes + c)]; };
+    const auto y = static_cast<Index>(labels[static_cast<std::size_t>(i)]);
+    double others = 0;  // beside the label's 1
+    for (Index c = 0; c < classes; c++)
+      if (c != y) others += std::exp(at(c) - at(y));
+    CHECK(loss[static_cast<std::size_t>(i)] == Approx(std::log1p(others)).epsilon(1e-6));
+    for (Index c = 0; c < classes; c++)
+      CHECK(gradient[static_cast<std::size_t>(i * classes + c)] == Approx((c == y ? -others : std::exp(at(c) - at(y))) / (1 + others)).epsilon(1e-6));
   }
 }
 
