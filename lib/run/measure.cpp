@@ -229,9 +229,19 @@ class Measurer {
     return true;
   }
 
+  // Collective.
   [[noreturn]] void refuse_budget() const {
-    throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds of those that are left need " +
-                    std::to_string(static_cast<int>(std::ceil(needed_seconds_))) + " s); raise --budget-seconds or use a smaller batch");
+    const std::vector<double> needed = of_all(needed_seconds_);
+    const auto most = std::max_element(needed.begin(), needed.end());
+    throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds on rank " +
+                    std::to_string(most - needed.begin()) + " need " + std::to_string(static_cast<int>(std::ceil(*most))) +
+                    " s); raise --budget-seconds or use a smaller batch");
+  }
+  // One number of every rank.
+  std::vector<double> of_all(double mine) const {
+    std::vector<double> out;
+    for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1)))) std::memcpy(&out.emplace_back(), bytes.data(), sizeof(double));
+    return out;
   }
 
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -279,8 +289,8 @@ class Measurer {
         if (const double alone = seconds({}); alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
       agree(rt_.transport(), 0);
     }
-    const auto all = rt_.transport().gather_all(std::as_bytes(std::span(&ratio, 1)));
-    for (std::size_t r = 0; r < all.size(); r++) std::memcpy(&profile.devices[r].alone_over_shared, all[r].data(), sizeof(double));
+    const std::vector<double> all = of_all(ratio);
+    for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
   }
 
   // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.
