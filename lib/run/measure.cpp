@@ -28,7 +28,7 @@ std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_c
 
 // Shares of what is left of the budget; each gets so much of the whole at least.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
-constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3;
+constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
 
@@ -39,10 +39,13 @@ bool is_same(KernelSpec spec, const KernelSpec& other) {
   return spec == other;
 }
 
-bool alike(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
+using Alike = bool (*)(const KernelSpec&, const KernelSpec&);
+bool same_pass(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
+// A larger batch is as many times slower: what a kernel does once for its weights weighs as much beside what it does per sample.
+bool scale_alike(const KernelSpec& a, const KernelSpec& b) { return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q; }
 
-// Positions of the largest kernel, by flops, of each op and pass.
-std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs) {
+// Positions of the largest kernel, by flops, of each kind.
+std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Alike alike) {
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < specs.size(); i++) {
     const auto same = std::find_if(out.begin(), out.end(), [&](std::size_t k) { return alike(specs[k], specs[i]); });
@@ -214,8 +217,8 @@ class Measurer {
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
       if (more == 0) {
         if (scale == 0) break;
-        rescale(made, specs, tried);
-        made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", checked at the full batch once per kernel");
+        rescale(made, specs, tried, budget());
+        made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", the largest kernel of each op, pass and output size checked at the full batch");
         break;
       }
       needed_seconds_ = made.needed_seconds;
@@ -268,7 +271,7 @@ class Measurer {
     std::vector<KernelSpec> specs, out;
     for (const KernelPoint& p : profile.kernels())
       if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold && p.spec.op != KernelOp::sgd) specs.push_back(p.spec);
-    for (std::size_t i : largest_of(specs)) out.push_back(specs[i]);
+    for (std::size_t i : largest_of(specs, same_pass)) out.push_back(specs[i]);
     return out;
   }
 
@@ -293,22 +296,27 @@ class Measurer {
     for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
   }
 
-  // The largest kernel of each op and pass once at the full batch tells the factor for all of that op and pass.
-  void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller) {
-    const std::vector<std::size_t> largest = largest_of(full);
-    std::vector<KernelSpec> checks;
-    for (std::size_t i : largest) checks.push_back(full[i]);
-    const Measurement whole = measured(checks, 1e6, 3);
+  // The largest kernel of each kind at the full batch tells the factor for all of that kind.
+  void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
     auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
       for (const KernelPoint& p : m.points)
         if (p.spec == s) return p.seconds.min;
       return 0.0;
     };
+    const std::vector<std::size_t> largest = largest_of(full, scale_alike);
+    std::vector<KernelSpec> checks;
+    double once = 0;
+    for (std::size_t i : largest) {
+      checks.push_back(full[i]);
+      const Index n = smaller[i].roles.n;  // 0: a fold
+      once += seconds_of(made, smaller[i]) * (n > 0 ? static_cast<double>(full[i].roles.n) / static_cast<double>(n) : 1.0);
+    }
+    const Measurement whole = measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1);
     std::vector<KernelPoint> points;
     for (std::size_t i = 0; i < full.size(); i++) {
       std::size_t at = 0;
       for (std::size_t k = 0; k < largest.size(); k++)
-        if (alike(full[largest[k]], full[i])) at = k;
+        if (scale_alike(full[largest[k]], full[i])) at = k;
       const double small = seconds_of(made, smaller[largest[at]]), big = seconds_of(whole, checks[at]);
       const double factor = small > 0 && big > 0 ? big / small : 1.0;
       for (KernelPoint p : made.points)
