@@ -6,7 +6,6 @@
 //   balance [--quick] [--json FILE] [--partner ISA]... [--only PART_OF_A_SHAPE]
 #include <motley/backend.h>
 #include <motley/error.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,19 +36,6 @@ struct Arguments {
   std::vector<std::string> partners{};
 };
 
-// The k-th core that this process may use; false: there are fewer.
-bool stay_on_core(int k) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  CPU_ZERO(&one);
-  for (int core = 0; core < CPU_SETSIZE; core++)
-    if (CPU_ISSET(core, &allowed) && k-- == 0) {
-      CPU_SET(core, &one);
-      return sched_setaffinity(0, sizeof one, &one) == 0;
-    }
-  return false;
-}
-
 // Not a number: there is none (no run of that cut kept both cores).
 double number_in(const Json& row, const char* key) {
   const Json::Value& value = row.find(key)->value;
@@ -70,7 +56,7 @@ void print(const Json& row) {
 
 // Rank 0 prints the rows and, with --json, writes them.
 void run_rank(Transport& transport, const Arguments& arguments) {
-  const bool pinned = stay_on_core(transport.rank());
+  const bool pinned = bench::stay_on_core(transport.rank());
   if (agree(transport, pinned ? 0 : 1).status != 0) throw UserError("bench/balance needs two cores, one per rank", Exit::device);
   Device device;
   device.name = arguments.isa.empty() ? "whole" : arguments.isa;

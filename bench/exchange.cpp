@@ -6,7 +6,6 @@
 // --apart: by messages, as between two hosts; tests/laws/two_hosts.py build/bench/exchange --rank --apart makes them two (RANKS=2).
 #include <motley/backend.h>
 #include <motley/error.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,18 +31,6 @@ struct Arguments {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-bool stay_on_core(int k) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  CPU_ZERO(&one);
-  for (int core = 0; core < CPU_SETSIZE; core++)
-    if (CPU_ISSET(core, &allowed) && k-- == 0) {
-      CPU_SET(core, &one);
-      return sched_setaffinity(0, sizeof one, &one) == 0;
-    }
-  return false;
 }
 
 double slowest(Transport& transport, double mine) {
@@ -122,7 +109,7 @@ Json measure(Transport& transport, Backend& backend, const bench::Case& c, bool 
 }
 
 void run_rank(Transport& transport, const Arguments& arguments) {
-  if (agree(transport, stay_on_core(transport.rank()) ? 0 : 1).status != 0)
+  if (agree(transport, bench::stay_on_core(transport.rank()) ? 0 : 1).status != 0)
     throw UserError("bench/exchange needs two cores, one per rank", Exit::device);
   if (!arguments.apart && transport.hosts()[0] != transport.hosts()[1])
     throw UserError("the ranks cannot map each other's memory here; there is nothing to measure", Exit::device);

@@ -2,6 +2,7 @@
 #include "bench/support/mpi_ranks.h"
 
 #include <motley/error.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -26,6 +27,18 @@ int run_mpiexec(std::vector<std::string> words) {
   if (posix_spawnp(&child, "mpiexec", nullptr, nullptr, argv.data(), environ) != 0 || waitpid(child, &status, 0) != child)
     throw UserError("cannot start mpiexec: install mpich");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+}
+
+bool stay_on_core(int k) {
+  cpu_set_t allowed, one;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE; core++)
+    if (CPU_ISSET(core, &allowed) && k-- == 0) {
+      CPU_SET(core, &one);
+      return sched_setaffinity(0, sizeof one, &one) == 0;
+    }
+  return false;
 }
 
 int on_rank(const char* name, int argc, char** argv, const std::function<void(Transport&)>& work) {
