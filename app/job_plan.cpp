@@ -18,6 +18,7 @@
 #include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
+#include "profiler/measure_kernels.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -25,7 +26,6 @@ namespace motley::app {
 namespace {
 
 namespace fs = std::filesystem;
-
 
 fs::path cache_directory() {
   const auto variable = [](const char* name) {
@@ -94,10 +94,31 @@ Profile profile_at_hand(const Job& job) {
         fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
         Exit::missing);
   Profile profile = Profile::load(file);
-  for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++)
-    if (const std::string kind = to_string(job.mesh.device(r).kind), &was = profile.devices[static_cast<std::size_t>(r)].kind; kind != was)
-      throw UserError(fmt::format("{}: rank {} was measured as a \"{}\" device, in the mesh it is a \"{}\" one; measure anew: motley profile JOB", file.string(), r, was, kind));
+  for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
+    const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
+    DeviceFacts told = was;
+    told.name = job.mesh.device(r).name;
+    told.kind = to_string(job.mesh.device(r).kind);
+    told.threads = driven(job.mesh.device(r)).threads;
+    check_same_device(was, told, file.string());
+  }
   return profile;
+}
+
+void check_made_here(const Profile& profile, const Job& job) {
+  const std::vector<std::string>& names = isa_names();
+  const auto order = [&](const std::string& isa) { return std::find(names.begin(), names.end(), isa); };
+  std::unique_ptr<Backend> cpu;
+  for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
+    const Device& device = job.mesh.device(r);
+    if (device.kind != DeviceKind::cpu || !device.host.empty()) continue;
+    if (!cpu) cpu = open_backend(Device{.name = "cpu"});  // not capped
+    const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
+    const bool capped = !device.isa.empty() && order(device.isa) < order(cpu->isa());
+    DeviceFacts here{.name = device.name, .kind = was.kind, .model = cpu->model(), .isa = capped ? device.isa : cpu->isa(), .library = cpu->library(), .threads = was.threads};
+    if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may not have it, and use the one before
+    check_same_device(was, here, profile_path(job).string());
+  }
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {

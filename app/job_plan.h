@@ -19,6 +19,8 @@ std::filesystem::path profile_path(const Job& job);
 bool must_measure(const Job& job, const Step& step);
 // What a plan is made from where nothing has to be measured. UserError: missing (66).
 Profile profile_at_hand(const Job& job);
+// The same CPUs as this machine's (their ISA caps counted)? Not for a rank: it opens a CPU. UserError.
+void check_made_here(const Profile& profile, const Job& job);
 // Collective. The same, and measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 

@@ -4,6 +4,7 @@
 #include <motley/measure.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "app/rank_verbs.h"
 #include "profiler/join.h"
@@ -65,6 +66,7 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
 
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
   rt.phase("measuring");
+  std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   Backend& backend = rt.backend(mesh);
   Profile mine;
   mine.devices = {facts_of(mesh.device(rt.rank()), backend)};
@@ -75,6 +77,7 @@ void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console
   Profile all = joined(rt.transport(), mine);
   if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6), .device = backend.device_memory()});
   console.progress_done();
+  nothing_to_save.reset();
   if (rt.rank() == 0) give_result(all.json() + "\n", options.output, console);
 }
 

@@ -183,6 +183,7 @@ int with_ranks(const Options& options, const CommandLine& line) {
     if (!must_measure(*subject.job, step)) {
       Console console(options, Console::Voice::speaks);
       const Profile profile = profile_at_hand(*subject.job);
+      check_made_here(profile, *subject.job);
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       give_plan(plan_of(*subject.job, step, profile), profile, options, console, notes);

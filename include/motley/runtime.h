@@ -43,6 +43,16 @@ class Runtime {
   std::string kind_;
 };
 
+// While one lives, SIGINT and SIGTERM end this process at once, with exit code 75 (under run()): for long work that leaves nothing half
+// done. Stopped: there was one already.
+class StopsAtOnce {
+ public:
+  StopsAtOnce();
+  ~StopsAtOnce();
+  StopsAtOnce(const StopsAtOnce&) = delete;
+  StopsAtOnce& operator=(const StopsAtOnce&) = delete;
+};
+
 // What a main() of a distributed program does: starts MPI when mpiexec (or `motley`) started this process, else runs one
 // rank; calls body; an error on any rank is printed as `[rank 1 cpu] text` and ends all of them. Returns the worst rank's exit
 // code, the same on every rank. Throws nothing.

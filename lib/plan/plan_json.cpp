@@ -136,7 +136,7 @@ std::string Plan::table() const {
   }
   const auto exchanges = describe_exchanges(d, mesh_.ranks());
   if (!exchanges.empty()) {
-    out += "exchanges\n";
+    out += "exchanges                                        received by each rank\n";
     for (const Described& e : exchanges) {
       std::string bytes;
       for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));

@@ -44,6 +44,9 @@ bool same_pass(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op &
 // A larger batch is as many times slower: what a kernel does once for its weights weighs as much beside what it does per sample.
 bool scale_alike(const KernelSpec& a, const KernelSpec& b) { return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q; }
 
+// "device 0: drifting" of "device 0: drifting: one kernel's ...": of each kind the last is kept.
+std::string kind_of_note(const std::string& note) { return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note; }
+
 // Positions of the largest kernel, by flops, of each kind.
 std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Alike alike) {
   std::vector<std::size_t> out;
@@ -64,7 +67,14 @@ class Measurer {
 
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
-    if (options_.when == Measure::never) return profile;
+    if (options_.when != Measure::never && complete(profile)) keep(profile, file);
+    return profile;
+  }
+
+ private:
+  // True: something was missing.
+  bool complete(Profile& profile) {
+    const StopsAtOnce nothing_to_save;
     const bool all_new = profile.devices.empty();
     if (all_new) profile = of_candidates();
     const bool changed = settle(profile, all_new) || all_new;
@@ -75,11 +85,9 @@ class Measurer {
       settle(profile, false);  // kernels held against others in blocks were timed anew: the cuts may move
     }
     if (all_new) measure_alone(profile);
-    if (changed) keep(profile, file);
-    return profile;
+    return changed;
   }
 
- private:
   void say(const std::string& line) const {
     if (rt_.rank() == 0 && options_.progress) options_.progress(line);
   }
@@ -342,8 +350,10 @@ class Measurer {
     for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
       const Profile one = Profile::parse("rank", text_of(bytes));
       for (const KernelPoint& p : one.kernels()) profile.add(p);
-      for (const std::string& n : one.notes)
-        if (std::find(profile.notes.begin(), profile.notes.end(), n) == profile.notes.end()) profile.notes.push_back(n);
+      for (const std::string& n : one.notes) {
+        std::erase_if(profile.notes, [&](const std::string& old) { return kind_of_note(old) == kind_of_note(n); });
+        profile.notes.push_back(n);
+      }
     }
     for (const std::string& n : profile.notes) say("note: " + n);
   }

@@ -33,14 +33,16 @@ constexpr double kOneSignalSeconds = 0.5;
 
 std::atomic<bool> g_stop{false};
 std::atomic<double> g_stop_at{0};
+std::atomic<int> g_stops_at_once{0};
 
 double clock_seconds() {
   timespec t{};
   return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec) : 0;
 }
 
-// The first asks the body to stop, the second ends the process.
+// The first asks the body to stop, the second ends the process; the first does where there is nothing to save.
 void on_stop(int) {
+  if (g_stops_at_once > 0) _exit(static_cast<int>(Exit::stopped));
   if (g_stop && clock_seconds() - g_stop_at > kOneSignalSeconds) _exit(static_cast<int>(Exit::stopped));
   if (!g_stop) g_stop_at = clock_seconds();
   g_stop = true;
@@ -200,6 +202,14 @@ void Runtime::phase(const std::string& text) {
 bool Runtime::stop_requested() const {
   return g_stop;
 }
+
+StopsAtOnce::StopsAtOnce() {
+  g_stops_at_once++;
+  if (!g_stop) return;
+  g_stops_at_once--;
+  throw Stopped("stopped on request");
+}
+StopsAtOnce::~StopsAtOnce() { g_stops_at_once--; }
 
 std::string Runtime::name() const {
   return "rank " + std::to_string(rank()) + (kind_.empty() ? "" : " " + kind_);

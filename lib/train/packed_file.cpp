@@ -28,7 +28,7 @@ PackedFile::PackedFile(const fs::path& path) : path_(path) {
 }
 
 void PackedFile::damaged(Index byte, const std::string& what) const {
-  throw UserError(path_.string() + ": byte " + std::to_string(byte) + ": " + what, Exit::data);
+  throw UserError(path_.string() + ": " + (gzdirect(file_.get()) != 0 ? "byte " : "unpacked byte ") + std::to_string(byte) + ": " + what, Exit::data);
 }
 
 // `ahead`: bytes that this call has read beyond position().
@@ -36,7 +36,10 @@ void PackedFile::check_reads(Index ahead) const {
   int code = Z_OK;
   const char* text = gzerror(file_.get(), &code);
   if (code == Z_ERRNO) throw UserError(path_.string() + ": cannot be read: " + std::strerror(errno), Exit::io);
-  if (code != Z_OK && code != Z_STREAM_END) damaged(position_ + ahead, "damaged (zlib: " + std::string(text) + ")");
+  if (code == Z_OK || code == Z_STREAM_END) return;
+  std::string why = text;  // zlib names the file too
+  if (const std::string name = path_.string() + ": "; why.starts_with(name)) why.erase(0, name.size());
+  damaged(position_ + ahead, "damaged (zlib: " + why + ")");
 }
 
 // Fewer bytes than asked for: the file ended.

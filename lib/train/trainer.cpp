@@ -158,6 +158,7 @@ struct Trainer::Impl {
       report.stop = report.stop || end.stop != 0;
       report.ranks.push_back(end.did);
     }
+    for (RankStep& did : report.ranks) did.waiting_seconds += report.measured_seconds - did.seconds;  // for the slowest
     stopped = report.stop;
     report.step = step;
     report.predicted_seconds = plan.data().step_seconds;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "base/json.h"
 #include "plan/plan_data.h"
@@ -239,6 +240,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   const Passes& passes = in.step->passes();
   if (passes.logits < 0 || passes.label < 0 || !passes.trains) throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
   if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
+  std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
   Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
   const auto reference = reference_backend();
@@ -257,6 +259,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       alike.logits = truth.logits;  // before any gradient nothing needs to be decided alike
       alike.losses.front() = truth.losses.front();
       report = {difference(f64, truth), difference(f32, alike)};
+      nothing_to_save.reset();
       if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
     } catch (const Error& e) {
       status = static_cast<int>(e.code());

@@ -264,6 +264,8 @@ def measured_plans():
     assert (room.path / "my profile.json").exists()
     room.run("check", "my profile.json")
     assert room.run("plan", "job.json", "--format", "json").out == first
+    for other in ['mesh.devices.1.isa=sse41', 'mesh.devices.1.threads=2']:
+        has(room.run("plan", "job.json", "--set", other, code=78).err, "my profile.json: measured on another device", '"cpu 1" has')
     assert json.loads(first)["predicted"]["step_seconds"] > 0
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
@@ -294,6 +296,10 @@ def trains():
     assert RUN_KEYS <= run.keys(), RUN_KEYS - run.keys()
     assert run["status"] == "done" and run["steps"] == 20 and run["copies_differ"] == [] and len(run["ranks"]) == 2
     assert run["bytes_predicted"] == run["bytes_counted"] > 0
+    room.write("alone.json", job(parts=(6, 0)))
+    room.run("train", "alone.json", "--run-dir", "alone")
+    idle = room.json("alone/run.json")["ranks"][1]
+    assert idle["busy_seconds"] == 0 and idle["waiting_seconds"] > 0.5 * room.json("alone/run.json")["measured_step_seconds"], idle
     assert {"busy_seconds", "waiting_seconds", "memory_bytes"} <= run["ranks"][0].keys()
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 21)) and {"epoch", "loss", "seconds"} <= lines[0].keys()
@@ -336,6 +342,7 @@ def refusals():
     has(room.run("train", "job.json", "--run-dir", "own", before=[mpiexec, "-n", "2"], code=78).err, "--overwrite")
     assert json.loads(room.run("verify", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["ok"]
     assert json.loads(room.run("plan", "job.json", "--format", "json", before=[mpiexec, "-n", "2"]).out)["cuts"]
+    has(room.run("train", "job.json", "--set", "mesh.devices.1.threads=4096", "--run-dir", "crowd", code=69).err, '"cpu 1" asks for 4096 threads')
     not_finite = job(optimizer={"kind": "sgd", "learning_rate": 1e30})
     room.run("train", room.write("not finite.json", not_finite), "--run-dir", "nan", code=70)
     run = room.json("nan/run.json")
@@ -375,6 +382,20 @@ def stops():
         if (room.path / "new").exists():
             assert room.json("new/run/run.json")["status"] == "stopped"
             shutil.rmtree(room.path / "new")
+    # Nothing to save: at once, and not by the launcher's patience of 20 s.
+    measured = job()
+    measured["model"]["inputs"]["image"].update(rows=64, cols=64)
+    measured["layout"]["split"]["filters"]["parts"] = "profile"
+    measured["profile"] = {"path": "none.json"}
+    room.write("measured.json", measured)
+    for words in [("verify", "job.json", "--steps", "1000000"), ("profile", "measured.json", "-o", "p.json"), ("train", "measured.json", "--run-dir", "new")]:
+        process = room.start(*words)
+        wait_for(lambda: len(ranks_of(process.pid)) == 2, "ranks run")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=15)
+        assert process.returncode == 75, (words, process.returncode)
+        assert not (room.path / "new").exists() and not (room.path / "p.json").exists()
     assert not list((room.path / "tmp").iterdir())
 
 

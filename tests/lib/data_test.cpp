@@ -154,7 +154,7 @@ TEST_CASE("a damaged gzip file is named with the byte") {
     const Refused r = refused([&] { load_mnist(folder.path); });
     INFO(size << " bytes: " << r.text);
     CHECK(r.code == Exit::data);
-    CHECK(says(r, name + ": byte "));
+    CHECK(says(r, name + (size < 2 ? ": byte " : ": unpacked byte ")));  // two bytes tell gzip
   }
   std::string flipped = good;
   flipped[flipped.size() - 6] = static_cast<char>(flipped[flipped.size() - 6] ^ 1);  // of the checksum
