@@ -20,7 +20,8 @@ struct MeasureOptions {
 
 // Collective. Every distinct kernel that this step's Programs can need under the rules (at every candidate part), on all devices at
 // the same time, and the links. Keeps the result in `keep_in` (rank 0 writes); what the file already has of the same devices is not
-// measured again. UserError: never and missing (66), a profile of other devices, a damaged file.
+// measured again. SIGINT and SIGTERM end the process at once meanwhile (StopsAtOnce). UserError: never and missing (66), a profile of
+// other devices, a damaged file.
 Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
                 const MeasureOptions& options = {});
 
