@@ -4,12 +4,10 @@
 #include <motley/measure.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "app/rank_verbs.h"
 #include "profiler/join.h"
 #include "profiler/measure_kernels.h"
-#include "profiler/measure_links.h"
 
 namespace motley::app {
 
@@ -62,11 +60,8 @@ Measurement measured(Runtime& rt, Backend& backend, const Options& options, Cons
   }
 }
 
-}  // namespace
-
-void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
-  rt.phase("measuring");
-  std::optional<StopsAtOnce> nothing_to_save(std::in_place);
+Profile profile_of_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
+  const StopsAtOnce nothing_to_save;
   Backend& backend = rt.backend(mesh);
   Profile mine;
   mine.devices = {facts_of(mesh.device(rt.rank()), backend)};
@@ -75,9 +70,16 @@ void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console
   mine.notes = made.notes;
   mine.device_links = own_device_links(backend, rt.transport(), options.budget_seconds);
   Profile all = joined(rt.transport(), mine);
-  if (rt.ranks() > 1) all.links = measure_links(rt.transport(), {.budget_seconds = std::min(10.0, options.budget_seconds / 6), .device = backend.device_memory()});
+  all.links = links_of_all(backend, rt.transport(), options.budget_seconds);
+  return all;
+}
+
+}  // namespace
+
+void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console) {
+  rt.phase("measuring");
+  const Profile all = profile_of_grid(rt, mesh, options, console);
   console.progress_done();
-  nothing_to_save.reset();
   if (rt.rank() == 0) give_result(all.json() + "\n", options.output, console);
 }
 

@@ -56,7 +56,7 @@ void print(const Json& row) {
 
 // Rank 0 prints the rows and, with --json, writes them.
 void run_rank(Transport& transport, const Arguments& arguments) {
-  const bool pinned = bench::stay_on_core(transport.rank());
+  const bool pinned = bench::stay_on_core(static_cast<std::size_t>(transport.rank()));
   if (agree(transport, pinned ? 0 : 1).status != 0) throw UserError("bench/balance needs two cores, one per rank", Exit::device);
   Device device;
   device.name = arguments.isa.empty() ? "whole" : arguments.isa;

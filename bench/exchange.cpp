@@ -109,7 +109,7 @@ Json measure(Transport& transport, Backend& backend, const bench::Case& c, bool 
 }
 
 void run_rank(Transport& transport, const Arguments& arguments) {
-  if (agree(transport, bench::stay_on_core(transport.rank()) ? 0 : 1).status != 0)
+  if (agree(transport, bench::stay_on_core(static_cast<std::size_t>(transport.rank())) ? 0 : 1).status != 0)
     throw UserError("bench/exchange needs two cores, one per rank", Exit::device);
   if (!arguments.apart && transport.hosts()[0] != transport.hosts()[1])
     throw UserError("the ranks cannot map each other's memory here; there is nothing to measure", Exit::device);

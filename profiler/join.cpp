@@ -13,6 +13,11 @@ std::vector<DeviceLink> own_device_links(Backend& backend, const Transport& tran
   return {measure_device_link(*device, 0, {.budget_seconds = std::min(2.0, budget_seconds / 30)})};
 }
 
+std::vector<Link> links_of_all(Backend& backend, Transport& transport, double budget_seconds) {
+  if (transport.size() == 1) return {};
+  return measure_links(transport, {.budget_seconds = std::min(10.0, budget_seconds / 6), .device = backend.device_memory()});
+}
+
 Profile joined(Transport& transport, const Profile& mine) {
   Profile out;
   const std::string text = mine.json();

@@ -11,6 +11,9 @@ namespace motley {
 // that is measured.
 std::vector<DeviceLink> own_device_links(Backend& backend, const Transport& transport, double budget_seconds);
 
+// Between all ranks; none of one rank. Collective.
+std::vector<Link> links_of_all(Backend& backend, Transport& transport, double budget_seconds);
+
 // `mine` has this rank's device last. Every rank's devices, points, device links and notes, in rank order. Collective; the same on
 // every rank.
 Profile joined(Transport& transport, const Profile& mine);

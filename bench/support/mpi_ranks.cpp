@@ -2,7 +2,6 @@
 #include "bench/support/mpi_ranks.h"
 
 #include <motley/error.h>
-#include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -10,6 +9,7 @@
 #include <filesystem>
 
 #include "mesh/mpi_session.h"
+#include "run/start.h"
 
 extern char** environ;
 
@@ -29,16 +29,11 @@ int run_mpiexec(std::vector<std::string> words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
 }
 
-bool stay_on_core(int k) {
-  cpu_set_t allowed, one;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
-  CPU_ZERO(&one);
-  for (int core = 0; core < CPU_SETSIZE; core++)
-    if (CPU_ISSET(core, &allowed) && k-- == 0) {
-      CPU_SET(core, &one);
-      return sched_setaffinity(0, sizeof one, &one) == 0;
-    }
-  return false;
+bool stay_on_core(std::size_t k) {
+  const std::vector<int> cores = allowed_cores();
+  if (k >= cores.size()) return false;
+  bind_to_cores({cores[k]});
+  return true;
 }
 
 int on_rank(const char* name, int argc, char** argv, const std::function<void(Transport&)>& work) {

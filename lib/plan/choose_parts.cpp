@@ -10,6 +10,7 @@
 #include "plan/balance_sum.h"
 #include "plan/candidate_sizes.h"
 #include "plan/cost.h"
+#include "plan/describe.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
 #include "plan/variables.h"
@@ -79,18 +80,12 @@ std::vector<Index> all_on(const Variable& v, int part) {
   return parts;
 }
 
-std::string text_of(const std::vector<Index>& parts) {
-  std::string out;
-  for (Index p : parts) out += (out.empty() ? "" : "/") + std::to_string(p);
-  return out;
-}
-
 std::string explain(const DimBalance& best) {
   char text[160];
   std::snprintf(text, sizeof text, "its kernels %.3f ms", best.seconds * 1e3);
   std::string out = text;
   if (!best.next_best.empty()) {
-    std::snprintf(text, sizeof text, "; next best %s: %.3f ms (+%.1f %%)", text_of(best.next_best).c_str(), best.next_best_seconds * 1e3,
+    std::snprintf(text, sizeof text, "; next best %s: %.3f ms (+%.1f %%)", parts_text(best.next_best).c_str(), best.next_best_seconds * 1e3,
                   100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
     out += text;
   }
@@ -229,7 +224,7 @@ class Chooser {
         if (!(seconds_of(plan) < seconds_of(out.plan) * (1 - 1e-9))) continue;
         out.rules = told;
         out.plan = std::move(plan);
-        v.why = parts == best[i].parts ? explain(best[i]) : "faster for the whole step, exchanges counted, than " + text_of(best[i].parts);
+        v.why = parts == best[i].parts ? explain(best[i]) : "faster for the whole step, exchanges counted, than " + parts_text(best[i].parts);
       }
     }
   }

@@ -96,6 +96,23 @@ std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tens
   return out;
 }
 
+std::string parts_text(const std::vector<Index>& parts) {
+  std::string out;
+  for (Index p : parts) out += (out.empty() ? "" : "/") + std::to_string(p);
+  return out;
+}
+
+std::string lists_text(const std::vector<std::vector<Index>>& lists) {
+  std::string out;
+  for (const auto& parts : lists) out += (out.empty() ? "" : " or ") + parts_text(parts);
+  return out;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.append(std::max(width, text.size() + 1) - text.size(), ' ');
+  return text;
+}
+
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   std::vector<Described> out;
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {

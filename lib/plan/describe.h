@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges as people know them.
+// Plans in words: exchanges as people know them, parts, columns.
 #pragma once
 #include <motley/mesh.h>
 
@@ -27,6 +27,11 @@ bool adds_terms(const TensorPlan& plan);
 
 // Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
 std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
+
+std::string parts_text(const std::vector<Index>& parts);                // "40/24"
+std::string lists_text(const std::vector<std::vector<Index>>& lists);  // "40/24 or 30/34"
+// With spaces behind it, one at the least.
+std::string padded(std::string text, std::size_t width);
 
 // One entry per tensor and movement, in plan order; a sum that is added and then copied is one all_reduce.
 std::vector<Described> describe_exchanges(const PlanData& data, int ranks);

@@ -16,12 +16,6 @@ namespace motley {
 
 namespace {
 
-// A space at the least.
-std::string padded(std::string text, std::size_t width) {
-  text.append(std::max(width, text.size() + 1) - text.size(), ' ');
-  return text;
-}
-
 std::string right(std::string text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
@@ -55,11 +49,9 @@ std::string layout_words(const Mesh& mesh, const Layout& layout) {
   std::string out;
   for (const auto& [dim, cut] : layout.cuts) {
     out += (out.empty() ? "" : "; ") + dim + " on " + axis_words(mesh, cut);
-    for (std::size_t l = 0; l < cut.lists.size(); l++) {
-      std::string parts;
-      for (Index p : cut.lists[l].sizes()) parts += (parts.empty() ? "" : "/") + std::to_string(p);
-      out += (l == 0 ? " " : " or ") + parts;
-    }
+    std::vector<std::vector<Index>> lists;
+    for (const Partition& list : cut.lists) lists.push_back(list.sizes());
+    out += " " + lists_text(lists);
     if (cut.per >= 0) out += " along `" + mesh.axes()[static_cast<std::size_t>(cut.per)].name + "`";
   }
   return out.empty() ? "not cut" : out;

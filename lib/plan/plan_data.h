@@ -52,7 +52,7 @@ struct TensorPlan {
 };
 
 struct CutChoice {  // for people and JSON: one rule as it was resolved
-  std::string dim{}, axis{}, per{};         // per: the axis along which the lists of parts differ; empty: there is one
+  std::string dim{}, axis{}, per{};  // per: the axis along which the lists of parts differ; empty: there is one
   std::vector<std::vector<Index>> parts{};
   std::string why{};
 };

@@ -102,13 +102,15 @@ void read_sizes(Reader& r, const Json& j, std::vector<Index>& out) {
   r.list(j, [&](const Json& one, std::size_t) { r.integer(one, out.emplace_back(), 0); });
 }
 
+void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) {
+  r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.emplace_back()); });
+}
+
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
       integer("index", "of the pass", &PickFile::index), text_field("name", "the index's, for people", &PickFile::name, false),
       texts("axes", "of the mesh", &PickFile::axes), text_field("per", "the axis along which the lists differ", &PickFile::per, false),
-      {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) {
-         r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.parts.emplace_back()); });
-       }}};
+      {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) { read_lists(r, j, out.parts); }}};
   return table;
 }
 
@@ -193,7 +195,7 @@ const Table<CutChoice>& cut_fields() {
                                          if (lists == nullptr || lists->empty() || !std::holds_alternative<Json::Array>(lists->front().value))
                                            read_sizes(r, j, out.parts.emplace_back());
                                          else
-                                           r.list(j, [&](const Json& one, std::size_t) { read_sizes(r, one, out.parts.emplace_back()); });
+                                           read_lists(r, j, out.parts);
                                        }},
                                       text_field("why", "these parts", &CutChoice::why, false)};
   return table;

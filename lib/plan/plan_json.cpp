@@ -30,21 +30,6 @@ Json per_rank(const std::vector<Held>& held, int ranks) {
 
 Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
 
-std::string parts_text(const CutChoice& cut) {
-  std::string all;
-  for (const auto& list : cut.parts) {
-    std::string text;
-    for (Index p : list) text += (text.empty() ? "" : "/") + std::to_string(p);
-    all += (all.empty() ? "" : " or ") + text;
-  }
-  return cut.per.empty() ? all : all + " along " + cut.per;
-}
-
-std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
-  return text;
-}
-
 }  // namespace
 
 std::string Plan::json() const {
@@ -54,13 +39,10 @@ std::string Plan::json() const {
   Json cuts{Json::Array{}};
   for (const CutChoice& c : d.cuts) {
     Json one{Json::Object{}};
-    Json lists{Json::Array{}};
-    for (const auto& list : c.parts) {
-      Json parts{Json::Array{}};
-      for (Index p : list) parts.push(Json(p));
-      lists.push(std::move(parts));
-    }
-    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? std::get<Json::Array>(lists.value).front() : lists);
+    auto sizes = [](const std::vector<Index>& list) { return Json::Array(list.begin(), list.end()); };
+    Json::Array lists;
+    for (const auto& list : c.parts) lists.emplace_back(sizes(list));
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes(c.parts.front()) : lists);
     if (!c.per.empty()) one.set("per", c.per);
     if (!c.why.empty()) one.set("why", c.why);
     cuts.push(std::move(one));
@@ -109,7 +91,7 @@ std::string Plan::table() const {
   std::string out = "cuts\n";
   if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
   for (const CutChoice& c : d.cuts)
-    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts_text(c), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(lists_text(c.parts) + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   out += "ranks                             busy     idle   received a step      memory\n";
   for (std::size_t r = 0; r < d.predicted.size(); r++) {
     const PredictedRank& p = d.predicted[r];

@@ -17,7 +17,6 @@
 #include "plan/planner.h"
 #include "profiler/join.h"
 #include "profiler/measure_kernels.h"
-#include "profiler/measure_links.h"
 
 namespace motley {
 
@@ -120,10 +119,8 @@ class Measurer {
   // Devices, links, and every kernel at the candidates' sizes.
   Profile of_candidates() {
     Profile profile = devices();
-    if (rt_.ranks() > 1) {
-      say("measuring links");
-      profile.links = measure_links(rt_.transport(), {.budget_seconds = std::min(10.0, options_.budget_seconds / 6), .device = backend_.device_memory()});
-    }
+    if (rt_.ranks() > 1) say("measuring links");
+    profile.links = links_of_all(backend_, rt_.transport(), options_.budget_seconds);
     const std::vector<KernelSpec> missing = missing_candidates(profile);
     if (anywhere(missing) && !measure(profile, missing, kCandidates)) refuse_budget();
     return profile;
