@@ -15,7 +15,9 @@ std::vector<DeviceLink> own_device_links(Backend& backend, const Transport& tran
 
 std::vector<Link> links_of_all(Backend& backend, Transport& transport, double budget_seconds) {
   if (transport.size() == 1) return {};
-  return measure_links(transport, {.budget_seconds = std::min(10.0, budget_seconds / 6), .device = backend.device_memory()});
+  std::vector<Link> links = measure_links(transport, {.budget_seconds = std::min(10.0, budget_seconds / 6), .device = backend.device_memory()});
+  measure_reads(transport, links, {.most_bytes = Index{4} << 20});
+  return links;
 }
 
 Profile joined(Transport& transport, const Profile& mine) {

@@ -65,15 +65,21 @@ struct Memory {
   std::span<std::byte> first(std::size_t bytes) const { return {block.get(), bytes}; }
 };
 
-// Half a round trip of `bytes`, the least of `rounds`. Both ranks of the pair call it.
+double median(std::vector<double> v) {
+  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+  std::nth_element(v.begin(), middle, v.end());
+  return *middle;
+}
+
+// Half a round trip of `bytes`, the median of `rounds`. Both ranks of the pair call it.
 double ping_pong(Transport& transport, int peer, bool starts, const Memory& memory, std::size_t bytes, int rounds) {
   const std::span<std::byte> buffer = memory.first(bytes);
-  double least = HUGE_VAL;
-  auto send = [&] {
+  std::vector<double> halves;
+  const auto send = [&] {
     const Transport::Ticket t = transport.send(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
   };
-  auto receive = [&] {
+  const auto receive = [&] {
     const Transport::Ticket t = transport.receive(peer, kTag, buffer);
     wait(transport, {&t, 1}, "measuring links");
   };
@@ -86,9 +92,9 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
       receive();
       send();
     }
-    if (i > 0) least = std::min(least, (now() - start) / 2);
+    if (i > 0) halves.push_back((now() - start) / 2);
   }
-  return least;
+  return median(std::move(halves));
 }
 
 // The starting rank decides how many rounds fit and tells the other.
@@ -111,7 +117,7 @@ std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int pee
     const double share = budget / static_cast<double>(sizes) - (now() - start);
     const int fit = static_cast<int>(std::clamp(share / (2 * once), 3.0, static_cast<double>(most_rounds)));
     const int rounds = agreed_rounds(transport, peer, starts, fit);
-    points.emplace_back(static_cast<Index>(b), std::min(once, ping_pong(transport, peer, starts, memory, b, rounds)));
+    points.emplace_back(static_cast<Index>(b), ping_pong(transport, peer, starts, memory, b, rounds));
   }
   return points;
 }

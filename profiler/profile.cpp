@@ -106,14 +106,14 @@ void Profile::add(KernelPoint point) {
     kernels_.push_back(std::move(point));
   } else {
     at = *old;
-    if (point.seconds.min >= kernels_[at].seconds.min) return;
+    if (point.seconds.typical() >= kernels_[at].seconds.typical()) return;
     kernels_[at] = std::move(point);
   }
   const KernelPoint& p = kernels_[at];
   if (p.spec != bare(p.spec)) return;
-  if (p.seconds.min > 0) {
+  if (p.seconds.typical() > 0) {
     double& rate = flops_per_second_[rate_key(p.device, p.spec)];
-    rate = std::max(rate, flops(p.spec) / p.seconds.min);
+    rate = std::max(rate, flops(p.spec) / p.seconds.typical());
   }
   add_to_families(at);
 }
@@ -126,7 +126,7 @@ void Profile::add_to_families(std::size_t point) {
         std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
     if (at == family.end() || at->extent != extent)
       family.insert(at, {extent, point});
-    else if (p.seconds.min <= kernels_[at->point].seconds.min)
+    else if (p.seconds.typical() <= kernels_[at->point].seconds.typical())
       at->point = point;
   };
   if (by_element(p.spec)) return add_to(element_family(p.device, p.spec), elements_of(p.spec));
@@ -138,7 +138,7 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
   const KernelSpec spec = bare(asked);
   const double work = flops(spec);
   if (work == 0) return {0, Known::measured};  // nothing runs
-  if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.min, Known::measured};
+  if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.typical(), Known::measured};
 
   auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {
     return std::lower_bound(family.begin(), family.end(), extent, [](const FamilyPoint& f, Index e) { return f.extent < e; });
@@ -149,7 +149,7 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
       if (near == family->second.end()) --near;
       const KernelPoint& p = kernels_[near->point];
       if (near->extent > 0)
-        return {p.seconds.min * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent), Known::interpolated};
+        return {p.seconds.typical() * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent), Known::interpolated};
     }
   } else {
     double step = HUGE_VAL, past = HUGE_VAL, past_work = 0;
@@ -163,10 +163,10 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
       if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // two families of one hash
       const double known = flops(p.spec);
       if (near != family->second.end()) {
-        step = std::min(step, p.seconds.min);
+        step = std::min(step, p.seconds.typical());
       } else if (known > past_work) {  // the nearest of those that were measured below only
         past_work = known;
-        past = p.seconds.min * work / known;
+        past = p.seconds.typical() * work / known;
       }
     }
     if (step < HUGE_VAL) return {step, Known::interpolated};
@@ -186,11 +186,21 @@ double seconds_of(const std::vector<LinkSegment>& segments, Index bytes) {
 
 }  // namespace
 
+const Link* Profile::link(int from, int to) const {
+  const auto found = std::find_if(links.begin(), links.end(), [&](const Link& l) { return l.from == from && l.to == to; });
+  return found == links.end() ? nullptr : &*found;
+}
+
 Estimate Profile::wire_seconds(int from, int to, Index bytes) const {
   if (from == to) return {0, Known::measured};
-  for (const Link& link : links)
-    if (link.from == from && link.to == to && !link.segments.empty()) return {seconds_of(link.segments, bytes), Known::measured};
+  if (const Link* known = link(from, to); known != nullptr && !known->segments.empty()) return {seconds_of(known->segments, bytes), Known::measured};
   return {5e-6 + static_cast<double>(bytes) / 2e9, Known::modelled};
+}
+
+Estimate Profile::in_place_seconds(int from, int to, Index bytes) const {
+  if (from == to || bytes == 0) return {0, Known::measured};
+  if (const Link* known = link(from, to); known != nullptr && !known->in_place.empty()) return {seconds_of(known->in_place, bytes), Known::measured};
+  return {static_cast<double>(bytes) / 10e9, Known::modelled};
 }
 
 double Profile::to_device_seconds(int device, Index bytes) const {

@@ -80,7 +80,8 @@ const Table<LinkSegment>& segment_fields() {
 const Table<Link>& link_fields() {
   static const Table<Link> table{small_integer("from", "rank that sends", &Link::from, 0),
                                  small_integer("to", "rank that receives", &Link::to, 0),
-                                 list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true)};
+                                 list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true),
+                                 list_field<Link>("in_place", "reading what the other has just written in shared memory, by size, ascending", &Link::in_place, segment_fields(), false)};
   return table;
 }
 
@@ -143,7 +144,10 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
     if (!ordered)
       reader.complaints.add(value ? value->where : json.where, at, "at least one segment belongs here, with ascending bytes_up_to");
   };
-  for (std::size_t i = 0; i < raw.profile.links.size(); i++) check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");
+  for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
+    check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");
+    if (!raw.profile.links[i].in_place.empty()) check_order(raw.profile.links[i].in_place, "/links/" + std::to_string(i) + "/in_place");
+  }
   for (std::size_t i = 0; i < raw.profile.device_links.size(); i++) {
     const std::string at = "/device_links/" + std::to_string(i);
     check_device(raw.profile.device_links[i].device, at);
@@ -204,7 +208,10 @@ std::string Profile::json() const {
     if (k.choices > 1) list.back().set("choices", k.choices);
   }
   out.set("kernels", std::exchange(list, {}));
-  for (const Link& l : links) list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", segments_json(l.segments)}}));
+  for (const Link& l : links) {
+    list.push_back(object({{"from", l.from}, {"to", l.to}, {"segments", segments_json(l.segments)}}));
+    if (!l.in_place.empty()) list.back().set("in_place", segments_json(l.in_place));
+  }
   out.set("links", std::exchange(list, {}));
   for (const DeviceLink& l : device_links)
     list.push_back(object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));

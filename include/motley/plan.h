@@ -40,6 +40,7 @@ class Plan {
 
 struct BalanceOptions {
   DType dtype = DType::f32;  // of every float tensor
+  bool baselines = true;     // predict too what other parts of the same rules and the fastest device alone would take
 };
 
 // Without a profile (empty): parts "profile" fall back to even, predicted seconds are unknown, a rank's speed is its share of

@@ -13,6 +13,7 @@ namespace motley {
 struct Spread {
   double min = 0, q25 = 0, median = 0;  // seconds
   int n = 0;
+  double typical() const { return median; }  // what predictions take: a run reports the median of its steps too
   bool operator==(const Spread&) const = default;
 };
 
@@ -44,9 +45,11 @@ struct LinkSegment {
   Index bytes_up_to = 0;
   double seconds = 0, bytes_per_second = 0;
 };
+// in_place: where the two share a host's memory, what reading in place costs beyond reading what the reader wrote itself: bytes that
+// rank `from` has just written, read by a kernel of rank `to`. Empty: not measured.
 struct Link {
   int from = 0, to = 0;
-  std::vector<LinkSegment> segments{};
+  std::vector<LinkSegment> segments{}, in_place{};
 };
 
 // A copy between the host's pinned memory and the memory of a rank's device, each way.
@@ -63,7 +66,7 @@ class Profile {
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;
   void save(const std::filesystem::path& file) const;  // beside, sync, rename
-  // Adds or replaces. Points of one (device, spec) are merged: the smaller minimum and its quartiles win. A bias and an activation of a
+  // Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of a
   // convolution or dense layer are left out of the spec, but where there was a choice: such a point tells implementation() alone.
   void add(KernelPoint point);
   // The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
@@ -75,6 +78,9 @@ class Profile {
   // From where it lies to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
   Estimate seconds(int from, int to, Index bytes) const;
   Estimate wire_seconds(int from, int to, Index bytes) const;  // a link that was not measured: 5 us + 2e9 bytes per second, modelled
+  // The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9 bytes
+  // per second (two cores of one server CPU, bench/exchange), modelled.
+  Estimate in_place_seconds(int from, int to, Index bytes) const;
   double to_device_seconds(int device, Index bytes) const;     // 0: it works in the host's memory
   double from_device_seconds(int device, Index bytes) const;
   bool empty() const { return kernels_.empty(); }
@@ -90,6 +96,7 @@ class Profile {
     std::size_t point = 0;  // index into kernels_
   };
   const KernelPoint* find(int device, const KernelSpec& spec) const;
+  const Link* link(int from, int to) const;  // nullptr: none
   void add_to_families(std::size_t point);
   std::vector<KernelPoint> kernels_{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_{};    // (device, spec) -> points

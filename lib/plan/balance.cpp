@@ -3,6 +3,8 @@
 #include <motley/error.h>
 #include <motley/program.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "graph/nodes.h"
@@ -44,7 +46,6 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
   return share;
 }
 
-// By the mesh: ranks of one host whose kernels work in the host's memory.
 std::vector<int> hosts_of(const Mesh& mesh) {
   std::vector<int> out;
   for (int r = 0; r < mesh.ranks(); r++) {
@@ -94,6 +95,42 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
   return data;
 }
 
+namespace {
+
+// The one of these picks that cuts the same indices on the same axes, if possible at the same places.
+const Pick* like_of(const std::vector<Pick>& candidates, const Pick& pick) {
+  auto cuts_alike = [](const PickPart& a, const PickPart& b) { return a.index == b.index && a.cut.axes == b.cut.axes; };
+  const Pick* found = nullptr;
+  for (const Pick& c : candidates) {
+    if (c == pick) return &c;
+    if (found == nullptr && std::equal(c.begin(), c.end(), pick.begin(), pick.end(), cuts_alike)) found = &c;
+  }
+  return found;
+}
+
+bool cuts_the_same_dims(const Layout& a, const Layout& b) {
+  return std::equal(a.cuts.begin(), a.cuts.end(), b.cuts.begin(), b.cuts.end(), [](const auto& x, const auto& y) { return x.first == y.first; });
+}
+
+}  // namespace
+
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile) {
+  const Passes& passes = like.passes;
+  Layouts layouts(passes, mesh, told);
+  for (int p : passes.parameters)
+    for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), like.tensors[static_cast<std::size_t>(p)].layout);)
+      layouts.choose(p, option);
+  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), like.dtype, common_formats(passes, mesh, like.dtype));
+  Sweeper sweeper(passes, mesh, layouts, cost);
+  std::map<int, Pick> picks;
+  for (std::size_t p = 0; p < passes.passes.size(); p++)
+    if (const PassPlan& plan = like.pass_plans[p]; !plan.work.empty())
+      if (const Pick* pick = like_of(sweeper.candidates(static_cast<int>(p)), plan.pick)) picks[static_cast<int>(p)] = *pick;
+  PlanData data = data_of(passes, mesh, layouts, sweeper.run(picks), like.dtype, profile);
+  data.rules = told;
+  return data;
+}
+
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }
 
 void predict(PlanData& data, const Profile& profile) {
@@ -124,8 +161,9 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   data.cuts = std::move(told.cuts);
   data.notes = std::move(told.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
-  data.baselines = told.baselines;
-  choose_blocks(data, profile);
+  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
+  if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
+    data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
   choose_formats(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules);

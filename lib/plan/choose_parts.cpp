@@ -1,121 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/choose_parts.h"
 
+#include <motley/error.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "plan/balance_sum.h"
+#include "plan/blocks.h"
 #include "plan/candidate_sizes.h"
-#include "plan/cost.h"
 #include "plan/describe.h"
+#include "plan/formats.h"
+#include "plan/part_tables.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
-#include "plan/variables.h"
 
 namespace motley {
 
 namespace {
 
-constexpr int kLessRounds = 5, kFitRounds = 8;
+constexpr double kGain = 1e-3;  // of the step's seconds, by which a cut that is not in the list must be faster
+constexpr double kRounding = 1e-9;
+constexpr std::size_t kFinalists = 6;
+constexpr int kRounds = 4, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
-bool travels(const TensorPlan& t) {
-  for (const auto* hop : {&t.first, &t.second, &t.third})
-    for (const BoxMessage& m : *hop)
-      if (m.from != m.to) return true;
-  return false;
-}
+struct Proposal {
+  Assignment parts{};
+  std::vector<std::string> why{};  // per variable
+};
 
-// Seconds per group of passes between two waits, per part, per size 0..n of the dim. Other cuts as they are in `data`.
-std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v) {
-  std::vector<Index> sizes = candidate_sizes(v.size);
-  if (sizes.size() > 96) sizes = candidate_sizes(v.size, 96);
-  std::vector<SizeTables> groups;
-  bool open = false;
-  for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
-    const Pass& pass = data.passes.passes[p];
-    const PassPlan& plan = data.pass_plans[p];
-    const auto t = static_cast<std::size_t>(pass.writes.tensor);
-    const int index = plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
-    if (index >= 0) {
-      if (!open) groups.emplace_back(static_cast<std::size_t>(v.parts), std::vector<double>(static_cast<std::size_t>(v.size) + 1, 0.0));
-      open = true;
-      const auto first = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
-      for (int part = 0; part < v.parts; part++) {
-        std::vector<std::pair<Index, double>> points;
-        for (Index k : sizes) {
-          double slowest = 0;
-          for (int r = 0; r < mesh.ranks(); r++) {
-            if (part_of(mesh, v.axes, r) != part) continue;
-            const Work& own = plan.work[static_cast<std::size_t>(r)];
-            const auto box = with_part(own.any ? own.box : first->box, pass, index, v, k);
-            slowest = std::max(slowest, cost.pass(r, static_cast<int>(p), box));
-          }
-          points.emplace_back(k, slowest);
-        }
-        const std::vector<double> table = step_table(points, v.size);
-        auto& sum = groups.back()[static_cast<std::size_t>(part)];
-        for (std::size_t k = 0; k < sum.size(); k++) sum[k] += table[k];
-      }
-    }
-    if (data.passes.writers_of(pass.writes.tensor).back() == static_cast<int>(p) && travels(data.tensors[t])) open = false;
-  }
-  return groups;
-}
+struct Trial {
+  Proposal of{};
+  PlanData plan{};
+  double seconds = kNever;  // infinite where a rank's memory does not suffice
+};
 
-SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v) {
-  SizeTables out(static_cast<std::size_t>(v.parts), std::vector<double>(static_cast<std::size_t>(v.size) + 1, 0.0));
-  for (const SizeTables& g : groups)
-    for (std::size_t i = 0; i < out.size(); i++)
-      for (std::size_t k = 0; k < out[i].size(); k++) out[i][k] += g[i][k];
-  return out;
-}
-
-std::vector<Index> all_on(const Variable& v, int part) {
-  std::vector<Index> parts(static_cast<std::size_t>(v.parts), 0);
-  parts[static_cast<std::size_t>(part)] = v.size;
-  return parts;
+std::string milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f ms", seconds * 1e3);
+  return text;
 }
 
 std::string explain(const DimBalance& best) {
-  char text[160];
-  std::snprintf(text, sizeof text, "its kernels %.3f ms", best.seconds * 1e3);
-  std::string out = text;
+  std::string out = std::string(best.exact ? "exact" : "near") + " on its tables: kernels " + milliseconds(best.seconds);
   if (!best.next_best.empty()) {
-    std::snprintf(text, sizeof text, "; next best %s: %.3f ms (+%.1f %%)", parts_text(best.next_best).c_str(), best.next_best_seconds * 1e3,
-                  100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
-    out += text;
+    char text[32];
+    std::snprintf(text, sizeof text, " (+%.1f %%)", 100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
+    out += "; next best " + parts_text(best.next_best) + ": " + milliseconds(best.next_best_seconds) + text;
   }
+  return out;
+}
+
+// A list over the open parts alone; the others get nothing. No part open: nobody has any, whatever the list.
+template <class F>
+std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
+  std::vector<std::size_t> which;
+  for (std::size_t i = 0; i < open.size(); i++)
+    if (open[i]) which.push_back(i);
+  if (which.empty()) return Partition::even(size, static_cast<int>(open.size())).sizes();
+  std::vector<Index> out(open.size(), 0);
+  const std::vector<Index> list = list_of(which);
+  for (std::size_t i = 0; i < which.size(); i++) out[which[i]] = list[i];
   return out;
 }
 
 class Chooser {
  public:
   Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
-      : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables_of(passes, mesh, rules)) {}
+      : passes_(passes),
+        mesh_(mesh),
+        rules_(rules),
+        profile_(profile),
+        dtype_(dtype),
+        variables_(variables_of(passes, mesh, rules)),
+        all_(static_cast<std::size_t>(mesh.ranks()), true),
+        cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)) {
+    const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
+    improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 64.0));
+    moved_plans_ = static_cast<int>(std::clamp(40000 / size, 8.0, 160.0));
+  }
 
   Told choose() {
     Told out;
-    out.rules = told_even(rules_, variables_);
-    if (profile_.empty() || variables_.empty()) {
+    const bool measured = !profile_.empty();
+    Trial best;
+    if (!measured || variables_.empty()) {
       if (!variables_.empty()) out.notes.push_back("no profile: parts \"profile\" and \"proportional\" were dealt evenly");
-      out.plan = planned(out.rules);
-      if (!profile_.empty()) out.baselines = baselines_of(rules_);
+      best = improved({even_parts(variables_), {}});
+      if (measured) overlapped(best);
     } else {
-      search(out);
+      best = search();
     }
-    if (profile_.empty())
+    if (!measured)
       out.notes.push_back("no profile: a rank's speed is taken as its share of the parts, a byte as 50 flops of the fastest rank; seconds are unknown");
-    list_cuts(out);
+    out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
+    out.plan = std::move(best.plan);
+    list_cuts(out, best.of.why);
     return out;
   }
 
  private:
-  PlanData planned(const LayoutRules& told) const {
-    PlanData data = plan_with(passes_, mesh_, told, profile_, dtype_);
+  PlanData finished(PlanData data) const {
     predict(data, profile_);
     if (is_routed(data) && !fits(data)) {  // no room for what a rank would hand on
       go_straight(data);
@@ -123,143 +114,303 @@ class Chooser {
     }
     return data;
   }
-  // Not finite where a rank's memory does not suffice.
-  double seconds_of(const PlanData& data) const {
-    return fits(data) ? data.step_seconds.value_or(0) : std::numeric_limits<double>::infinity();
+  PlanData planned(const LayoutRules& told) const { return finished(plan_with(passes_, mesh_, told, profile_, dtype_)); }
+  Trial trial(Proposal of, PlanData plan) const {
+    const double seconds = fits(plan) ? plan.step_seconds.value_or(0) : kNever;
+    return {std::move(of), std::move(plan), seconds};
   }
-
-  void search(Told& out) {
-    const PlanData base = planned(out.rules);
-    std::vector<DimBalance> best;
-    std::vector<std::vector<SizeTables>> groups_of;
-    LayoutRules exact = out.rules, proportional = out.rules;
-    std::vector<double> alone(static_cast<std::size_t>(mesh_.ranks()), 0.0);
-    const Cost cost(base.passes, mesh_, profile_, std::vector<double>(static_cast<std::size_t>(mesh_.ranks()), 1.0), dtype_, base.formats);
-    for (Variable& v : variables_) {
-      const std::vector<SizeTables> groups = tables_of(base, mesh_, cost, v);
-      const SizeTables sum = summed(groups, v);
-      groups_of.push_back(groups);
-      SumOptions options;
-      options.steps = candidate_sizes(v.size);
-      best.push_back(groups.empty() ? DimBalance{Partition::even(v.size, v.parts).sizes(), 0, {}, 0, {}, true} : balance_sum(groups, v.size, options));
-      tell(proportional, v, groups.empty() ? best.back().parts : proportional_parts(sum, v.size));
-      tell(exact, v, v.by == CutBy::profile ? best.back().parts : std::get<Sizes>(rule_of(proportional, v)->parts).of);
-      v.why = v.by == CutBy::profile ? explain(best.back()) : "by one speed number per rank";
-      for (int r = 0; r < mesh_.ranks(); r++) alone[static_cast<std::size_t>(r)] += sum[static_cast<std::size_t>(part_of(mesh_, v.axes, r))].back();
-    }
-    const int fastest = static_cast<int>(std::min_element(alone.begin(), alone.end()) - alone.begin());
-    LayoutRules single = out.rules;
-    for (const Variable& v : variables_) tell(single, v, all_on(v, part_of(mesh_, v.axes, fastest)));
-
-    const PlanData proportional_plan = planned(proportional), single_plan = planned(single);
-    out.baselines = {base.step_seconds, proportional_plan.step_seconds, single_plan.step_seconds};
-    out.plan = planned(exact);
-    const bool free = std::any_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; });
-    const LayoutRules even_rules = out.rules;
-    out.rules = exact;
-    if (!free) return;
-    auto offer = [&](const LayoutRules& told, const PlanData& plan, const std::string& why) {
-      if (!(seconds_of(plan) < seconds_of(out.plan) * (1 - 1e-9))) return;
-      out.rules = told;
-      out.plan = plan;
-      for (Variable& v : variables_)
-        if (v.by == CutBy::profile) v.why = why;
-    };
-    const bool all_free = std::all_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; });
-    if (all_free) {
-      offer(even_rules, base, "even is the fastest for the whole step");
-      offer(proportional, proportional_plan, "proportional is the fastest for the whole step");
-      offer(single, single_plan, "the fastest rank alone is faster than any cut");
-    }
-    refine(out, best, fastest);
-    fit(out, groups_of);
+  Trial improved(Proposal of) const {
+    PlanData plan = planned(with_parts(rules_, mesh_, variables_, of.parts));
+    return trial(std::move(of), std::move(plan));
   }
-
-  // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
-  void fit(Told& out, const std::vector<std::vector<SizeTables>>& groups_of) {
-    std::vector<std::vector<Index>> caps;  // per variable and part
-    for (const Variable& v : variables_) caps.emplace_back(static_cast<std::size_t>(v.parts), v.size);
-    for (int round = 0; round < kFitRounds && !std::isfinite(seconds_of(out.plan)); round++) {
-      LayoutRules told = out.rules;
-      bool changed = false;
-      try {
-        for (std::size_t i = 0; i < variables_.size(); i++) {
-          Variable& v = variables_[i];
-          if (v.by != CutBy::profile || groups_of[i].empty()) continue;
-          const std::vector<Index> now = std::get<Sizes>(rule_of(out.rules, v)->parts).of;
-          SumOptions options;
-          options.steps = candidate_sizes(v.size);
-          for (int r = 0; r < mesh_.ranks(); r++) {
-            const auto part = static_cast<std::size_t>(part_of(mesh_, v.axes, r));
-            const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(out.plan.predicted[static_cast<std::size_t>(r)].memory_bytes);
-            if (has > 0 && needs > has) caps[i][part] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now[part]) * std::min(kLess, has / needs)) : 0;
-          }
-          options.caps = caps[i];
-          const std::vector<Index> parts = balance_sum(groups_of[i], v.size, options).parts;
-          changed = changed || parts != now;
-          tell(told, v, parts);
-          v.why = "as much as the devices' memory takes";
-        }
-      } catch (const UserError&) {
-        return;  // what is asked for does not fit; the plan says where
-      }
-      if (!changed) return;
-      out.rules = told;
-      out.plan = planned(told);
+  // With the picks of another plan. Jagged lists that do not tile: never.
+  Trial quick(Proposal of, const PlanData& like) const {
+    try {
+      PlanData plan = finished(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_));
+      return trial(std::move(of), std::move(plan));
+    } catch (const LayoutError&) {
+      return {std::move(of), {}, kNever};
     }
   }
+  bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
-  // Dim by dim: the next best cut, and the fastest rank alone, on the whole step.
-  void refine(Told& out, const std::vector<DimBalance>& best, int fastest) {
+  // What is dealt to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
+  template <class F>
+  Proposal proposal(const RankSet& ranks, int per, const std::string& why, F list_of) const {
+    Proposal out{fixed_, std::vector<std::string>(variables_.size(), why)};
     for (std::size_t i = 0; i < variables_.size(); i++) {
-      Variable& v = variables_[i];
-      if (v.by != CutBy::profile) continue;
-      std::vector<std::vector<Index>> others{all_on(v, part_of(mesh_, v.axes, fastest)), best[i].parts};
-      if (!best[i].next_best.empty()) others.push_back(best[i].next_best);
-      for (const auto& parts : others) {
-        if (parts == std::get<Sizes>(rule_of(out.rules, v)->parts).of) continue;
-        LayoutRules told = out.rules;
-        tell(told, v, parts);
-        PlanData plan = planned(told);
-        if (!(seconds_of(plan) < seconds_of(out.plan) * (1 - 1e-9))) continue;
-        out.rules = told;
-        out.plan = std::move(plan);
-        v.why = parts == best[i].parts ? explain(best[i]) : "faster for the whole step, exchanges counted, than " + parts_text(best[i].parts);
+      const Variable& v = variables_[i];
+      if (!is_free(i)) {
+        out.why[i] = "by one speed number per rank";
+        continue;
       }
-    }
-  }
-
-  // The told rules with every cut even, or all on the fastest rank.
-  Baseline baselines_of(const LayoutRules& rules) const {
-    LayoutRules even_rules = rules;
-    const auto sizes = reference_sizes(passes_);
-    bool any = false;
-    for (Rule& r : even_rules.split)
-      if (!r.axes.names.empty()) {
-        r.parts = CutBy::even;
-        any = true;
-      }
-    if (!any) return {};
-    Baseline out;
-    out.even = planned(even_rules).step_seconds;
-    for (int rank = 0; rank < mesh_.ranks(); rank++) {
-      LayoutRules single = even_rules;
-      for (Rule& r : single.split) {
-        if (r.axes.names.empty() || !sizes.contains(r.dim)) continue;
-        Variable v{"", r.dim, CutBy::even, {}, sizes.at(r.dim), 1, {}};
-        for (const std::string& a : r.axes.names) {
-          v.axes.push_back(mesh_.axis(a));
-          v.parts *= mesh_.axes()[static_cast<std::size_t>(v.axes.back())].size;
-        }
-        r.parts = Sizes{all_on(v, part_of(mesh_, v.axes, rank))};
-      }
-      const std::optional<double> seconds = planned(single).step_seconds;
-      if (!out.fast_alone || (seconds && *seconds < *out.fast_alone)) out.fast_alone = seconds;
+      const bool jagged = per >= 0 && std::find(v.axes.begin(), v.axes.end(), per) == v.axes.end();
+      out.parts[i] = {jagged ? per : -1, {}};
+      for (int at = 0; at < (jagged ? mesh_.axes()[static_cast<std::size_t>(per)].size : 1); at++)
+        out.parts[i].lists.push_back(list_of(i, PartsOf{ranks, jagged ? per : -1, at}, out.why[i]));
     }
     return out;
   }
 
-  void list_cuts(Told& out) const {
+  Proposal dealt_evenly(const RankSet& ranks, const std::string& why) const {
+    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) {
+      const Variable& v = variables_[i];
+      return over(open_parts(mesh_, v, of), v.size, [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
+    });
+  }
+
+  std::vector<Index> by_speed(const PlanData& data, const Variable& v, const PartsOf& of) const {
+    const std::vector<SizeTables> groups = tables_of(data, mesh_, cost_, v, of);
+    return over(open_parts(mesh_, v, of), v.size, [&](const auto& which) {
+      if (groups.empty()) return Partition::even(v.size, static_cast<int>(which.size())).sizes();
+      const SizeTables all = summed(groups, v);
+      SizeTables tables;
+      for (std::size_t part : which) tables.push_back(all[part]);
+      return proportional_parts(tables, v.size);
+    });
+  }
+  Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, const std::string& why) const {
+    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, variables_[i], of); });
+  }
+
+  // Each variable's best parts on its tables, the others as in `data`.
+  Proposal balanced(const PlanData& data, const RankSet& ranks, int per) const {
+    return proposal(ranks, per, "", [&](std::size_t i, const PartsOf& of, std::string& why) {
+      const Variable& v = variables_[i];
+      const std::vector<SizeTables> groups = tables_of(data, mesh_, cost_, v, of);
+      std::vector<bool> open = open_parts(mesh_, v, of);
+      return over(open, v.size, [&](const auto& which) {
+        if (groups.empty()) return Partition::even(v.size, static_cast<int>(which.size())).sizes();
+        std::vector<SizeTables> tables(groups.size());
+        SumOptions options;
+        options.steps = candidate_sizes(v.size);
+        for (std::size_t part : which) {
+          for (std::size_t g = 0; g < groups.size(); g++) tables[g].push_back(groups[g][part]);
+          options.caps.push_back(caps_.empty() ? v.size : caps_[i][part]);
+        }
+        const DimBalance found = balance_sum(tables, v.size, options);
+        why = explain(found);
+        return found.parts;
+      });
+    });
+  }
+
+  std::string name_of(const RankSet& ranks) const {
+    std::string with, without;
+    int inside = 0;
+    for (int r = 0; r < mesh_.ranks(); r++) {
+      const bool in = ranks[static_cast<std::size_t>(r)];
+      inside += in;
+      std::string& list = in ? with : without;
+      list += (list.empty() ? "" : ", ") + mesh_.device(r).name;
+    }
+    return inside == 1 ? with + " alone" : "without " + without;
+  }
+
+  // The stated list: even, proportional and balanced parts on every set of ranks that is tried.
+  std::vector<Proposal> listed(const PlanData& base) const {
+    std::vector<Proposal> out;
+    auto add = [&](Proposal p) {
+      if (std::none_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == p.parts; })) out.push_back(std::move(p));
+    };
+    for (const RankSet& ranks : rank_sets(mesh_, seconds_alone(passes_, mesh_, cost_))) {
+      const std::string set = ranks == all_ ? "" : name_of(ranks) + ": ";
+      Proposal best = balanced(base, ranks, -1);
+      for (std::size_t i = 0; i < variables_.size(); i++)
+        if (is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
+      add(std::move(best));
+      add(dealt_evenly(ranks, set + "even is the fastest for the whole step"));
+      add(dealt_by_speed(base, ranks, set + "proportional is the fastest for the whole step"));
+    }
+    return out;
+  }
+
+  Trial search() {
+    fixed_ = even_parts(variables_);
+    Trial best = improved({fixed_, std::vector<std::string>(variables_.size(), "even is the fastest for the whole step")});
+    for (std::size_t i = 0; i < variables_.size(); i++)
+      if (!is_free(i)) fixed_[i].lists = {by_speed(best.plan, variables_[i], {all_})};
+    const PlanData base = best.plan;
+    const std::vector<Proposal> proposals = listed(base);
+    if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return improved(proposals.front());
+    if (fixed_ != best.of.parts) best.seconds = kNever;  // even is not what every rule says
+    consider(proposals, base, best);
+    go_round(best);
+    move_units(best);
+    fit(best);
+    overlapped(best);
+    return best;
+  }
+
+  // All of them with the picks of `like`, then as many as the step's size allows, the fastest first, with picks of their own.
+  void consider(const std::vector<Proposal>& proposals, const PlanData& like, Trial& best) {
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t i = 0; i < proposals.size(); i++)
+      order.emplace_back(proposals.size() <= improved_plans_ ? 0 : quick(proposals[i], like).seconds, i);
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) {
+      Trial trial = improved(proposals[order[k].second]);
+      if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
+      take(std::move(trial), best, kRounding);
+    }
+    std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
+    if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
+  }
+  // Between hosts and devices kernels may run while messages travel: the fastest few of the list are compared with that.
+  void overlapped(Trial& best) {
+    auto goes = [&](const PlanData& plan) {
+      return std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) { return goes_far(plan, t.first) || goes_far(plan, t.second) || goes_far(plan, t.third); });
+    };
+    auto settle = [&](Trial& trial) {
+      if (!goes(trial.plan)) return;
+      choose_blocks(trial.plan, profile_);
+      trial.seconds = fits(trial.plan) ? trial.plan.step_seconds.value_or(0) : kNever;
+    };
+    settle(best);
+    for (Trial& trial : finalists_) {
+      if (trial.of.parts == best.of.parts) continue;
+      settle(trial);
+      take(std::move(trial), best, kRounding);
+    }
+  }
+  bool take(Trial trial, Trial& best, double gain) const {
+    if (!(trial.seconds < best.seconds * (1 - gain))) return false;
+    best = std::move(trial);
+    return true;
+  }
+
+  // Which ranks have a part of every variable.
+  RankSet working(const Assignment& parts) const {
+    RankSet out = all_;
+    for (int r = 0; r < mesh_.ranks(); r++)
+      for (std::size_t i = 0; i < parts.size(); i++) {
+        const std::size_t list = parts[i].per < 0 ? 0 : static_cast<std::size_t>(mesh_.coord(r)[static_cast<std::size_t>(parts[i].per)]);
+        if (parts[i].lists[list][static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r))] == 0) out[static_cast<std::size_t>(r)] = false;
+      }
+    return out;
+  }
+
+  // Tables made again on the best plan so far; on several axes lists that differ along one of them too.
+  void go_round(Trial& best) {
+    for (int round = 0; round < kRounds; round++) {
+      const double before = best.seconds;
+      std::vector<RankSet> sets{all_};
+      if (const RankSet now = working(best.of.parts); now != all_) sets.push_back(now);
+      for (const RankSet& ranks : sets)
+        for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
+          Proposal next = balanced(best.plan, ranks, per);
+          if (next.parts == best.of.parts) continue;
+          Trial with_its_picks = quick(std::move(next), best.plan);
+          if (std::isinf(with_its_picks.seconds) || with_its_picks.seconds > 1.5 * best.seconds) continue;
+          take(improved(std::move(with_its_picks.of)), best, kGain);
+        }
+      if (!(best.seconds < before * (1 - kGain))) return;
+    }
+  }
+
+  // Units from the rank that computes longest to another, and back, exchanges counted.
+  void move_units(Trial& best) {
+    Trial now = best;
+    int left = moved_plans_;
+    for (bool moved = true; moved && left > 0 && std::isfinite(now.seconds);) {
+      moved = false;
+      for (std::size_t i = 0; i < variables_.size() && left > 0; i++) {
+        if (!is_free(i)) continue;
+        for (std::size_t list = 0; list < now.of.parts[i].lists.size(); list++)
+          for (Index units : {16, 8, 4, 1}) moved = move(now, i, list, units, left) || moved;
+      }
+    }
+    if (now.of.parts != best.of.parts) take(improved(std::move(now.of)), best, kGain);
+  }
+  bool move(Trial& now, std::size_t i, std::size_t list, Index units, int& left) const {
+    const Variable& v = variables_[i];
+    std::vector<double> busy(static_cast<std::size_t>(v.parts), 0.0);
+    for (int r = 0; r < mesh_.ranks(); r++) {
+      const int per = now.of.parts[i].per;
+      if (per >= 0 && mesh_.coord(r)[static_cast<std::size_t>(per)] != static_cast<int>(list)) continue;
+      double& most = busy[static_cast<std::size_t>(part_of(mesh_, v.axes, r))];
+      most = std::max(most, now.plan.predicted[static_cast<std::size_t>(r)].seconds);
+    }
+    const auto [least, most] = std::minmax_element(busy.begin(), busy.end());
+    const auto idle = static_cast<std::size_t>(least - busy.begin()), late = static_cast<std::size_t>(most - busy.begin());
+    bool any = false;
+    for (const auto& [from, to] : {std::pair(late, idle), std::pair(idle, late)}) {
+      for (bool again = true; again && left > 0 && from != to && now.of.parts[i].lists[list][from] >= units;) {
+        Proposal next = now.of;
+        next.parts[i].lists[list][from] -= units;
+        next.parts[i].lists[list][to] += units;
+        next.why[i] = "near: parts moved while the whole step, exchanges counted, became faster";
+        left--;
+        again = take(quick(std::move(next), now.plan), now, kGain);
+        any = any || again;
+      }
+    }
+    return any;
+  }
+
+  // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
+  void fit(Trial& best) {
+    for (const Variable& v : variables_) caps_.emplace_back(static_cast<std::size_t>(v.parts), v.size);
+    for (int round = 0; round < kFitRounds && std::isinf(best.seconds); round++) {
+      for (std::size_t i = 0; i < variables_.size(); i++)
+        for (int r = 0; r < mesh_.ranks(); r++) {
+          const PartLists& now = best.of.parts[i];
+          const auto part = static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r));
+          const std::size_t list = now.per < 0 ? 0 : static_cast<std::size_t>(mesh_.coord(r)[static_cast<std::size_t>(now.per)]);
+          const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(best.plan.predicted[static_cast<std::size_t>(r)].memory_bytes);
+          if (has > 0 && needs > has) caps_[i][part] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now.lists[list][part]) * std::min(kLess, has / needs)) : 0;
+        }
+      try {
+        Proposal next = balanced(best.plan, all_, -1);
+        if (next.parts == best.of.parts) return;
+        std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory takes");
+        best = improved(std::move(next));
+      } catch (const UserError&) {
+        return;  // what is wanted does not fit; the plan says where
+      }
+    }
+  }
+
+  // The same rules with every cut even, with parts by one number per device, and the whole network on one device.
+ public:
+  Baseline baselines() const {
+    Baseline out;
+    LayoutRules even = rules_, proportional = rules_;
+    bool any = false;
+    const auto sizes = reference_sizes(passes_);
+    auto each = [&](LayoutRules& rules, CutBy by) {
+      auto change = [&](Rule& r) {
+        if (r.axes.names.empty() || !sizes.contains(r.dim)) return;
+        r.parts = by;
+        any = true;
+      };
+      for (Rule& r : rules.split) change(r);
+      for (auto& [name, list] : rules.tensors)
+        for (Rule& r : list) change(r);
+    };
+    each(even, CutBy::even);
+    each(proportional, CutBy::proportional);
+    if (!any) return out;
+    const PlanData base = planned(even);
+    out.even = base.step_seconds;
+    const std::vector<Variable> cut = variables_of(passes_, mesh_, proportional);
+    Assignment parts;
+    for (const Variable& v : cut) parts.push_back({-1, {by_speed(base, v, {all_})}});
+    out.proportional = planned(with_parts(proportional, mesh_, cut, parts)).step_seconds;
+    std::set<std::string> layers;
+    for (const Pass& p : passes_.passes) layers.insert(p.layer);
+    for (int r = 0; r < mesh_.ranks(); r++) {
+      LayoutRules alone;
+      for (const std::string& layer : layers) alone.places[layer] = {mesh_.device(r).name};
+      const PlanData plan = planned(alone);
+      if (fits(plan) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone)) out.fast_alone = plan.step_seconds;
+    }
+    return out;
+  }
+
+ private:
+
+  void list_cuts(Told& out, const std::vector<std::string>& why) const {
     for (const Rule& r : out.rules.split) {
       if (r.axes.names.empty()) continue;
       CutChoice c{.dim = r.dim};
@@ -267,8 +418,8 @@ class Chooser {
       const Cut cut = cut_of(passes_, mesh_, r);
       if (cut.per >= 0) c.per = mesh_.axes()[static_cast<std::size_t>(cut.per)].name;
       for (const Partition& list : cut.lists) c.parts.push_back(list.sizes());
-      for (const Variable& v : variables_)
-        if (v.tensor.empty() && v.dim == r.dim && !profile_.empty()) c.why = v.why;
+      for (std::size_t i = 0; i < why.size(); i++)
+        if (variables_[i].tensor.empty() && variables_[i].dim == r.dim) c.why = why[i];
       out.cuts.push_back(std::move(c));
     }
   }
@@ -279,12 +430,23 @@ class Chooser {
   const Profile& profile_;
   DType dtype_;
   std::vector<Variable> variables_;
+  RankSet all_;
+  Cost cost_;
+  std::vector<Trial> finalists_{};          // the fastest of the list
+  Assignment fixed_{};                      // what parts "proportional" say
+  std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
+  std::size_t improved_plans_ = 0;          // that are made for the list
+  int moved_plans_ = 0;                     // that are made by moving units
 };
 
 }  // namespace
 
 Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
   return Chooser(passes, mesh, rules, profile, dtype).choose();
+}
+
+Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  return profile.empty() ? Baseline{} : Chooser(passes, mesh, rules, profile, dtype).baselines();
 }
 
 }  // namespace motley

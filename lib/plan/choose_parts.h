@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules with parts "profile" or "proportional" -> rules that tell their parts.
+// Rules with parts "profile" or "proportional" -> rules with given parts.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,16 +9,19 @@
 namespace motley {
 
 struct Told {
-  LayoutRules rules{};  // every part told
+  LayoutRules rules{};  // every part given
   PlanData plan{};      // under them, predicted
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
-  Baseline baselines{};
 };
 
-// With a profile: per dim the exact integer optimum on its staircase tables (sums between waits), then held against even, proportional
-// and each rank alone on the whole step in virtual time; the best of all is taken, so no plan is predicted slower than those. Without:
-// even. Pure.
+// With a profile the least predicted of a list of whole plans in virtual time: on all ranks, on each rank alone, on every prefix of the
+// ranks by speed, on all without one host, up to four ranks on every set of them, the parts even, proportional, and the best on
+// staircase tables of the kernels (exact on these tables where balance_sum says so). From there near by: tables made again on the best
+// plan, on meshes of several axes lists that differ along an axis, units moved between ranks. Without a profile: even. Pure.
 Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
+
+// What other parts would take: nothing without a profile.
+Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
 
 }  // namespace motley

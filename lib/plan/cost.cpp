@@ -2,11 +2,12 @@
 #include "plan/cost.h"
 
 #include "plan/kernel_of.h"
+#include "plan/planner.h"
 
 namespace motley {
 
 Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats)
-    : passes_(passes), profile_(profile), speeds_(std::move(speeds)), dtype_(dtype), formats_(std::move(formats)) {
+    : passes_(passes), profile_(profile), speeds_(std::move(speeds)), dtype_(dtype), formats_(std::move(formats)), hosts_(hosts_of(mesh)) {
   known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
 }
 
@@ -21,7 +22,9 @@ double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
 
 double Cost::message(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return 0;
-  return measured() ? profile_.seconds(from, to, bytes).seconds : 50.0 * static_cast<double>(bytes);
+  if (!measured()) return 50.0 * static_cast<double>(bytes);
+  const bool in_place = hosts_[static_cast<std::size_t>(from)] == hosts_[static_cast<std::size_t>(to)];
+  return (in_place ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
 }
 
 Index Cost::item_bytes(int tensor) const {

@@ -16,6 +16,7 @@ class Cost {
   Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats);
   bool measured() const { return !profile_.empty(); }
   double pass(int rank, int pass, const std::vector<Range>& work) const;
+  // Between ranks that share memory: reading in place.
   double message(int from, int to, Index bytes) const;
   Index item_bytes(int tensor) const;
 
@@ -25,6 +26,7 @@ class Cost {
   std::vector<double> speeds_;
   DType dtype_;
   std::vector<Format> formats_;
+  std::vector<int> hosts_;
   mutable std::vector<std::map<std::vector<Range>, double>> known_;  // [rank * passes + pass]
 };
 

@@ -59,7 +59,7 @@ std::vector<KernelSpec> kernels_in_blocks(const PlanData& plan, int rank) {
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                                        int rank, const SizesOf& sizes) {
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
-  const PlanData data = plan_with(passes, mesh, told_even(rules, variables), profile, dtype);
+  const PlanData data = plan_with(passes, mesh, with_parts(rules, mesh, variables, even_parts(variables)), profile, dtype);
   Specs out;
   for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
   for (const KernelSpec& s : kernels_in_blocks(data, rank)) out.add(s);

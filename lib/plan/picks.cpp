@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which picks a pass has, the cheapest of them, and the improving sweep.
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/sweep.h"
+#include "plan/variables.h"
 
 namespace motley {
 
-bool Sweeper::fold_of_whole(const Pass& p) const {
-  return p.op == KernelOp::fold && p.ties.empty() && p.writes.indices.size() == p.indices.size() && !p.indices.empty();
+// Per part of these axes the speed of its slowest rank at the whole step; 0 where no rank has a part in it.
+std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
+  std::size_t parts = 1;
+  for (int a : axes) parts *= static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(a)].size);
+  std::vector<double> out(parts, HUGE_VAL);
+  for (int r : layouts_.busy()) {
+    double& least = out[static_cast<std::size_t>(part_of(mesh_, axes, r))];
+    least = std::min(least, speeds_[static_cast<std::size_t>(r)]);
+  }
+  for (double& s : out)
+    if (std::isinf(s)) s = 0;
+  return out;
 }
 
-std::vector<Pick> Sweeper::candidates(int pass) const {
+// Where no rule cuts the result along some axes: an index dealt over them by the ranks' speed, or all on the fastest. The
+// first dim of the result, or of the first tensor that is read: in every format its slices are contiguous, so that messages need no
+// packing.
+void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
+  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+  if (!p.ties.empty() || layouts_.placed(p.layer)) return;
+  const std::vector<bool> has = ruled(p.writes.tensor);
+  std::vector<int> axes;
+  for (std::size_t a = 0; a < has.size(); a++)
+    if (!has[a] && mesh_.axes()[a].size > 1) axes.push_back(static_cast<int>(a));
+  if (axes.empty()) return;
+  std::vector<int> indices;
+  for (const PassOperand* o : {&p.writes, &p.reads.front()})
+    if (!o->indices.empty() && std::find(indices.begin(), indices.end(), o->indices.front()) == indices.end()) indices.push_back(o->indices.front());
+  const std::vector<double> speeds = speeds_over(axes);
+  std::vector<double> fastest(speeds.size(), 0.0);
+  fastest[static_cast<std::size_t>(std::max_element(speeds.begin(), speeds.end()) - speeds.begin())] = 1;
+  const std::size_t by_rules = cuts.size();
+  for (int index : indices) {
+    if (std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
+    if (std::any_of(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(by_rules), [&](const PickPart& c) { return c.index == index; })) continue;
+    const Index size = p.indices[static_cast<std::size_t>(index)].size;
+    for (const std::vector<double>& dealt : {speeds, fastest})
+      cuts.push_back({index, {axes, -1, {Partition::proportional(size, dealt)}}});
+  }
+}
+
+const std::vector<Pick>& Sweeper::candidates(int pass) const {
+  std::vector<Pick>& known = candidates_[static_cast<std::size_t>(pass)];
+  if (known.empty()) known = all_candidates(pass);
+  return known;
+}
+
+std::vector<Pick> Sweeper::all_candidates(int pass) const {
   const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
   std::vector<PickPart> cuts;
-  const bool pool = is_pool(p.op);
   auto offer = [&](const PassOperand& o) {
     const Layout& layout = layouts_.of(o.tensor);
     for (std::size_t d = 0; d < layout.shape.rank(); d++) {
@@ -30,17 +74,7 @@ std::vector<Pick> Sweeper::candidates(int pass) const {
   };
   for (const PassOperand& o : p.reads) offer(o);
   offer(p.writes);
-  if (fold_of_whole(p) || pool) {  // on an axis without a rule: an even slab of the first uncut dim, contiguous in memory
-    const std::vector<bool> has = ruled(p.writes.tensor);
-    for (std::size_t a = 0; a < has.size(); a++) {
-      if (has[a] || mesh_.axes()[a].size == 1 || layouts_.placed(p.layer)) continue;
-      const int index = p.writes.indices.front();
-      if (std::any_of(cuts.begin(), cuts.end(), [&](const PickPart& c) { return c.index == index; })) continue;
-      std::vector<double> shares(static_cast<std::size_t>(mesh_.axes()[a].size), 0.0);
-      for (int r : layouts_.busy()) shares[static_cast<std::size_t>(mesh_.coord(r)[a])] = 1.0;
-      cuts.push_back({index, {{static_cast<int>(a)}, -1, {Partition::proportional(p.indices[static_cast<std::size_t>(index)].size, shares)}}});
-    }
-  }
+  offer_unruled(pass, cuts);
   std::vector<Pick> out;
   for (std::size_t bits = 0; bits < (std::size_t{1} << cuts.size()); bits++) {
     Pick pick;
@@ -71,10 +105,22 @@ std::vector<Pick> Sweeper::candidates(int pass) const {
   return out;
 }
 
+// From no rank in particular: the mean over those that have a part in the step.
+double Sweeper::incoming(int rank, Index bytes) const {
+  double sum = 0;
+  int others = 0;
+  for (int from : layouts_.busy())
+    if (from != rank) {
+      sum += cost_.message(from, rank, bytes);
+      others++;
+    }
+  return others == 0 ? 0 : sum / others;
+}
+
 // Compute of the slowest + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
 Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const {
   const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
-  const std::vector<Pick> all = candidates(pass);
+  const std::vector<Pick>& all = candidates(pass);
   if (all.size() == 1) return all.front();
   Pick best;
   std::tuple<double, Index, std::size_t> best_cost{};
@@ -102,7 +148,7 @@ Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vect
         for (const Box& b : subtract(operand_box(o, w.box), have)) missing += volume(b);
         missing *= cost_.item_bytes(o.tensor);
         bytes[static_cast<std::size_t>(r)] += missing;
-        in[static_cast<std::size_t>(r)] += cost_.message(r == 0 ? mesh_.ranks() - 1 : 0, r, missing);
+        if (missing > 0) in[static_cast<std::size_t>(r)] += incoming(r, missing);
       }
     }
     seconds += *std::max_element(in.begin(), in.end());
@@ -127,6 +173,41 @@ void Sweeper::choose(int parameter, std::size_t option) {
   if (layouts_.chosen(parameter) == option) return;
   layouts_.choose(parameter, option);
   for (auto& of_tensor : known_) of_tensor.clear();
+  for (auto& of_pass : candidates_) of_pass.clear();
+}
+
+// Parts along the batch that no rule asks for, by the name of their index and their cut, and the passes that have such a candidate.
+std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_parts() const {
+  std::vector<std::pair<NamedPart, std::vector<int>>> out;
+  const std::string batch = batch_dim(passes_);
+  for (std::size_t p = 0; p < passes_.passes.size(); p++) {
+    std::vector<PickPart> cuts;
+    offer_unruled(static_cast<int>(p), cuts);
+    for (PickPart& c : cuts) {
+      NamedPart part{passes_.passes[p].indices[static_cast<std::size_t>(c.index)].name, std::move(c.cut)};
+      if (part.index != batch) continue;
+      auto known = std::find_if(out.begin(), out.end(), [&](const auto& o) { return o.first == part; });
+      if (known == out.end()) known = out.insert(known, {std::move(part), {}});
+      known->second.push_back(static_cast<int>(p));
+    }
+  }
+  return out;
+}
+
+// The candidate that has this part, and the parts of `pick` that go with it; nullptr: there is none.
+const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart& part) const {
+  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+  auto is_part = [&](const PickPart& c) { return p.indices[static_cast<std::size_t>(c.index)].name == part.index && c.cut == part.cut; };
+  auto goes_along = [&](const PickPart& c) {
+    return p.indices[static_cast<std::size_t>(c.index)].name != part.index &&
+           std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) { return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end(); });
+  };
+  const auto kept = static_cast<std::size_t>(std::count_if(pick.begin(), pick.end(), goes_along));
+  for (const Pick& c : candidates(pass)) {
+    const bool others_kept = std::all_of(c.begin(), c.end(), [&](const PickPart& one) { return is_part(one) || (goes_along(one) && std::find(pick.begin(), pick.end(), one) != pick.end()); });
+    if (c.size() == kept + 1 && others_kept && std::any_of(c.begin(), c.end(), is_part)) return &c;
+  }
+  return nullptr;
 }
 
 Sweep Sweeper::improve(const std::map<int, Pick>& from) {
@@ -160,6 +241,28 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
     choose(parameter, chosen);
     if (chosen != kept) picks = picks_of(best);
   }
+  auto offer = [&](std::map<int, Pick> others, const std::vector<int>& passes) {
+    Trial other = changed(best, others, passes);
+    if (!(other.cost < best.cost * (1 - enough))) return;
+    best = std::move(other);
+    picks = std::move(others);
+  };
+  for (const auto& [part, passes] : common_parts()) {  // taken by all passes that can, and by those of each layer
+    std::map<std::string, std::vector<int>> scopes;
+    for (int p : passes)
+      if (picks.contains(p))
+        for (const std::string& scope : {std::string(), passes_.passes[static_cast<std::size_t>(p)].layer}) scopes[scope].push_back(p);
+    for (const auto& [scope, of_scope] : scopes) {
+      std::map<int, Pick> others = picks;
+      std::vector<int> different;
+      for (int p : of_scope)
+        if (const Pick* with = candidate_with(p, picks[p], part); with != nullptr && *with != picks[p]) {
+          others[p] = *with;
+          different.push_back(p);
+        }
+      if (!different.empty()) offer(std::move(others), different);
+    }
+  }
   for (int round = 0; round < 2; round++) {
     const double before = best.cost;
     for (int pass : pass_order_) {
@@ -168,12 +271,7 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
         if (pick == picks[pass]) continue;
         std::map<int, Pick> others = picks;
         others[pass] = pick;
-        const double limit = best.cost * (1 - enough);
-        Trial other = attempt(others, limit);
-        if (other.cost < limit) {
-          best = std::move(other);
-          picks = others;
-        }
+        offer(std::move(others), {pass});
       }
     }
     if (best.cost > before * (1 - enough)) break;

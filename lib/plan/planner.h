@@ -11,6 +11,9 @@ namespace motley {
 
 // The step's passes as one layout needs them: copies merged, but for tensors that a rule or a place names.
 Passes passes_for(const Step& step, const LayoutRules& rules);
+// Per rank a number: ranks with one number read each other's memory in place (by the mesh: of one host, with kernels that work in its
+// memory).
+std::vector<int> hosts_of(const Mesh& mesh);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // What a sweep decided, as a plan's data (no predicted seconds yet).
 // schedules, not 0: any for each exchange, told by this number.
@@ -20,6 +23,8 @@ Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype);
 // A plan whose rules tell all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
+// The same with the picks of another plan, whose rules differ in sizes alone: one sweep that improves nothing.
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile);
 // Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
 void predict(PlanData& data, const Profile& profile);
 // Which implementations run, where the profile timed several.

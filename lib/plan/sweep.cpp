@@ -7,6 +7,7 @@
 
 #include "plan/kernel_of.h"
 #include "plan/narrow.h"
+#include "plan/part_tables.h"
 
 namespace motley {
 
@@ -44,6 +45,8 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
     : passes_(passes), mesh_(mesh), layouts_(std::move(layouts)), cost_(cost) {
   for (std::size_t t = 0; t < passes.tensors.size(); t++) writers_.push_back(passes.writers_of(static_cast<int>(t)));
   known_.resize(passes.tensors.size());
+  candidates_.resize(passes.passes.size());
+  for (double seconds : seconds_alone(passes, mesh, cost)) speeds_.push_back(1 / std::max(seconds, 1e-30));
   // A tensor is decided when all its readers are: in reverse order of its last writer; what no pass writes comes last.
   auto add = [&](int t) {
     if (std::find(order_.begin(), order_.end(), t) == order_.end()) order_.push_back(t);
@@ -56,6 +59,15 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   }
   for (int p : pass_order_) add(passes.passes[static_cast<std::size_t>(p)].writes.tensor);
   for (std::size_t t = 0; t < passes.tensors.size(); t++) add(static_cast<int>(t));
+  position_.resize(order_.size());
+  readers_.resize(order_.size());
+  for (std::size_t i = 0; i < order_.size(); i++) {
+    const int t = order_[i];
+    position_[static_cast<std::size_t>(t)] = i;
+    for (std::size_t k = 0; k < writers_[static_cast<std::size_t>(t)].size(); k++)
+      for (const PassOperand& o : passes.passes[static_cast<std::size_t>(writers_[static_cast<std::size_t>(t)][k])].reads)
+        readers_[static_cast<std::size_t>(o.tensor)].push_back({t, k, &o});
+  }
 }
 
 int Sweeper::key(int rank, const std::vector<bool>& axes) const {
@@ -271,32 +283,86 @@ std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs
   return nullptr;
 }
 
-Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks, double limit) const {
-  const auto ranks = static_cast<std::size_t>(mesh_.ranks());
+// One rank reads what the step gives.
+Sweeper::Boxes Sweeper::outside_needs(int t) const {
+  Boxes out(static_cast<std::size_t>(mesh_.ranks()));
+  const auto& outputs = passes_.outputs;
+  if (std::find(outputs.begin(), outputs.end(), t) != outputs.end() && (t != passes_.logits || t == passes_.loss))
+    out[static_cast<std::size_t>(layouts_.busy().front())] = {whole(passes_.tensors[static_cast<std::size_t>(t)].shape)};
+  return out;
+}
+
+Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
+  Boxes out = outside_needs(t);
+  for (const Reader& reader : readers_[static_cast<std::size_t>(t)]) {
+    const Decided& by = *trial.tensors[static_cast<std::size_t>(reader.tensor)];
+    if (by.passes.empty()) continue;
+    const std::vector<Work>& work = by.passes[reader.writer].work;
+    for (std::size_t r = 0; r < work.size(); r++)
+      if (work[r].any) want(out[r], operand_box(*reader.operand, work[r].box));
+  }
+  return out;
+}
+
+std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
+  const auto at = static_cast<std::size_t>(t);
+  std::shared_ptr<const Decided> found = known(t, needs[at], picks);
+  if (found != nullptr) return found;
+  found = std::make_shared<const Decided>(decide(t, needs, picks));
+  auto& all = known_[at];
+  if (all.size() == kKnown) all.erase(all.begin());
+  all.push_back(found);
+  return found;
+}
+
+double Sweeper::cost_of(const Trial& trial) const {
+  double sum = 0;
+  for (int t : order_) sum += trial.tensors[static_cast<std::size_t>(t)]->cost;
+  return sum;
+}
+
+Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
   Trial out;
   out.tensors.resize(passes_.tensors.size());
-  std::vector<Boxes> needs(passes_.tensors.size(), Boxes(ranks));
-  for (int o : passes_.outputs) {
-    const int reader = layouts_.busy().front();
-    if (o != passes_.logits || o == passes_.loss) needs[static_cast<std::size_t>(o)][static_cast<std::size_t>(reader)] = {whole(passes_.tensors[static_cast<std::size_t>(o)].shape)};
-  }
+  std::vector<Boxes> needs;
+  for (std::size_t t = 0; t < passes_.tensors.size(); t++) needs.push_back(outside_needs(static_cast<int>(t)));
   for (int t : order_) {
     const auto at = static_cast<std::size_t>(t);
-    std::shared_ptr<const Decided> found = known(t, needs[at], picks);
-    if (found == nullptr) {
-      found = std::make_shared<const Decided>(decide(t, needs, picks));
-      auto& all = known_[at];
-      if (all.size() == kKnown) all.erase(all.begin());
-      all.push_back(found);
-    }
-    for (std::size_t k = 0; k < found->passes.size(); k++)
-      for (std::size_t r = 0; r < ranks; r++)
-        if (const Work& w = found->passes[k].work[r]; w.any)
+    out.tensors[at] = decided(t, needs, picks);
+    for (std::size_t k = 0; k < out.tensors[at]->passes.size(); k++)
+      for (std::size_t r = 0; r < needs[at].size(); r++)
+        if (const Work& w = out.tensors[at]->passes[k].work[r]; w.any)
           for (const PassOperand& o : passes_.passes[static_cast<std::size_t>(writers_[at][k])].reads) want(needs[static_cast<std::size_t>(o.tensor)][r], operand_box(o, w.box));
-    out.cost += found->cost;
-    out.tensors[at] = std::move(found);
-    if (out.cost >= limit) return out;
   }
+  out.cost = cost_of(out);
+  return out;
+}
+
+Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const {
+  Trial out = from;
+  std::vector<bool> differs(passes_.tensors.size(), false), open(passes_.tensors.size(), false);
+  std::size_t first = order_.size();
+  for (int p : passes) {
+    const auto written = static_cast<std::size_t>(passes_.passes[static_cast<std::size_t>(p)].writes.tensor);
+    differs[written] = open[written] = true;
+    first = std::min(first, position_[written]);
+  }
+  std::vector<Boxes> needs(passes_.tensors.size());
+  for (std::size_t i = first; i < order_.size(); i++) {
+    const int t = order_[i];
+    const auto at = static_cast<std::size_t>(t);
+    if (!open[at]) continue;
+    needs[at] = needs_of(t, out);
+    const Decided& before = *from.tensors[at];
+    if (!differs[at] && needs[at] == before.needs) continue;
+    const bool all_given = std::all_of(writers_[at].begin(), writers_[at].end(), [&](int w) { return picks.contains(w); });
+    const bool is_read = std::any_of(needs[at].begin(), needs[at].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
+    if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
+    out.tensors[at] = decided(t, needs, picks);
+    for (int w : writers_[at])
+      for (const PassOperand& o : passes_.passes[static_cast<std::size_t>(w)].reads) open[static_cast<std::size_t>(o.tensor)] = true;
+  }
+  out.cost = cost_of(out);
   return out;
 }
 

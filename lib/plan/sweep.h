@@ -26,7 +26,7 @@ class Sweeper {
   Sweep run(const std::map<int, Pick>& picks);
   // From these picks (absent ones chosen by least local cost), one change at a time while the whole plan gets cheaper.
   Sweep improve(const std::map<int, Pick>& from = {});
-  std::vector<Pick> candidates(int pass) const;  // every compatible set of cuts; the empty one first
+  const std::vector<Pick>& candidates(int pass) const;  // every compatible set of cuts; the empty one first
   const Layouts& layouts() const { return layouts_; }
 
  private:
@@ -42,7 +42,12 @@ class Sweeper {
     std::vector<PassPlan> passes{};  // of its writers; none where nobody reads it
     double cost = 0;
   };
-  struct Trial {  // tensors: not all of them where the cost reached the limit
+  struct NamedPart {
+    std::string index{};
+    Cut cut{};
+    bool operator==(const NamedPart&) const = default;
+  };
+  struct Trial {
     std::vector<std::shared_ptr<const Decided>> tensors{};
     double cost = 0;
   };
@@ -51,7 +56,13 @@ class Sweeper {
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const;
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
-  Trial attempt(const std::map<int, Pick>& picks, double limit = HUGE_VAL) const;
+  Trial attempt(const std::map<int, Pick>& picks) const;
+  // attempt(picks), where they differ from those of `from` in these passes alone: only what follows from them is decided again.
+  Trial changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const;
+  Boxes outside_needs(int tensor) const;
+  Boxes needs_of(int tensor, const Trial& trial) const;
+  std::shared_ptr<const Decided> decided(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
+  double cost_of(const Trial& trial) const;
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
   Pick cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const;
@@ -60,15 +71,29 @@ class Sweeper {
   std::vector<bool> ruled(int tensor) const;
   double compute(int pass, const PassPlan& plan) const;
   double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received = nullptr) const;
-  bool fold_of_whole(const Pass& p) const;
+  std::vector<Pick> all_candidates(int pass) const;
+  std::vector<double> speeds_over(const std::vector<int>& axes) const;
+  void offer_unruled(int pass, std::vector<PickPart>& cuts) const;
+  std::vector<std::pair<NamedPart, std::vector<int>>> common_parts() const;
+  const Pick* candidate_with(int pass, const Pick& pick, const NamedPart& part) const;
+  double incoming(int rank, Index bytes) const;
 
   const Passes& passes_;
   const Mesh& mesh_;
   Layouts layouts_;
   const Cost& cost_;
+  std::vector<double> speeds_{};             // per rank: 1 / seconds of the whole step alone
   std::vector<std::vector<int>> writers_{};  // per tensor
   std::vector<int> pass_order_{};            // in which picks are chosen: the last first, but of one layer's the gradient of its input
   std::vector<int> order_{};                 // tensors, readers' results before what they read
+  std::vector<std::size_t> position_{};      // of each tensor in it
+  struct Reader {  // the writer-th writer of a tensor reads another one
+    int tensor;
+    std::size_t writer;
+    const PassOperand* operand;
+  };
+  std::vector<std::vector<Reader>> readers_{};  // per tensor that is read, in order
+  mutable std::vector<std::vector<Pick>> candidates_{};  // per pass; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>> known_{};  // per tensor: an improving sweep asks the same again and again
 };
 

@@ -11,7 +11,23 @@ Rule* rule_of(LayoutRules& rules, const Variable& v) {
   return nullptr;
 }
 
-void tell(LayoutRules& rules, const Variable& v, std::vector<Index> parts) { rule_of(rules, v)->parts = Sizes{std::move(parts)}; }
+LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts) {
+  for (std::size_t i = 0; i < variables.size(); i++) {
+    const PartLists& p = parts[i];
+    Rule& rule = *rule_of(rules, variables[i]);
+    if (p.per < 0)
+      rule.parts = Sizes{p.lists.front()};
+    else
+      rule.parts = Jagged{p.lists, mesh.axes()[static_cast<std::size_t>(p.per)].name};
+  }
+  return rules;
+}
+
+Assignment even_parts(const std::vector<Variable>& variables) {
+  Assignment out;
+  for (const Variable& v : variables) out.push_back({-1, {Partition::even(v.size, v.parts).sizes()}});
+  return out;
+}
 
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   const auto sizes = reference_sizes(passes);
@@ -59,12 +75,6 @@ int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const Pa
     if (any && follows) return index;
   }
   return -1;
-}
-
-LayoutRules told_even(const LayoutRules& rules, const std::vector<Variable>& variables) {
-  LayoutRules out = rules;
-  for (const Variable& v : variables) tell(out, v, Partition::even(v.size, v.parts).sizes());
-  return out;
 }
 
 std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {

@@ -20,12 +20,20 @@ struct Variable {
   std::string why{};
 };
 
+// One list of sizes, or one per coordinate of the axis `per`.
+struct PartLists {
+  int per = -1;
+  std::vector<std::vector<Index>> lists{};
+  auto operator<=>(const PartLists&) const = default;
+};
+using Assignment = std::vector<PartLists>;  // one per variable
+
 // The rule itself inside `rules`.
 Rule* rule_of(LayoutRules& rules, const Variable& v);
-void tell(LayoutRules& rules, const Variable& v, std::vector<Index> parts);
+// The rules with these parts.
+LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts);
+Assignment even_parts(const std::vector<Variable>& variables);
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
-// The rules with every variable dealt evenly.
-LayoutRules told_even(const LayoutRules& rules, const std::vector<Variable>& variables);
 // Which part of a cut over these axes a rank has.
 int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank);
 // The index through which a pass's work follows the cut of `v`; -1: none.

@@ -77,11 +77,13 @@ class Measurer {
     const bool all_new = profile.devices.empty();
     if (all_new) profile = of_candidates();
     const bool changed = settle(profile, all_new) || all_new;
-    if (changed) {
-      const PlanData plan = balance(step_, mesh_, rules_, profile).data();
-      if (const std::vector<KernelSpec> choices = missing_choices(profile, plan); anywhere(choices)) measure(profile, choices, kChoices);
-      if (const std::vector<KernelSpec> formats = missing_formats(profile, plan); anywhere(formats)) measure(profile, formats, kChoices);
-      settle(profile, false);  // kernels held against others in blocks were timed anew: the cuts may move
+    for (int round = 0; changed && round < kMostPlans; round++) {
+      const PlanData plan = balance(step_, mesh_, rules_, profile, {.baselines = false}).data();
+      bool more = false;
+      for (const std::vector<KernelSpec>& missing : {missing_choices(profile, plan), missing_formats(profile, plan)})
+        if (anywhere(missing)) more = measure(profile, missing, kChoices) || more;
+      if (!more) break;
+      settle(profile, false);  // what was timed again may move the cuts, and other kernels run then
     }
     if (all_new) measure_alone(profile);
     return changed;
@@ -159,7 +161,7 @@ class Measurer {
   // What the plan made from the candidates runs. A new profile: measured itself, and the sizes around its cuts; some kernels have no
   // granule.
   std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool all_new) const {
-    const Plan plan = balance(step_, mesh_, rules_, profile);
+    const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
     if (all_new) {
       for (KernelSpec& s : kernels_in_blocks(plan.data(), rt_.rank())) specs.push_back(std::move(s));
@@ -287,7 +289,7 @@ class Measurer {
     auto seconds = [&](const RoundBarrier& barrier) {
       const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7}, barrier);
       double sum = 0;
-      for (const KernelPoint& p : made.points) sum += p.seconds.min;
+      for (const KernelPoint& p : made.points) sum += p.seconds.typical();
       return made.points.size() == specs.size() ? sum : 0;
     };
     const double shared = seconds(together());
@@ -305,7 +307,7 @@ class Measurer {
   void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
     auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
       for (const KernelPoint& p : m.points)
-        if (p.spec == s) return p.seconds.min;
+        if (p.spec == s) return p.seconds.typical();
       return 0.0;
     };
     const std::vector<std::size_t> largest = largest_of(full, scale_alike);

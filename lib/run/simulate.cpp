@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
 // travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores do
-// to receive a message they do between kernels, whenever it came.
+// to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place: that makes
+// the next kernel longer by the link's in_place seconds. Between its forward and its backward half all ranks agree on the loss.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace motley {
 
@@ -16,12 +18,22 @@ namespace {
 
 // A CPU's cores take in so much, polling between kernels: 8.4 MB in 5.5 ms by TCP (bench/overlap). Not measured by profiles.
 constexpr double kTakenInPerSecond = 1.5e9;
+constexpr Index kAgreementBytes = 256;  // of a control message
 
 class Simulator {
  public:
   Simulator(const std::vector<Program>& programs, const Profile& profile) : programs_(programs), profile_(profile), ranks_(programs.size()) {
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
+    for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between every two ranks
+      double seconds = 0;
+      for (std::size_t q = 0; q < programs.size(); q++)
+        if (q != r) seconds += profile.wire_seconds(static_cast<int>(q), static_cast<int>(r), kAgreementBytes).seconds;
+      agreement_seconds_ = std::max(agreement_seconds_, seconds);
+    }
+    auto any = [&](auto holds) { return std::any_of(programs.begin(), programs.end(), holds); };
+    two_halves_ = programs.size() > 1 && any([](const Program& p) { return p.forward_steps > 0; }) &&
+                  any([](const Program& p) { return static_cast<std::size_t>(p.forward_steps) < p.steps.size(); });
   }
 
   Simulated run() {
@@ -39,10 +51,12 @@ class Simulator {
   }
 
  private:
-  enum class Doing { next, computing, arriving, blocked };
+  enum class Doing { next, computing, arriving, blocked, meeting, agreeing };
   struct Rank {
     std::size_t at = 0;
     Doing doing = Doing::next;
+    bool agreed = false;
+    double to_read = 0;  // in place, by the next kernel: profiled seconds
     double left = 0;  // computing: profiled seconds; arriving: seconds
     double line = 0;  // when all messages so far will have arrived at the host
     double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
@@ -55,11 +69,13 @@ class Simulator {
   // Starts what this rank can start now; false: nothing.
   bool go_on(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (rank.doing == Doing::computing || rank.doing == Doing::arriving || rank.at == programs_[r].steps.size()) return false;
+    if (rank.doing != Doing::next && rank.doing != Doing::blocked) return false;
+    if (agrees_here(r)) return meet(r);
+    if (rank.at == programs_[r].steps.size()) return false;
     const auto& what = programs_[r].steps[rank.at].what;
     if (const auto* kernel = std::get_if<RunKernel>(&what)) {
       rank.doing = Doing::computing;
-      rank.left = profile_.seconds(static_cast<int>(r), kernel->spec).seconds;
+      rank.left = profile_.seconds(static_cast<int>(r), kernel->spec).seconds + std::exchange(rank.to_read, 0);
       return true;
     }
     if (const auto* post = std::get_if<Post>(&what)) {
@@ -86,9 +102,27 @@ class Simulator {
         rank.doing = Doing::blocked;
         return false;
       }
-    rank.doing = Doing::arriving;  // what comes by a window takes no time: the kernel that looks takes it
+    for (const Piece& piece : posted_.at({exchange, r}).post->receives)
+      if (piece.window) rank.to_read += profile_.in_place_seconds(piece.peer, static_cast<int>(r), piece.bytes).seconds;
+    rank.doing = Doing::arriving;
     const auto all = arrived_.find({exchange, r});
     rank.left = all == arrived_.end() ? 0 : std::max(taking_in(exchange, r), all->second - out_.step_seconds);
+    return true;
+  }
+
+  // Between the halves of a training step; a rank without work agrees too.
+  bool agrees_here(std::size_t r) const {
+    return two_halves_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].forward_steps);
+  }
+  // True: it was the last to come.
+  bool meet(std::size_t r) {
+    ranks_[r].doing = Doing::meeting;
+    if (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.doing != Doing::meeting; })) return false;
+    for (Rank& rank : ranks_) {
+      rank.doing = Doing::agreeing;
+      rank.agreed = true;
+      rank.left = agreement_seconds_;
+    }
     return true;
   }
 
@@ -133,7 +167,7 @@ class Simulator {
     double least = HUGE_VAL;
     for (std::size_t r = 0; r < ranks_.size(); r++) {
       if (ranks_[r].doing == Doing::computing) least = std::min(least, ranks_[r].left * pace(r));
-      if (ranks_[r].doing == Doing::arriving) least = std::min(least, ranks_[r].left);
+      if (ranks_[r].doing == Doing::arriving || ranks_[r].doing == Doing::agreeing) least = std::min(least, ranks_[r].left);
     }
     return least;
   }
@@ -146,12 +180,12 @@ class Simulator {
       Rank& rank = ranks_[r];
       if (rank.doing == Doing::next) continue;
       (rank.doing == Doing::computing ? out_.busy_seconds : out_.waiting_seconds)[r] += seconds;
-      if (rank.doing == Doing::blocked) continue;
+      if (rank.doing == Doing::blocked || rank.doing == Doing::meeting) continue;
       const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
       rank.left -= seconds / paces[r];
       if (!ends) continue;
+      if (rank.doing != Doing::agreeing) rank.at++;
       rank.doing = Doing::next;
-      rank.at++;
     }
   }
 
@@ -160,6 +194,8 @@ class Simulator {
   std::vector<Rank> ranks_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
+  double agreement_seconds_ = 0;
+  bool two_halves_ = false;
   Simulated out_{};
 };
 

@@ -149,7 +149,8 @@ TEST_CASE("closed form: halo rows at an inner boundary", "[law]") {
 
 TEST_CASE("closed form: a halo over three ranks, empty ones between", "[law]") {
   Net net(1, 1, 17, 3);
-  const Plan plan = planned(net.conv("c", 2, 1).conv("f", 2, 5).step(), mesh_of({{"all", 5}}), {{"rows", "all", Sizes{{12, 1, 1, 0, 3}}}}, {{"conv2d_2 forward", {"rows"}}});
+  const Plan plan = planned(net.conv("c", 2, 1).conv("f", 2, 5).step(), mesh_of({{"all", 5}}), {{"rows", "all", Sizes{{12, 1, 1, 0, 3}}}},
+                            {{"conv2d_2 forward", {"rows"}}, {"conv2d_2 backward_filter", {"rows"}}});
   // Rows read beyond the own ones: 12-13 | 10-11, 13-14 | 11-12, 14-15 | none | 12-13
   CHECK(received(plan, "conv2d_1") == Counts{2 * 6, 4 * 6, 4 * 6, 0, 2 * 6});
 }

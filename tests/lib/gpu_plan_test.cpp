@@ -99,7 +99,7 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
   const Step step = network();
   const Plan plan = balance(step, gpu_and_cpu(), {{"f1", "all"}, {"f2", "all"}}, profile_of({3e10, 2e10}, 2e-6, 1e11));
   CHECK(part(plan, "f2", 1) > 0);
-  CHECK(part(plan, "f2", 0) >= part(plan, "f2", 1));
+  CHECK(part(plan, "f1", 0) + part(plan, "f2", 0) >= part(plan, "f1", 1) + part(plan, "f2", 1));
   const CompileOptions options{.staged_bytes = 4096};
   const Program gpu = compile(plan, 0, options), cpu = compile(plan, 1, options);
   auto pieces = [](const Program& program, bool sends) {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of a dim cost each rank, by their size: kernels alone. And which ranks are worth trying without the others.
+#pragma once
+#include <vector>
+
+#include "plan/balance_dim.h"
+#include "plan/cost.h"
+#include "plan/variables.h"
+
+namespace motley {
+
+using RankSet = std::vector<bool>;  // per rank
+
+// Which ranks' parts are looked at: those of `ranks`, on one coordinate of an axis (jagged cuts) or on all (per = -1).
+struct PartsOf {
+  RankSet ranks{};
+  int per = -1, at = -1;
+  bool has(const Mesh& mesh, int rank) const {
+    return ranks[static_cast<std::size_t>(rank)] && (per < 0 || mesh.coord(rank)[static_cast<std::size_t>(per)] == at);
+  }
+};
+
+// Per part whether some of these ranks have it.
+std::vector<bool> open_parts(const Mesh& mesh, const Variable& v, const PartsOf& of);
+
+// Seconds per group of passes between two waits, per part its slowest rank's, per size 0..n of the dim; other cuts as they are in `data`.
+std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
+
+// Of all groups together.
+SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v);
+
+// Seconds that each rank would take for all passes alone.
+std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost);
+
+// All ranks first. Then each alone, every prefix by speed (of more than 16 ranks the fastest alone and prefixes of powers of two), all
+// without one host; of up to four ranks every set.
+std::vector<RankSet> rank_sets(const Mesh& mesh, const std::vector<double>& seconds);
+
+}  // namespace motley

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choice law: what balance() chooses is predicted no slower than any plan of a stated list, on random meshes of one and two axes, with
+// random speeds and links: even, proportional, each device alone, and on every set of up to four devices. And it does cut where that pays.
+#include <motley/error.h>
+#include <motley/ops.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "laws/random_network.h"
+#include "plan/plan_data.h"
+#include "support/synthetic_profile.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+double seconds_of(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile) {
+  return balance(step, mesh, rules, profile, {.baselines = false}).data().step_seconds.value();
+}
+
+Step network(Random& random) {
+  Graph graph;
+  const Dim batch{"batch", pick(random, 4, 16)}, classes{"classes", 10};
+  Tensor h = graph.input("image", {batch, {"in", 3}, {"rows", 8}, {"cols", 8}});
+  const Tensor label = graph.input("label", {batch}, DType::i32);
+  const Index layers = pick(random, 1, 3);
+  for (Index k = 0; k < layers; k++)
+    h = relu(conv2d(h, {.out = {"f" + std::to_string(k), pick(random, 8, 48)}, .window = 3, .padding = same}));
+  if (chance(random, 0.5)) h = max_pool2d(h, {.window = 2});
+  return training(mean(softmax_cross_entropy(dense(h, {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.1});
+}
+
+// Some dims on each axis, all parts by profile.
+LayoutRules free_rules(Random& random, const Mesh& mesh, const Step& step) {
+  LayoutRules rules;
+  const bool batch = mesh.axes().size() > 1 || chance(random, 0.4);
+  if (batch) rules.split.emplace_back("batch", mesh.axes().front().name);
+  if (batch && mesh.axes().size() == 1) return rules;
+  const std::vector<std::string> parameters = step.parameters();
+  for (std::size_t k = 0; k < parameters.size(); k++) {
+    const std::string dim = "f" + std::to_string(k);
+    const bool there = std::any_of(parameters.begin(), parameters.end(), [&](const std::string& p) { return p == "conv2d_" + std::to_string(2 * k + 1) + ".weight"; });
+    if (there && (k == 0 || chance(random, 0.5))) rules.split.emplace_back(dim, mesh.axes().back().name);
+  }
+  return rules;
+}
+
+// The same rules with parts on the ranks of a set alone, even there; nothing where a part has no rank of the set.
+LayoutRules on_set(const LayoutRules& rules, const Mesh& mesh, const std::vector<bool>& set, const std::map<std::string, Index>& sizes) {
+  LayoutRules out = rules;
+  for (Rule& rule : out.split) {
+    const int axis = mesh.axis(rule.axes.names.front());
+    std::vector<double> shares(static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(axis)].size), 0.0);
+    for (int r = 0; r < mesh.ranks(); r++)
+      if (set[static_cast<std::size_t>(r)]) shares[static_cast<std::size_t>(mesh.coord(r)[static_cast<std::size_t>(axis)])] = 1;
+    rule.parts = Sizes{Partition::proportional(sizes.at(rule.dim), shares).sizes()};
+  }
+  return out;
+}
+
+std::map<std::string, Index> sizes_of(const Plan& plan) {
+  std::map<std::string, Index> out;
+  for (const StepTensor& t : plan.data().passes.tensors)
+    for (const Dim& d : t.shape.dims()) out.emplace(d.name, d.size);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("choice law: no plan of the list is predicted faster than the chosen one", "[law]") {
+  Random random(20261122);
+  for (int n = 0; n < 40; n++) {
+    const bool two_axes = chance(random, 0.35);
+    const int hosts = static_cast<int>(pick(random, 1, 2));
+    const Mesh mesh = two_axes ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);
+    const Step step = network(random);
+    const Profile profile = testing::random_profile(mesh, random);
+    const LayoutRules rules = free_rules(random, mesh, step);
+    const Plan plan = balance(step, mesh, rules, profile);
+    const double chosen = plan.data().step_seconds.value();
+    const Baseline& beside = plan.data().baselines;
+    INFO("case " << n);
+    CHECK(chosen <= *beside.even * (1 + 1e-9));
+    CHECK(chosen <= *beside.proportional * (1 + 1e-9));
+    const auto sizes = sizes_of(plan);
+    for (unsigned bits = 1; bits < 1U << mesh.ranks(); bits++) {
+      std::vector<bool> set;
+      for (int r = 0; r < mesh.ranks(); r++) set.push_back((bits >> r & 1U) != 0);
+      INFO("set " << bits);
+      CHECK(chosen <= seconds_of(step, mesh, on_set(rules, mesh, set, sizes), profile) * (1 + 1e-9));
+    }
+  }
+}
+
+namespace {
+
+// One convolution large enough that a cut pays at any of these speeds.
+Step large() {
+  Graph graph;
+  const Dim batch{"batch", 16}, classes{"classes", 10};
+  const Tensor image = graph.input("image", {batch, {"in", 64}, {"rows", 16}, {"cols", 16}});
+  const Tensor label = graph.input("label", {batch}, DType::i32);
+  Tensor h = relu(conv2d(image, {.out = {"f0", 128}, .window = 3, .padding = same}));
+  h = relu(conv2d(h, {.out = {"f1", 128}, .window = 3, .padding = same}));
+  return training(mean(softmax_cross_entropy(dense(global_avg_pool2d(h), {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.1});
+}
+
+}  // namespace
+
+TEST_CASE("choice law: a cut that pays is chosen", "[law]") {
+  const Step step = large();
+  for (const std::vector<double>& speeds : {std::vector<double>{1, 1}, {1, 0.5}, {0.25, 1}, {1, 0.6, 0.3}, {1, 1, 0.1}}) {
+    const Mesh mesh = mesh_of({{"a", static_cast<int>(speeds.size())}});
+    double all = 0;
+    for (double s : speeds) all += s;
+    for (const LayoutRules& rules : {LayoutRules{{"f0", "a"}, {"f1", "a"}}, LayoutRules{{"batch", "a"}}}) {
+      const PlanData plan = balance(step, mesh, rules, testing::synthetic_profile(mesh, speeds, 10e9)).data();
+      INFO("ranks " << speeds.size() << ", first rule " << rules.split.front().dim);
+      CHECK(*plan.step_seconds <= 1.2 / all * *plan.baselines.fast_alone);  // of what no exchange would take
+    }
+  }
+}
+
+TEST_CASE("a device behind a slow link gets nothing where that is faster, and the others their share") {
+  const Mesh mesh = mesh_of({{"a", 3}});
+  Profile profile = testing::synthetic_profile(mesh, {1, 1, 1}, 10e9);
+  for (Link& link : profile.links)
+    if (link.from == 2 || link.to == 2) link.segments = link.in_place = {{Index{1} << 30, 1e-3, 1e6}};
+  const PlanData plan = balance(large(), mesh, {{"batch", "a"}}, profile).data();
+  CHECK(plan.cuts.front().parts.front() == std::vector<Index>{8, 8, 0});
+}
+
+TEST_CASE("work without a rule is not done by the slowest device") {
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.1}, 10e9);
+  const Step step = large();
+  LayoutRules alone;
+  for (const Pass& p : step.passes().passes) alone.places[p.layer] = {mesh.device(0).name};
+  CHECK(seconds_of(step, mesh, {}, profile) <= 1.2 * seconds_of(step, mesh, alone, profile));
+}
+
+TEST_CASE("two axes: parts that differ along the other axis are chosen where that is faster") {
+  const Mesh mesh = mesh_of({{"data", 2}, {"model", 2}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.25, 0.25, 1}, 10e9);
+  const PlanData plan = balance(large(), mesh, {{"batch", "data"}, {"f0", "model"}, {"f1", "model"}}, profile).data();
+  CHECK(*plan.step_seconds <= 0.7 * *plan.baselines.even);
+  CHECK(std::any_of(plan.cuts.begin(), plan.cuts.end(), [](const CutChoice& c) { return !c.per.empty(); }));
+}
