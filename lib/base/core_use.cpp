@@ -32,6 +32,10 @@ std::vector<double> numbers(std::string_view line) {
   return out;
 }
 
+double ticks_per_second() {
+  return static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 double seconds_of(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
@@ -64,7 +68,7 @@ CoreUse::CoreUse(std::vector<int> cores) : cores_(std::move(cores)), start_(read
 
 CoreUse::Reading CoreUse::read() const {
   Reading now;
-  now.busy = busy_core_seconds(text_of("/proc/stat"), cores_, static_cast<double>(sysconf(_SC_CLK_TCK)));
+  now.busy = busy_core_seconds(text_of("/proc/stat"), cores_, ticks_per_second());
   now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   now.wall = seconds_of(CLOCK_MONOTONIC);
   std::error_code gone;  // a thread may end while the folder is read
@@ -77,7 +81,8 @@ std::optional<double> CoreUse::others_share() const {
   const Reading now = read();
   const double all = (now.wall - start_.wall) * static_cast<double>(cores_.size());
   if (!now.busy || !start_.busy || all <= 0) return std::nullopt;
-  const double others = (*now.busy - *start_.busy) - (now.own - start_.own), waited = now.waited - start_.waited;
+  const double unresolved = 2 * static_cast<double>(cores_.size()) / ticks_per_second();
+  const double others = (*now.busy - *start_.busy) - (now.own - start_.own) - unresolved, waited = now.waited - start_.waited;
   return std::clamp(std::max(others, waited) / all, 0.0, 1.0);
 }
 

@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kStat =
     "cpu  900 90 9 90000 9 9 9 9 0 0\n"
     "cpu0 100 20 30 40000 500 6 7 8 60 1\n"
-    "cpu1 1000 2 3 4 5 0 0 0 0 0\n"
     "cpu10 7 0 0 0 0 0 0 1000 0 0\n"
+    "cpu1 1000 2 3 4 5 0 0 0 0 0\n"
     "intr 12345 0 0\n"
     "ctxt 99\n";
 

@@ -11,10 +11,10 @@ namespace {
 
 struct Views {
   std::string name{};
-  std::vector<Index> extents{}, result{};       // extents; the result's strides
-  std::vector<std::vector<Index>> operands{};   // strides that the operands take in turn
+  std::vector<Index> extents{}, result{};      // extents; the result's strides
+  std::vector<std::vector<Index>> operands{};  // strides that the operands take in turn
   Combine combine = Combine::set;
-  int alias = -1;                               // -2: the last operand
+  int alias = -1;  // -2: the last operand
 };
 
 std::vector<Views> all_views() {
@@ -50,7 +50,8 @@ KernelSpec spec_of(const Views& views, int operands) {
   spec.combine = views.combine;
   spec.activation = operands % 2 == 0 ? Activation::relu : Activation::none;
   spec.fold_extents = views.extents;
-  for (int k = 0; k < operands; k++) spec.operands.push_back({DType::f32, views.operands[static_cast<std::size_t>(k) % views.operands.size()]});
+  for (int k = 0; k < operands; k++)
+    spec.operands.push_back({DType::f32, views.operands[static_cast<std::size_t>(k) % views.operands.size()]});
   spec.operands.push_back({DType::f32, views.result});
   return spec;
 }
@@ -74,8 +75,8 @@ std::string sums_law(Backend& backend, const std::vector<int>& operands) {
       const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
       const auto wrong = std::mismatch(found.begin(), found.end(), expected.begin(), expected.end(), same);
       if (wrong.first != found.end())
-        return std::to_string(count) + " operands, " + views.name + ": element " + std::to_string(wrong.first - found.begin()) + " is " +
-               std::to_string(*wrong.first) + ", expected " + std::to_string(*wrong.second);
+        return std::to_string(count) + " operands, " + views.name + ": element " + std::to_string(wrong.first - found.begin()) +
+               " is " + std::to_string(*wrong.first) + ", expected " + std::to_string(*wrong.second);
     }
   return "";
 }
