@@ -203,6 +203,7 @@ int run_networks(const Arguments& arguments) {
   std::vector<std::string> names = bench::small_network_names();
   if (arguments.quick) names = {"pair_3x3", "batch"};
   std::erase_if(names, [&](const std::string& name) { return name.find(arguments.only) == std::string::npos; });
+  if (names.empty()) throw UserError("--only " + arguments.only + " leaves no network; without it --network lists all of them", Exit::usage);
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-networks-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   std::printf("%-16s %-6s %-24s %-24s %8s %6s %6s %6s %6s %6s %6s %7s %5s\n", "network", "beside", "chosen", "best", "best ms", "chosen", "even", "prop.",
