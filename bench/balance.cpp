@@ -136,7 +136,7 @@ void run_network_rank(Runtime& rt, const NetworkRun& one) {
   const Mesh mesh = fast_and(one.partner);
   const bench::SmallNetwork net = bench::small_network(one.name);
   bench::NetworkCutsOptions options{.profile = one.file + ".profile"};
-  if (one.quick) options = {.profile = options.profile, .budget_seconds = 5, .rounds = 10};
+  if (one.quick) options = {.profile = options.profile, .budget_seconds = 6, .rounds = 10};
   const Json made = bench::NetworkCuts(rt, mesh, net, options).row();
   if (rt.rank() != 0) return;
   Json row{Json::Object{}};

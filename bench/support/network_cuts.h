@@ -23,7 +23,7 @@ inline constexpr std::size_t kLeastRounds = 5;
 
 struct NetworkCutsOptions {
   std::string profile{};      // file that the profile is kept in
-  double budget_seconds = 8;  // of the profile
+  double budget_seconds = 12;  // of the profile
   std::size_t rounds = 14;    // of the last comparison: every other one names the best cut, those between time it
 };
 

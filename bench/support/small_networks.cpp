@@ -71,7 +71,7 @@ const std::vector<std::pair<std::string, Make>>& all() {
   static const std::vector<std::pair<std::string, Make>> list{
       {"pair_3x3", [] { return Builder(8, 32, 16).cut_conv(64, 3).conv(64, 3).mean_of_image().finish(); }},
       {"pair_3x3_wide", [] { return Builder(8, 64, 14).cut_conv(160, 3).conv(64, 3).mean_of_image().finish(); }},
-      {"pair_3x3_large", [] { return Builder(8, 64, 28).cut_conv(96, 3).conv(64, 3).mean_of_image().finish(); }},
+      {"pair_3x3_large", [] { return Builder(8, 64, 20).cut_conv(96, 3).conv(64, 3).mean_of_image().finish(); }},
       {"pair_5x5", [] { return Builder(8, 16, 20).cut_conv(48, 5).conv(32, 5).mean_of_image().finish(); }},
       {"strided", [] { return Builder(16, 16, 32).cut_conv(96, 3, 2).conv(64, 3, 2).mean_of_image().finish(); }},
       {"pooled", [] { return Builder(16, 8, 28).cut_conv(48, 3).pool().conv(96, 3).pool().finish(); }},
