@@ -3,19 +3,28 @@
 // tables at the same time, first in steps of 8, then around the best cut; balance_dim chooses a cut of the filters. Then all cuts
 // in steps of 4, and of 1 around the chosen one, are timed with both ranks running at once, in interleaved rounds. The best cut is
 // named by the odd rounds; it and the chosen one are timed by the even.
-//   balance [--quick] [--json FILE] [--partner ISA]... [--only PART_OF_A_SHAPE]
+// With --network: whole small networks instead, each beside a profile of the same run. balance() chooses; all cuts of the cut dims in steps
+// of 4 or 8 (two dims: one after the other from a grid) run real training steps in interleaved rounds, the best few again: medians, the
+// best cut named by every other round, timed by those between. Rounds in which others had more than 5 % of a core are dropped; more than
+// 30 % of them dropped: exit 1.
+//   balance [--network] [--quick] [--json FILE] [--partner ISA]... [--only PART_OF_A_SHAPE_OR_NAME]
 #include <motley/backend.h>
 #include <motley/error.h>
+#include <motley/motley.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 
 #include "bench/support/convolution_cuts.h"
+#include "bench/support/launched.h"
 #include "bench/support/mpi_ranks.h"
+#include "bench/support/network_cuts.h"
 #include "bench/support/reported.h"
+#include "run/start.h"
 
 using namespace motley;
 
@@ -31,7 +40,7 @@ constexpr bench::Convolution kCases[] = {{8, 64, 28, 64, 3},    {8, 64, 28, 96, 
 constexpr std::size_t kQuick[] = {2, 7, 13, 18};  // with --quick
 constexpr PassKind kPasses[] = {PassKind::forward, PassKind::backward_data, PassKind::backward_filter};
 struct Arguments {
-  bool quick = false, rank = false;
+  bool quick = false, rank = false, network = false;
   std::string json{}, isa{}, only{};
   std::vector<std::string> partners{};
 };
@@ -94,16 +103,47 @@ int start_ranks(const Arguments& arguments, const std::string& partner, const st
   return bench::run_mpiexec(std::move(words));
 }
 
+// partner empty: all rows.
 void summarise(const std::vector<Json>& rows, const std::string& partner) {
   for (const char* key : {"chosen_over_best", "even_over_best", "proportional_over_best", "fast_alone_over_best"}) {
     std::vector<double> v;
     for (const Json& row : rows)
-      if (std::get<std::string>(row.find("partner_isa")->value) == partner && std::isfinite(number_in(row, key)))
+      if ((partner.empty() || std::get<std::string>(row.find("partner_isa")->value) == partner) && std::isfinite(number_in(row, key)))
         v.push_back(number_in(row, key));
     if (v.empty()) continue;
     std::sort(v.begin(), v.end());
-    std::printf("beside %-8s %-24s median %.3f  max %.3f  (%zu rows)\n", partner.c_str(), key, v[v.size() / 2], v.back(), v.size());
+    std::printf("%s%-8s %-24s median %.3f  max %.3f  (%zu rows)\n", partner.empty() ? "all rows" : "beside ", partner.c_str(), key, v[v.size() / 2],
+                v.back(), v.size());
   }
+}
+
+Mesh fast_and(const std::string& partner) {
+  Device fast, slow;
+  fast.name = "fast";
+  fast.cores = {allowed_cores().front()};
+  slow.name = partner;
+  slow.isa = partner;
+  slow.cores = {allowed_cores().back()};
+  return Mesh({{"all", 2}}, {fast, slow});
+}
+
+struct NetworkRun {
+  std::string name{}, partner{}, file{};
+  bool quick = false;
+};
+
+void run_network_rank(Runtime& rt, const NetworkRun& one) {
+  const Mesh mesh = fast_and(one.partner);
+  const bench::SmallNetwork net = bench::small_network(one.name);
+  bench::NetworkCutsOptions options{.profile = one.file + ".profile"};
+  if (one.quick) options = {.profile = options.profile, .budget_seconds = 6, .rounds = 10};
+  const Json made = bench::NetworkCuts(rt, mesh, net, options).row();
+  if (rt.rank() != 0) return;
+  Json row{Json::Object{}};
+  row.set("network", one.name).set("partner_isa", one.partner);
+  for (const Json::Member& m : std::get<Json::Object>(made.value)) row.set(m.key, m.value);
+  row.set("machine", rt.backend(mesh).model()).set("isa", rt.backend(mesh).isa()).set("library", rt.backend(mesh).library());
+  write_file(one.file, to_text(row) + "\n");
 }
 
 int run_all(const Arguments& arguments) {
@@ -133,6 +173,60 @@ int run_all(const Arguments& arguments) {
   return 0;
 }
 
+void print_network(const Json& row) {
+  auto number = [&](const char* key) { return number_in(row, key); };
+  auto text = [&](const char* key) { return std::get<std::string>(row.find(key)->value); };
+  std::printf("%-16s %-6s %-24s %-24s %8.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %7.0f %5.0f\n", text("network").c_str(), text("partner_isa").c_str(),
+              to_text(*row.find("chosen_parts")).c_str(), to_text(*row.find("best_parts")).c_str(), number("best_seconds") * 1e3, number("chosen_over_best"),
+              number("even_over_best"), number("proportional_over_best"), number("fast_alone_over_best"), number("predicted_over_measured"),
+              number("spread"), number("rounds"), number("rounds_dropped"));
+  std::fflush(stdout);
+}
+
+// Exit code 1, with a message: other processes had the cores too often for a row to say anything.
+int judged(const std::vector<Json>& rows) {
+  std::string names;
+  double dropped = 0;
+  for (const Json& row : rows) {
+    dropped += number_in(row, "rounds_dropped");
+    if (number_in(row, "dropped_share") > bench::kMostDropped)
+      names += " " + std::get<std::string>(row.find("network")->value) + "/" + std::get<std::string>(row.find("partner_isa")->value);
+  }
+  std::printf("%.0f rounds dropped: other processes had more than %.0f %% of a core\n", dropped, 100 * bench::kDisturbed);
+  if (names.empty()) return 0;
+  std::fprintf(stderr, "balance: other processes disturbed more than %.0f %% of the rounds of:%s; run it again on a quieter machine\n",
+               100 * bench::kMostDropped, names.c_str());
+  return 1;
+}
+
+int run_networks(const Arguments& arguments) {
+  std::vector<std::string> names = bench::small_network_names();
+  if (arguments.quick) names = {"pair_3x3", "batch"};
+  std::erase_if(names, [&](const std::string& name) { return name.find(arguments.only) == std::string::npos; });
+  if (names.empty()) throw UserError("--only " + arguments.only + " leaves no network; without it --network lists all of them", Exit::usage);
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-networks-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::printf("%-16s %-6s %-24s %-24s %8s %6s %6s %6s %6s %6s %6s %7s %5s\n", "network", "beside", "chosen", "best", "best ms", "chosen", "even", "prop.",
+              "alone", "pred.", "spread", "rounds", "lost");
+  std::fflush(stdout);
+  std::vector<Json> rows;
+  int code = 0;
+  for (const std::string& partner : arguments.partners)
+    for (const std::string& name : names) {
+      const std::string file = (folder / (name + "_" + partner + ".json")).string();
+      Json row;
+      code = bench::launched(fast_and(partner).devices(), {"--network-rank", name, partner, file, arguments.quick ? "quick" : "whole"}, file, row);
+      if (code != 0) return code;
+      print_network(row);
+      rows.push_back(std::move(row));
+      if (!arguments.json.empty()) write_file(arguments.json, to_text(Json(Json::Array(rows)), 2) + "\n");  // a run broken off keeps its rows
+    }
+  std::filesystem::remove_all(folder);
+  for (const std::string& partner : arguments.partners) summarise(rows, partner);
+  summarise(rows, "");
+  return judged(rows);
+}
+
 Arguments read_arguments(int argc, char** argv) {
   Arguments out;
   for (int i = 1; i < argc; i++) {
@@ -143,6 +237,8 @@ Arguments read_arguments(int argc, char** argv) {
     };
     if (word == "--quick")
       out.quick = true;
+    else if (word == "--network")
+      out.network = true;
     else if (word == "--rank")
       out.rank = true;
     else if (word == "--json")
@@ -154,8 +250,10 @@ Arguments read_arguments(int argc, char** argv) {
     else if (word == "--partner")
       out.partners.push_back(value());
     else
-      throw UserError("unknown option " + word + "; known: --quick --json FILE --partner ISA --only PART_OF_A_SHAPE", Exit::usage);
+      throw UserError("unknown option " + word + "; known: --network --quick --json FILE --partner ISA --only PART_OF_A_SHAPE_OR_NAME", Exit::usage);
   }
+  const bool wide = __builtin_cpu_supports("avx512f") != 0;  // without it AVX2 is the whole ISA
+  if (out.network && out.partners.empty() && !wide) out.partners = {"sse41"};
   if (out.partners.empty()) out.partners = out.quick ? std::vector<std::string>{"avx2"} : std::vector<std::string>{"avx2", "sse41"};
   return out;
 }
@@ -163,8 +261,11 @@ Arguments read_arguments(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const std::vector<std::string> words(argv + 1, argv + argc); words.size() == 5 && words[0] == "--network-rank")
+    return run(argc, argv, [&](Runtime& rt) { run_network_rank(rt, {words[1], words[2], words[3], words[4] == "quick"}); });
   return bench::reported("balance", [&] {
     const Arguments arguments = read_arguments(argc, argv);
+    if (arguments.network) return run_networks(arguments);
     if (!arguments.rank) return run_all(arguments);
     return bench::on_rank("balance", argc, argv, [&](Transport& transport) { run_rank(transport, arguments); });
   });

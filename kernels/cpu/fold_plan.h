@@ -14,7 +14,7 @@ struct FoldPlan {
   Index elements = 0;  // of all operands together
 };
 
-// DeviceError: what our loops cannot do (f64, more than 16 extents or 64 operands). InternalError: a broken spec.
+// DeviceError: what our loops cannot do (f64, more than 17 extents). InternalError: a broken spec.
 FoldPlan plan_fold(const KernelSpec& spec, int threads);
 
 }  // namespace motley::cpu

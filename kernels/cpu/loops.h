@@ -67,6 +67,6 @@ struct Loops {
 
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
 
-constexpr int kMostFoldExtents = 20, kMostFoldOperands = 64;
+constexpr int kMostFoldExtents = 20;
 
 }  // namespace motley::cpu

@@ -5,17 +5,27 @@
 
 namespace motley::cuda {
 
-constexpr int kMostFoldExtents = 10, kMostFoldOperands = 16;  // joined; they travel as a kernel's arguments (4 KiB)
+constexpr int kMostFoldExtents = 10;   // joined
+constexpr int kArgumentOperands = 15;  // of a fold's operands, passed as the kernel's arguments (4 KiB in all)
+constexpr int kTableOperands = 40;     // entries that one launch of FoldTable writes, passed in the same way
+
+// An operand in a table in the workspace: a sum may have any number of them.
+struct FoldOperandAt {
+  const void* data = nullptr;
+  Index stride[kMostFoldExtents] = {};
+};
 
 struct FoldPlan {
   FoldKind kind = FoldKind::copy;
   Combine combine = Combine::set;
   Activation activation = Activation::none;
   double scale = 1;
-  int inputs = 0, extents = 0, kept = 0;  // the kept extents stand first; the reduced ones in index order
+  int inputs = 0, arguments = 0;  // operands without the result; those of them that are arguments
+  int extents = 0, kept = 0;      // the kept extents come first; the reduced ones in index order
   Index size[kMostFoldExtents] = {};
-  Index stride[kMostFoldExtents][kMostFoldOperands] = {};  // the result's is at `inputs`
-  int class_extent = -1;                                   // which of these runs over classes
+  Index stride[kMostFoldExtents][kArgumentOperands] = {};
+  Index result_stride[kMostFoldExtents] = {};
+  int class_extent = -1;  // which of these runs over classes
   Index first_class = 0;
   Index elements = 0, terms = 0, parts = 1;  // of the result; reduced to one of them; in so many parts
 };
@@ -23,19 +33,22 @@ struct FoldPlan {
 template <class T>
 struct Fold {
   FoldPlan p;
-  const void* operand[kMostFoldOperands];
+  const void* operand[kArgumentOperands];
+  const FoldOperandAt* more;  // [inputs - arguments]
   void* result;
   double* partial;  // [parts][elements], where parts > 1
 
   struct Position {
-    Index offset[kMostFoldOperands] = {};
+    Index offset[kArgumentOperands] = {};
+    Index result = 0;
     Index at[kMostFoldExtents] = {};
   };
   MOTLEY_HD void place(Position& here, int begin, int end, Index i) const {
     for (int d = end - 1; d >= begin; d--) {
       here.at[d] = i % p.size[d];
       i /= p.size[d];
-      for (int k = 0; k <= p.inputs; k++) here.offset[k] += here.at[d] * p.stride[d][k];
+      for (int k = 0; k < p.arguments; k++) here.offset[k] += here.at[d] * p.stride[d][k];
+      here.result += here.at[d] * p.result_stride[d];
     }
   }
   MOTLEY_HD void advance(Position& here) const {  // the reduced extents
@@ -43,11 +56,16 @@ struct Fold {
       const bool carry = ++here.at[d] == p.size[d];
       const Index steps = carry ? 1 - p.size[d] : 1;
       if (carry) here.at[d] = 0;
-      for (int k = 0; k < p.inputs; k++) here.offset[k] += steps * p.stride[d][k];
+      for (int k = 0; k < p.arguments; k++) here.offset[k] += steps * p.stride[d][k];
       if (!carry) return;
     }
   }
   MOTLEY_HD double real(int k, const Position& here) const { return static_cast<double>(static_cast<const T*>(operand[k])[here.offset[k]]); }
+  MOTLEY_HD double real_in_table(int k, const Position& here) const {
+    Index offset = 0;
+    for (int d = 0; d < p.extents; d++) offset += here.at[d] * more[k].stride[d];
+    return static_cast<double>(static_cast<const T*>(more[k].data)[offset]);
+  }
   MOTLEY_HD bool is_class(int k, const Position& here) const {
     return p.first_class + here.at[p.class_extent] == static_cast<const std::int32_t*>(operand[k])[here.offset[k]];
   }
@@ -56,7 +74,8 @@ struct Fold {
       case FoldKind::copy: return real(0, here);
       case FoldKind::add: {
         double sum = 0;
-        for (int k = 0; k < p.inputs; k++) sum += real(k, here);
+        for (int k = 0; k < p.arguments; k++) sum += real(k, here);
+        for (int k = 0; k < p.inputs - p.arguments; k++) sum += real_in_table(k, here);
         return activate(p.activation, sum);
       }
       case FoldKind::activation: return activate(p.activation, real(0, here));
@@ -96,7 +115,7 @@ struct Fold {
     if (p.parts > 1)
       partial[i] = total;
     else
-      static_cast<T*>(result)[here.offset[p.inputs]] = static_cast<T>(total);
+      static_cast<T*>(result)[here.result] = static_cast<T>(total);
   }
 };
 
@@ -109,9 +128,18 @@ struct FoldParts {
     fold.place(here, 0, fold.p.kept, element);
     double total = fold.none();
     for (Index part = 0; part < fold.p.parts; part++) total = fold.combined(total, fold.partial[part * fold.p.elements + element]);
-    static_cast<T*>(fold.result)[here.offset[fold.p.inputs]] = static_cast<T>(total);
+    static_cast<T*>(fold.result)[here.result] = static_cast<T>(total);
   }
 };
+
+// Writes up to kTableOperands entries of Fold::more: in the same queue, so before the fold reads them.
+struct FoldTable {
+  FoldOperandAt entries[kTableOperands];
+  FoldOperandAt* to;
+  MOTLEY_HD void operator()(Index i) const { to[i] = entries[i]; }
+};
+
+static_assert(sizeof(Fold<double>) <= 4000 && sizeof(FoldTable) <= 4000, "beside a launch's own words within 4 KiB of arguments");
 
 template <class T>
 struct Sgd {

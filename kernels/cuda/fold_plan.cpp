@@ -44,14 +44,17 @@ Index product(const std::vector<Extent>& extents) {
 
 }  // namespace
 
-FoldPlan plan_fold(const KernelSpec& spec) {
+PlannedFold plan_fold(const KernelSpec& spec) {
   check(!spec.operands.empty(), "a fold has a result");
-  FoldPlan plan;
+  PlannedFold planned;
+  FoldPlan& plan = planned.plan;
   plan.kind = spec.fold;
   plan.combine = spec.combine;
   plan.activation = spec.activation;
   plan.scale = spec.scale;
   plan.inputs = static_cast<int>(spec.operands.size()) - 1;
+  plan.arguments = std::min(plan.inputs, kArgumentOperands);
+  planned.more.resize(static_cast<std::size_t>(plan.inputs - plan.arguments));
   plan.first_class = spec.first_class;
   std::vector<Extent> kept, reduced;
   for (std::size_t i = 0; i < spec.fold_extents.size(); i++) {
@@ -69,21 +72,24 @@ FoldPlan plan_fold(const KernelSpec& spec) {
   plan.elements = product(kept);
   plan.terms = product(reduced);
   if (plan.terms == 0 && spec.combine == Combine::set) plan.elements = 0;
-  if (spec.operands.size() > kMostFoldOperands || kept.size() + reduced.size() > kMostFoldExtents)
-    throw DeviceError("a fold of " + std::to_string(spec.operands.size()) + " operands and " + std::to_string(kept.size() + reduced.size()) +
-                      " extents: the CUDA kernels take at most " + std::to_string(kMostFoldOperands) + " and " + std::to_string(kMostFoldExtents));
+  if (kept.size() + reduced.size() > kMostFoldExtents)
+    throw DeviceError("a fold over " + std::to_string(kept.size() + reduced.size()) + " extents: the CUDA kernels take at most " +
+                      std::to_string(kMostFoldExtents));
   plan.kept = static_cast<int>(kept.size());
   for (const auto* list : {&kept, &reduced})
     for (const Extent& extent : *list) {
       const int d = plan.extents++;
       plan.size[d] = extent.size;
-      std::copy(extent.strides.begin(), extent.strides.end(), plan.stride[d]);
+      std::copy_n(extent.strides.begin(), plan.arguments, plan.stride[d]);
+      for (std::size_t k = 0; k < planned.more.size(); k++)
+        planned.more[k].stride[d] = extent.strides[static_cast<std::size_t>(plan.arguments) + k];
+      plan.result_stride[d] = extent.strides.back();
       if (extent.is_class) plan.class_extent = d;
     }
   // Few results of many terms: parts enough to fill a device, of no fewer terms than a thread is worth.
   constexpr Index kThreads = 65536, kLeastTerms = 32, kMostParts = 1024;
   if (plan.elements > 0) plan.parts = std::clamp(std::min(plan.terms / kLeastTerms, kThreads / plan.elements), Index{1}, kMostParts);
-  return plan;
+  return planned;
 }
 
 }  // namespace motley::cuda

@@ -5,6 +5,9 @@
 #include <motley/backend.h>
 #include <motley/error.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/cuda/fold_plan.h"
 #include "kernels/cuda/window_formulas.h"
 #include "kernels/operands.h"
@@ -82,20 +85,36 @@ class WindowKernel final : public Kernel {
 template <class T, class Launch>
 class FoldKernel final : public Kernel {
  public:
-  FoldKernel(const KernelSpec& spec, Launch launch) : plan_(plan_fold(spec)), launch_(launch) {}
-  std::size_t workspace_bytes() const override {
-    return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double);
-  }
+  FoldKernel(const KernelSpec& spec, Launch launch) : FoldKernel(plan_fold(spec), launch) {}
+  std::size_t workspace_bytes() const override { return partial_bytes() + more_.size() * sizeof(FoldOperandAt); }
   std::string implementation() const override { return "motley:fold"; }
   void run(std::span<void* const> operands, void* workspace) override {
-    Fold<T> fold{plan_, {}, operands.back(), static_cast<double*>(workspace)};
-    for (int k = 0; k < plan_.inputs; k++) fold.operand[k] = operands[static_cast<std::size_t>(k)];
+    auto* table = reinterpret_cast<FoldOperandAt*>(static_cast<std::byte*>(workspace) + partial_bytes());
+    write(operands, table);
+    Fold<T> fold{plan_, {}, table, operands.back(), static_cast<double*>(workspace)};
+    for (int k = 0; k < plan_.arguments; k++) fold.operand[k] = operands[static_cast<std::size_t>(k)];
     launch_(plan_.parts * plan_.elements, fold);
     if (plan_.parts > 1) launch_(plan_.elements, FoldParts<T>{fold});
   }
 
  private:
+  FoldKernel(PlannedFold&& planned, Launch launch) : plan_(planned.plan), more_(std::move(planned.more)), launch_(launch) {}
+  std::size_t partial_bytes() const { return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double); }
+  // The table of the operands that are no arguments. The workspace is every kernel's: written again at each run.
+  void write(std::span<void* const> operands, FoldOperandAt* table) const {
+    for (std::size_t first = 0; first < more_.size(); first += kTableOperands) {
+      FoldTable part{{}, table + first};
+      const std::size_t entries = std::min(more_.size() - first, static_cast<std::size_t>(kTableOperands));
+      for (std::size_t i = 0; i < entries; i++) {
+        part.entries[i] = more_[first + i];
+        part.entries[i].data = operands[kArgumentOperands + first + i];
+      }
+      launch_(static_cast<Index>(entries), part);
+    }
+  }
+
   FoldPlan plan_;
+  std::vector<FoldOperandAt> more_;
   Launch launch_;
 };
 
@@ -121,7 +140,7 @@ std::unique_ptr<Kernel> own_kernel_of(const KernelSpec& spec, Launch launch) {
   return std::make_unique<WindowKernel<T, Launch>>(spec, launch);
 }
 
-// Any spec. DeviceError: a fold of more operands than a kernel's arguments hold, or of mixed types.
+// Any spec. DeviceError: a fold of more extents than a kernel's arguments hold, or of mixed types.
 template <class Launch>
 std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
   if (spec.op != KernelOp::fold) {

@@ -22,13 +22,26 @@ TEST_CASE("backend law: an emulated backend") {
   CHECK(backend_law(*backend, 4, 400, LawMode::tolerance) == "");
 }
 
+TEST_CASE("backend law: sums of any number of operands") {
+  KernelSpec spec;  // the reference by hand: 2^24 and 300 ones, added in f64, rounded once
+  spec.op = KernelOp::fold;
+  spec.fold = FoldKind::add;
+  spec.fold_extents = {1};
+  spec.operands.assign(302, {DType::f32, {1}});
+  std::vector<Image> images(301, Image{1});
+  images[0] = {0x1p24};
+  images.emplace_back();
+  CHECK(result_of(*reference_backend(), spec, images) == Image{0x1p24 + 300});
+  CHECK(sums_law(*emulated_backend(reference_backend(), 2.5), {65}) == "");
+}
+
 TEST_CASE("backend law: a device with memory of its own") {
   const auto backend = fake_device(reference_backend(), 7);
   CHECK(backend_law(*backend, 8, 60, LawMode::exact) == "");
 }
 
 TEST_CASE("backend law: the cases meet what they promise") {
-  int negative = 0, empty = 0, even = 0, mixed = 0, reduced = 0, in_place = 0, scalar = 0, dilated = 0, outside = 0;
+  int negative = 0, empty = 0, even = 0, mixed = 0, reduced = 0, in_place = 0, scalar = 0, dilated = 0, outside = 0, many = 0;
   for (int i = 0; i < 2000; i++) {
     const LawCase one = law_case(5, i, LawMode::exact);
     const KernelSpec& s = one.spec;
@@ -42,9 +55,11 @@ TEST_CASE("backend law: the cases meet what they promise") {
     in_place += one.options.alias >= 0;
     if (s.op != KernelOp::fold) continue;
     scalar += s.fold_extents.empty();
+    many += s.operands.size() > 65;
     for (std::size_t d = 0; d < s.fold_extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
   }
   for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside}) CHECK(count >= 20);
+  CHECK(many >= 5);
 }
 
 // The law must see what is wrong: the reference, given another spec than it was asked for.
@@ -90,6 +105,11 @@ TEST_CASE("backend law: a wrong backend is found out") {
   const auto stride = [](KernelSpec& s) { s.padding[0] += s.op == KernelOp::avg_pool2d; };
   Broken second(stride, true);
   CHECK(backend_law(second, 6, 200, LawMode::exact).find("wrong: ") != std::string::npos);
+  Broken order([](KernelSpec& s) {
+    if (s.operands.size() > 65) s.operands.erase(s.operands.begin());
+  });
+  CHECK(sums_law(order, {64}) == "");
+  CHECK(sums_law(order, {65}) != "");
   Broken none([](KernelSpec&) {});
   CHECK(backend_law(none, 6, 200, LawMode::tolerance) == "");
 }

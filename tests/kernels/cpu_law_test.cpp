@@ -59,6 +59,10 @@ TEST_CASE("CPU backend law: tolerance") {
   CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
 }
 
+TEST_CASE("CPU backend law: sums of any number of operands") {
+  for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu_backend(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
+}
+
 // Large enough that x and y are staged in other formats where that is faster.
 TEST_CASE("CPU backend: convolutions of many channels are exact in every format") {
   const auto backend = open_cpu_backend(device(1));

@@ -35,18 +35,16 @@ TEST_CASE("formulas of the CUDA kernels: long sums in parts, in f64 too") {
       spec.operands = {{dtype, {205, 1, 5}}, {dtype, {0, 1, 0}}};
       Image image(37 * 5 * 41);
       for (std::size_t i = 0; i < image.size(); i++) image[i] = static_cast<double>(static_cast<Index>(i * 131 % 1009) - 504);
-      CHECK(cuda::plan_fold(spec).parts > 1);
+      CHECK(cuda::plan_fold(spec).plan.parts > 1);
       CHECK(result_of(backend, spec, {image, {}}) == result_of(*reference, spec, {image, {}}));
     }
 }
 
-TEST_CASE("formulas of the CUDA kernels: more operands than the arguments hold are refused") {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::add;
-  spec.fold_extents = {3};
-  spec.operands.assign(40, {DType::f32, {1}});
-  CHECK_THROWS_WITH(FormulaBackend().compile(spec), Catch::Contains("40 operands"));
+TEST_CASE("formulas of the CUDA kernels: sums of any number of operands") {
+  FormulaBackend backend;
+  // As many as are arguments, as one launch and as two launches write into the table, and one more of each.
+  const int arguments = cuda::kArgumentOperands, one = arguments + cuda::kTableOperands, two = one + cuda::kTableOperands;
+  CHECK(sums_law(backend, {2, arguments, arguments + 1, 17, one, one + 1, 65, two, two + 1, 300}) == "");
 }
 
 TEST_CASE("formulas of the CUDA kernels: the rows that windows reach are what cuDNN is given") {

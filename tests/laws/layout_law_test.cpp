@@ -123,6 +123,33 @@ TEST_CASE("layout law: many ranks", "[law]") {
   }
 }
 
+// More partials than the CPU's loops read at a time, one part empty or none, read in place and sent.
+TEST_CASE("layout law: data parallel on 65 and 66 ranks through the CPU backend's sums, bit for bit", "[law]") {
+  for (const bool empty : {false, true}) {
+    const int ranks = empty ? 66 : 65;
+    std::vector<Index> parts(static_cast<std::size_t>(ranks), 1);
+    parts[3] = 4;
+    if (empty) parts[7] = 0;
+    const Dim batch{"batch", 68}, in{"in", 5}, hidden{"hidden", 6}, out{"out", 3};
+    Graph g;
+    const Tensor h = relu(dense(g.input("x", {batch, in}), {.out = {hidden}}));
+    const Step step = training(sum(dense(h, {.out = {out}})), Sgd{.learning_rate = 0.0625, .momentum = 0.5});
+    const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {});
+    const Plan many = balance(step, mesh_of({{"all", ranks}}), LayoutRules{{batch, "all", Sizes{parts}}}, {});
+    std::size_t most = 0;
+    for (int r = 0; r < ranks; r++)
+      for (const ProgramStep& s : compile(many, r).steps)
+        if (const auto* kernel = std::get_if<RunKernel>(&s.what)) most = std::max(most, kernel->spec.operands.size());
+    CHECK(most == 66);  // the partials and the sum
+    const Outcome truth = run_plan(one, {.integers = true, .cpu_backend = true});
+    for (const bool windows : {true, false}) {
+      const Outcome cut = run_plan(many, {.integers = true, .cpu_backend = true, .windows = windows});
+      CHECK(difference(cut, truth) == 0);
+      for (std::size_t r = 0; r < cut.counted.size(); r++) CHECK(cut.counted[r] == many.data().predicted[r].bytes);
+    }
+  }
+}
+
 TEST_CASE("layout law: jagged cuts of neighbouring layers along each other's axes", "[law]") {
   for (int number = 0; number < 60; number++) {
     Random random(static_cast<unsigned>(70000 + number));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "support/kernel_runner.h"
 
@@ -33,5 +34,9 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 // window), even windows, extents of 0, folds of every kind over strided views, some in place. Each kernel runs twice.
 // Returns "" where the law holds; else the first failing cases and how many there are. A refusal (DeviceError) is a failure.
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode);
+
+// Sums of so many operands in f32, over contiguous, strided, broadcast and in-place views: of reals of very unlike magnitudes the same
+// bits as the reference's one loop in the operands' order; of small integers also reduced by a sum and by a maximum. "" or what differs.
+std::string sums_law(Backend& backend, const std::vector<int>& operands);
 
 }  // namespace motley::testing

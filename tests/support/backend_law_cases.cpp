@@ -195,7 +195,10 @@ KernelSpec fold_spec(Random& random, LawMode mode) {
   spec.fold_extents = fold_extents(random, label >= 0);
   spec.combine = random.of({Combine::set, Combine::set, Combine::add, Combine::max});
   const std::vector<Index>& extents = spec.fold_extents;
-  const std::size_t inputs = fold_inputs(spec.fold, spec.fold == FoldKind::add ? static_cast<std::size_t>(random.in(0, 5)) : 0);
+  const bool many = spec.fold == FoldKind::add && random.one_in(4);  // more than one group of a backend's
+  if (many) spec.fold_extents.resize(std::min(extents.size(), std::size_t{2}));
+  const Index terms = many ? random.of<Index>({15, 16, 17, 56, 64, 65, 130}) : random.in(0, 5);
+  const std::size_t inputs = fold_inputs(spec.fold, static_cast<std::size_t>(terms));
   for (std::size_t i = 0; i < inputs; i++) {
     std::vector<bool> has(extents.size());
     for (std::size_t d = 0; d < has.size(); d++) has[d] = i == 0 || random.one_in(2);
