@@ -257,7 +257,7 @@ std::vector<HostLink> HostListener::accept(std::size_t hosts, std::uint64_t toke
   for (std::size_t missing = hosts - 1; missing > 0 && port_ != 0;) {
     std::vector<pollfd> files{{fd_, POLLIN, 0}};
     for (const HostLink& link : unknown) files.push_back({link.fd(), POLLIN, 0});
-    if (::poll(files.data(), files.size(), patience.ms_left()) == 0) break;
+    if (patience.ms_left() == 0 || ::poll(files.data(), files.size(), patience.ms_left()) == 0) break;
     for (int fd = -1; (fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) {
       without_delay(fd);
       remember(fd);
@@ -295,7 +295,7 @@ HostLink reach(std::span<const HostAddress> addresses, std::uint32_t host, std::
     for (std::size_t i = 0; i < tries.size(); i++)
       files.push_back({tries[i].fd(), static_cast<short>(greeted[i] ? POLLIN : POLLOUT), 0});  // closed ones (-1) are skipped
     if (std::none_of(tries.begin(), tries.end(), [](const HostLink& link) { return link.open(); })) break;
-    if (::poll(files.data(), files.size(), patience.ms_left()) == 0) break;
+    if (patience.ms_left() == 0 || ::poll(files.data(), files.size(), patience.ms_left()) == 0) break;
     for (std::size_t i = 0; i < tries.size(); i++) {
       if (files[i].revents == 0) continue;
       if (!greeted[i]) tries[i].send(host, {});

@@ -93,6 +93,8 @@ def watch(folder: str, probe: str) -> int:
             ("victim_stops", {"MOTLEY_HUNG_SECONDS": "2", "VICTIM": "0"}, False, ") hung in phase 'conv2d_2 backward': no heartbeat for 2 s"),
             ("victim_dies", {"VICTIM": "2"}, False, ") died in phase 'conv2d_2 backward'"),
             ("victim_dies", {"VICTIM": "1"}, False, ""),  # mpiexec's proxy of that host ends rank 0 in the same moment
+            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "1", "UNREACHABLE": "1"}, True, "motley: note: rank 0 cannot be reached over TCP by host "),
+            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "9", "UNREACHABLE": "1"}, False, "set MOTLEY_HUNG_SECONDS above it"),
             ("hang_at_the_end", {"MOTLEY_HUNG_SECONDS": "2"}, True, "leaves with the agreed exit code 0")]:
         os.environ["RANKS"] = "3"
         ran = run(folder, [probe, mode, "3", "unused"], private=True, capture_output=True, env={**os.environ, **settings}, timeout=60)
