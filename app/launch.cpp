@@ -345,7 +345,7 @@ Outcome Launch::outcome() const {
   }
   const Outcome worst = worst_record();
   if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
-    return {kStopped, -1, worst.code == 0 ? "stopped on request" : worst.reason, worst.said, early_};
+    return {kStopped, -1, worst.reason.empty() ? "stopped on request" : worst.reason, worst.said && !worst.reason.empty(), early_};
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "mesh/backoff.h"
@@ -90,6 +91,15 @@ void MpiSession::finish() {
   if (on_several_hosts()) come_to_rest();
   mpi_check(MPI_Finalize(), "MPI_Finalize");
   ours_ = false;
+}
+
+void MpiSession::end_others(int code) noexcept {
+  // Ranks of other hosts outlive one that merely exits (MPICH 4.0: a proxy ends its own ranks alone, mpiexec all after a signal or this).
+  // MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
+  const char* const socket = std::getenv("PMI_FD");
+  if (socket == nullptr || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
+  const std::string line = "cmd=abort exitcode=" + std::to_string(code) + "\n";
+  if (::write(std::atoi(socket), line.data(), line.size()) < 0) return;  // it is gone already
 }
 
 void MpiSession::abort(int code) noexcept {

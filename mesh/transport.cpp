@@ -38,7 +38,7 @@ void relax() {
 std::string late(const Transport& t, int from, const std::string& what, double seconds) {
   const std::string whom = from < 0 ? "for the other ranks" : "for rank " + std::to_string(from);
   return "rank " + std::to_string(t.rank()) + " has waited " + std::to_string(static_cast<int>(std::lround(seconds))) + " s " +
-         whom + " in \"" + what + "\", and nothing has moved";
+         whom + " in \"" + what + "\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it";
 }
 
 // Takes the finished ones off the list; did any finish? All of them, or from the back to the first unfinished one: a test lets every
@@ -118,7 +118,9 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
       // A device that works is a rank that computes; only waiting for ranks is told.
       if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.back()));
       if (now > kTellSeconds) news = false;
-    } else if (now - moved_at > deadline_seconds()) {
+    }
+    if (observer != nullptr && (open.empty() || observer->sees(transport.peer(open.back())))) continue;
+    if (now - moved_at > deadline_seconds()) {
       throw Error(Exit::hung, open.empty() ? "rank " + std::to_string(transport.rank()) + "'s device has not finished \"" + what +
                                                  "\" after " + std::to_string(std::lround(now - moved_at)) + " s"
                                            : late(transport, transport.peer(open.back()), what, now - moved_at));

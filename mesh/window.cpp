@@ -11,33 +11,16 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <string>
 #include <utility>
+
+#include "mesh/host_memory.h"
 
 namespace motley {
 
 namespace {
 
 constexpr std::size_t kPage = 4096;
-
-// What this process may still take: MemAvailable, and the control group's limit where there is one.
-std::uint64_t available_bytes() {
-  std::uint64_t free = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key; meminfo >> key;) {
-    if (key == "MemAvailable:") {
-      std::uint64_t kib = 0;
-      if (meminfo >> kib) free = kib * 1024;
-      break;
-    }
-    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" or a number
-  if (std::uint64_t limit = 0; group >> limit && limit < free) free = limit;
-  return free;
-}
 
 std::string because(const char* call) {
   return std::string(call) + ": " + std::strerror(errno);
@@ -47,7 +30,7 @@ std::string because(const char* call) {
 
 Window::Window(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
   const std::string asked = std::to_string(bytes) + " bytes for buffers";
-  if (const std::uint64_t free = available_bytes(); bytes > free)
+  if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
     throw DeviceError("asked for " + asked + ", but only " + std::to_string(free) +
                       " bytes of memory are free; give this device a smaller part or a smaller batch");
   std::string shared;

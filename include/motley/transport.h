@@ -22,6 +22,8 @@ class WaitObserver {
   virtual void waiting(const std::string& what, int from) = 0;
   // A wait is over; bytes_received of the transport by now.
   virtual void done(std::int64_t bytes_received) = 0;
+  // Whether it learns what rank `from` does (-1: all ranks): then it decides who hangs, and a wait for that rank has no deadline.
+  virtual bool sees(int from) const = 0;
 };
 
 class Transport {
@@ -55,8 +57,8 @@ class Transport {
   virtual void abort(const Error& error) noexcept = 0;
   std::int64_t bytes_received() const { return bytes_received_; }  // payload of finished receives and awaits since construction
   bool crowded() const { return crowded_; }  // more ranks on this rank's cores than there are cores: waits give them up soon
-  // Whoever observes must outlive the waits; nullptr ends it. While observed, wait() has no deadline of its own: the
-  // observer sees all ranks and knows a slow one from a hung one.
+  // Whoever observes must outlive the waits; nullptr ends it. For a rank that it sees wait() has no deadline: the observer
+  // knows a slow rank from a hung one.
   void observe(WaitObserver* observer) { observer_ = observer; }
   WaitObserver* observer() const { return observer_; }
 

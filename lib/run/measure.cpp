@@ -120,10 +120,13 @@ class Measurer {
 
   // Devices, links, and every kernel at the candidates' sizes.
   Profile of_candidates() {
+    rt_.phase("measuring the link to the device");
     Profile profile = devices();
+    rt_.phase("measuring links");
     if (rt_.ranks() > 1) say("measuring links");
     profile.links = links_of_all(backend_, rt_.transport(), options_.budget_seconds);
     const std::vector<KernelSpec> missing = missing_candidates(profile);
+    rt_.phase("measuring kernels");
     if (anywhere(missing) && !measure(profile, missing, kCandidates)) refuse_budget();
     return profile;
   }
@@ -132,7 +135,9 @@ class Measurer {
   // measures nothing. True: something was measured.
   bool settle(Profile& profile, bool all_new) {
     for (int round = 0; round < kMostPlans; round++) {
+      rt_.phase("planning what to measure");
       const std::vector<KernelSpec> missing = missing_of_plan(profile, all_new && round == 0);
+      rt_.phase("measuring the plan's kernels");
       if (!anywhere(missing)) return round > 0;
       if (!measure(profile, missing, kOfPlan)) return true;  // the rest is interpolated
     }
@@ -285,6 +290,7 @@ class Measurer {
   // The same kernels in the same way, all ranks at once and then each rank in turn.
   void measure_alone(Profile& profile) {
     if (rt_.ranks() == 1) return;
+    rt_.phase("measuring each rank alone");
     const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
       const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7}, barrier);

@@ -37,83 +37,137 @@ std::filesystem::path record_path(const std::filesystem::path& directory, int ra
   return directory / ("rank-" + std::to_string(rank));
 }
 
-RecordReader::RecordReader(RecordReader&& other) noexcept : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+RecordReader::RecordReader(RecordReader&& other) noexcept : place_(std::move(other.place_)), fd_(std::exchange(other.fd_, -1)) {}
 
 RecordReader::~RecordReader() {
   if (fd_ >= 0) ::close(fd_);
 }
 
 std::optional<Record> RecordReader::read() {
-  if (fd_ < 0) fd_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) fd_ = ::open(place_.file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) return std::nullopt;
   Record record;
   for (int attempt = 0; attempt < 100; attempt++) {
-    if (pread(fd_, &record, sizeof record, 0) != static_cast<ssize_t>(sizeof record)) return std::nullopt;
+    if (pread(fd_, &record, sizeof record, place_.offset) != static_cast<ssize_t>(sizeof record)) return std::nullopt;
     if (record.serial == record.serial_end) return record;
   }
   return std::nullopt;
 }
 
-RecordWriter::RecordWriter(const std::filesystem::path& directory, int rank, const std::string& device) {
-  const std::filesystem::path file = record_path(directory, rank);
-  fd_ = ::open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+RecordWriter::RecordWriter(const RecordPlace& place, int rank, const std::string& device) : offset_(place.offset) {
+  const int make = place.offset == 0 ? O_CREAT | O_EXCL | O_NOFOLLOW : 0;
+  fd_ = ::open(place.file.c_str(), make | O_WRONLY | O_CLOEXEC, 0600);
   record_.rank = rank;
   record_.pid = static_cast<std::int32_t>(getpid());
   if (gethostname(record_.host, sizeof record_.host - 1) != 0) put_text(record_.host, "?");
   put_text(record_.device, device);
   put_text(record_.phase, "start");
-  if (fd_ >= 0 && put()) return;
+  if (fd_ >= 0 && put(Put::now)) return;
   const std::string why = std::strerror(errno);
   if (fd_ >= 0) ::close(fd_);
-  throw Error(Exit::io, file.string() + ": " + why);
+  throw Error(Exit::io, place.file.string() + ": " + why);
 }
+
+RecordWriter::RecordWriter(const std::filesystem::path& directory, int rank, const std::string& device)
+    : RecordWriter(RecordPlace{record_path(directory, rank)}, rank, device) {}
 
 RecordWriter::~RecordWriter() {
   ::close(fd_);
 }
 
-bool RecordWriter::put() {
-  record_.serial++;
-  record_.serial_end = record_.serial;
-  return pwrite(fd_, &record_, sizeof record_, 0) == static_cast<ssize_t>(sizeof record_);
+bool RecordWriter::write(const Record& record) {
+  return pwrite(fd_, &record, sizeof record, offset_) == static_cast<ssize_t>(sizeof record);
+}
+
+bool RecordWriter::put(Put when) {
+  bool good = true;
+  for (bool again = true; again;) {
+    std::unique_lock writing(writing_, std::defer_lock);
+    if (when == Put::now)
+      writing.lock();
+    else if (!writing.try_lock())
+      return true;  // who holds it sees changed_ after its write
+    good = put_one();
+    writing.unlock();
+    const std::lock_guard lock(mutex_);
+    again = good && changed_;
+  }
+  return good;
+}
+
+bool RecordWriter::put_one() {
+  Record copy;
+  {
+    const std::lock_guard lock(mutex_);
+    changed_ = false;
+    record_.serial++;
+    record_.serial_end = record_.serial;
+    copy = record_;
+  }
+  return write(copy);
 }
 
 void RecordWriter::ready() {
-  const std::lock_guard lock(mutex_);
-  record_.ready = 1;
-  put_text(record_.phase, "ready");
-  static_cast<void>(put());
+  {
+    const std::lock_guard lock(mutex_);
+    record_.ready = 1;
+    put_text(record_.phase, "ready");
+    changed_ = true;
+  }
+  static_cast<void>(put(Put::soon));
 }
 
 void RecordWriter::phase(const std::string& text) {
-  const std::lock_guard lock(mutex_);
-  put_text(record_.phase, text);
-  record_.moved++;
-  static_cast<void>(put());
+  {
+    const std::lock_guard lock(mutex_);
+    put_text(record_.phase, text);
+    record_.moved++;
+    changed_ = true;
+  }
+  static_cast<void>(put(Put::soon));
 }
 
 void RecordWriter::beat() {
-  const std::lock_guard lock(mutex_);
-  record_.beat++;
-  static_cast<void>(put());
+  {
+    const std::lock_guard lock(mutex_);
+    record_.beat++;
+    changed_ = true;
+  }
+  static_cast<void>(put(Put::soon));
 }
 
-void RecordWriter::ended(int code, const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  end(code, reason);
+void RecordWriter::agreed(int code, const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    record_.agreed = code;
+    put_text(record_.reason, reason);
+  }
+  static_cast<void>(put(Put::now));
+}
+
+void RecordWriter::ended(int code, const std::string& reason, int blames) {
+  end(code, reason, blames, false);
 }
 
 void RecordWriter::gave_up(int code, const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (record_.code == -1) record_.gave_up = 1;
-  end(code, reason);
+  end(code, reason, -1, true);
 }
 
-void RecordWriter::end(int code, const std::string& reason) {
-  if (record_.code != -1) return;
-  record_.code = code;
-  put_text(record_.reason, reason);
-  static_cast<void>(put());
+void RecordWriter::end(int code, const std::string& reason, int blames, bool alone) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (record_.code != -1) return;
+    record_.code = code;
+    record_.gave_up = alone ? 1 : 0;
+    record_.blames = blames;
+    put_text(record_.reason, reason);
+  }
+  static_cast<void>(put(Put::now));
+}
+
+Record RecordWriter::now() {
+  const std::lock_guard lock(mutex_);
+  return record_;
 }
 
 void RecordWriter::waiting(const std::string& what, int from) {
@@ -129,6 +183,11 @@ void RecordWriter::done(std::int64_t bytes_received) {
   record_.waiting = 0;
   record_.exchange++;
   record_.bytes = bytes_received;
+}
+
+bool RecordWriter::sees(int from) const {
+  if (in_sight_.empty()) return true;
+  return from < 0 ? std::find(in_sight_.begin(), in_sight_.end(), false) == in_sight_.end() : in_sight_[static_cast<std::size_t>(from)];
 }
 
 }  // namespace motley

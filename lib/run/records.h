@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank tells about itself: one record per rank in a directory that all of them (and the launcher) see,
-// rewritten in place by one pwrite. No MPI: it must still speak when messages do not arrive.
+// What each rank says about itself: one record per rank in files that the ranks of its host (and the launcher) see, rewritten in
+// place by one pwrite. No MPI: it must still speak when messages do not arrive.
 #pragma once
 #include <motley/transport.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace motley {
 
@@ -22,11 +25,12 @@ struct Record {
   std::int64_t bytes = 0;      // received
   std::int32_t rank = 0, pid = 0;
   std::int32_t code = -1;       // -1: has not ended
+  std::int32_t agreed = -1;     // the code that all ranks agreed to end with, from then on (MPI_Finalize may still be running)
   std::int32_t ready = 0;       // MPI has started
   std::int32_t waiting = 0;     // 0: computing
   std::int32_t waits_for = -1;  // a rank; -1: all
   std::int32_t gave_up = 0;     // ended without the others, who wait for it and have to be ended
-  std::int32_t unused = 0;
+  std::int32_t blames = -1;     // ended with 86: the rank that hung or died; -1: several
   char host[64]{}, device[64]{}, phase[96]{}, what[96]{}, reason[1024]{};
   std::uint64_t serial_end = 0;
 };
@@ -36,40 +40,63 @@ std::string who(const Record& record);
 
 std::filesystem::path record_path(const std::filesystem::path& directory, int rank);
 
-// Reads one record again and again; keeps the file open, so it may lose its name meanwhile.
+// Where a record is: a file of its own (the launcher's directory), or a slot of its host's file.
+struct RecordPlace {
+  std::filesystem::path file{};
+  off_t offset = 0;
+};
+
+// Reads one record again and again. Opens the file at the first read and keeps it open.
 class RecordReader {
  public:
-  explicit RecordReader(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit RecordReader(RecordPlace place) : place_(std::move(place)) {}
+  explicit RecordReader(std::filesystem::path file) : place_{std::move(file)} {}
   ~RecordReader();
   RecordReader(RecordReader&& other) noexcept;
   RecordReader& operator=(RecordReader&&) = delete;
   std::optional<Record> read();  // nothing: not written yet
 
  private:
-  std::filesystem::path file_;
+  RecordPlace place_;
   int fd_ = -1;
 };
 
-// This rank's record. Its own threads may call anything at any time.
-class RecordWriter final : public WaitObserver {
+// This rank's record. Its own threads may call anything at any time: who changes it never waits for another thread's write, but for
+// an end, which is in the file when the call returns.
+class RecordWriter : public WaitObserver {
  public:
-  RecordWriter(const std::filesystem::path& directory, int rank, const std::string& device);  // Error(io)
+  RecordWriter(const RecordPlace& place, int rank, const std::string& device);  // offset 0 makes the file. Error(io)
+  RecordWriter(const std::filesystem::path& directory, int rank, const std::string& device);
   ~RecordWriter() override;
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
   void ready();
   void phase(const std::string& text);
   void beat();
-  void ended(int code, const std::string& reason);    // the first end stands
-  void gave_up(int code, const std::string& reason);  // an end that the others did not agree to
+  void agreed(int code, const std::string& reason);  // all ranks end with this code; nothing is left to do but MPI_Finalize
+  void ended(int code, const std::string& reason, int blames = -1);  // the first end is kept
+  void gave_up(int code, const std::string& reason);                 // an end that the others did not agree to
+  // Per rank whether a watch hears of it; set before the first wait. Waits for the others keep their deadline.
+  void in_sight(std::vector<bool> ranks) { in_sight_ = std::move(ranks); }
+  Record now();
   void waiting(const std::string& what, int from) override;
   void done(std::int64_t bytes_received) override;
+  bool sees(int from) const override;
+
+ protected:
+  virtual bool write(const Record& record);  // one pwrite
 
  private:
-  bool put();  // under the mutex. Where it fails the beat stands still, and the others act on that.
-  void end(int code, const std::string& reason);
-  std::mutex mutex_;
+  enum class Put : std::uint8_t { soon, now };  // soon: a thread that is writing already writes this change after its own
+  bool put(Put when);                           // false: it cannot be written. The beat then stands still, and the others act on that.
+  bool put_one();
+  void end(int code, const std::string& reason, int blames, bool alone);
+  std::mutex writing_;  // held while the file is written; taken before mutex_
+  std::mutex mutex_;    // of what follows; never held while the file is written
   Record record_;
+  bool changed_ = false;  // since it was last written
+  std::vector<bool> in_sight_{};
+  off_t offset_ = 0;
   int fd_ = -1;
 };
 

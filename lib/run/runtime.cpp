@@ -18,9 +18,8 @@
 
 #include "mesh/control.h"
 #include "mesh/mpi_session.h"
-#include "run/records.h"
+#include "run/meet_hosts.h"
 #include "run/start.h"
-#include "run/watch.h"
 
 namespace motley {
 
@@ -34,16 +33,24 @@ constexpr double kOneSignalSeconds = 0.5;
 std::atomic<bool> g_stop{false};
 std::atomic<double> g_stop_at{0};
 std::atomic<int> g_stops_at_once{0};
+std::atomic<Heartbeat*> g_heartbeat{nullptr};  // of this process, while it beats
 
 double clock_seconds() {
   timespec t{};
   return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec) : 0;
 }
 
+// Its heartbeat ends this process, so that the others learn that it did not die.
+void stop_now() {
+  Heartbeat* const heartbeat = g_heartbeat;
+  if (heartbeat == nullptr) _exit(static_cast<int>(Exit::stopped));
+  heartbeat->leave(static_cast<int>(Exit::stopped));
+}
+
 // The first asks the body to stop, the second ends the process; the first does where there is nothing to save.
 void on_stop(int) {
-  if (g_stops_at_once > 0) _exit(static_cast<int>(Exit::stopped));
-  if (g_stop && clock_seconds() - g_stop_at > kOneSignalSeconds) _exit(static_cast<int>(Exit::stopped));
+  if (g_stops_at_once > 0) return stop_now();
+  if (g_stop && clock_seconds() - g_stop_at > kOneSignalSeconds) return stop_now();
   if (!g_stop) g_stop_at = clock_seconds();
   g_stop = true;
 }
@@ -90,53 +97,28 @@ std::string named(const std::string& rank, const std::string& text) {
   return "[" + rank + "] " + text;
 }
 
-// Ranks that the user's own mpiexec started make themselves a directory for their records. As soon as everybody has opened
-// all files it loses its name: nothing is left behind. Nothing on ranks that share no such directory.
-struct Watched {
-  std::unique_ptr<RecordWriter> record;
-  std::unique_ptr<Heartbeat> heartbeat;
-};
-
-std::filesystem::path temporary_directory() {
-  const char* base = std::getenv("TMPDIR");
-  std::string path = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/motley-XXXXXX";
-  return mkdtemp(path.data()) != nullptr ? path : "";
-}
-
-Watched watch_each_other(Transport& transport) {
-  Watched out;
-  const std::string mine = transport.rank() == 0 ? temporary_directory().string() : "";
-  const auto all = transport.gather_all(std::as_bytes(std::span(mine)));
-  const std::filesystem::path directory(std::string(reinterpret_cast<const char*>(all[0].data()), all[0].size()));
-  const Ending written = guarded([&] { out.record = std::make_unique<RecordWriter>(directory, transport.rank(), ""); });
-  const bool everywhere = !directory.empty() && agree(transport, written.code).status == 0;
-  if (everywhere) {
-    out.record->ready();
-    Watch watch(directory, transport.size(), Limits::from_environment());
-    out.heartbeat = std::make_unique<Heartbeat>(*out.record, std::move(watch), transport.rank(), Heartbeat::Voice::speaks);
-  }
-  static_cast<void>(agree(transport, 0));  // everybody has opened all of them
-  std::error_code ignored;
-  if (transport.rank() == 0 && !directory.empty()) std::filesystem::remove_all(directory, ignored);
-  if (!everywhere) out.record.reset();
-  return out;
+// The other hosts get this rank's last record.
+void quit_watch(OnWatch& watched) {
+  g_heartbeat = nullptr;
+  watched.heartbeat.reset();
 }
 
 // Leaves, and ends the others: motley's launcher does that when it reads the record, else MPI (if it runs) or mpiexec.
-[[noreturn]] void give_up(Watched& watched, const Start& start, const Ending& end) {
+[[noreturn]] void give_up(OnWatch& watched, const Start& start, const Ending& end) {
   if (watched.record) watched.record->gave_up(end.code, end.text);
+  quit_watch(watched);
   std::fflush(nullptr);
   if (!start.launched) MpiSession::abort(end.code);
   _exit(end.code);
 }
 
 // A rank among others, once MPI runs: until all ranks have agreed how it ended.
-Ending live(const MpiSession& session, Watched& watched, const Start& start, const std::function<void(Runtime&)>& body) {
+Ending live(const MpiSession& session, OnWatch& watched, const Start& start, const Limits& limits,
+            const std::function<void(Runtime&)>& body) {
   std::unique_ptr<Transport> transport = session.transport();
-  if (start.launched)
-    watched.record->ready();
-  else if (start.ranks > 1)
-    watched = watch_each_other(*transport);
+  if (start.launched) watched.record->ready();
+  if (start.launched || start.ranks > 1) meet_hosts(*transport, start, limits, watched);
+  g_heartbeat = watched.heartbeat.get();
   Transport& wires = *transport;
   Runtime runtime(std::move(transport), watched.record.get(), start.kind);
   if (watched.heartbeat) wires.observe(watched.record.get());
@@ -150,13 +132,16 @@ Ending live(const MpiSession& session, Watched& watched, const Start& start, con
   wires.observe(nullptr);
   const Ending end = all ? Ending{all->worst.status, all->worst.text} : own;
   if (end.code != 0 && (!all || all->worst.rank == start.rank)) say(own.text);
-  if (all && all->clean) return end;
+  if (all && all->clean) {
+    if (watched.record) watched.record->agreed(end.code, end.text);
+    return end;
+  }
   // Not in order: MPI_Finalize would wait for the messages that are still under way.
   give_up(watched, start, end);
 }
 
 int run_among_others(const Start& start, int argc, char** argv, const std::function<void(Runtime&)>& body) {
-  Watched watched;
+  OnWatch watched;
   std::optional<MpiSession> session;
   Ending end;
   const Ending failure = guarded([&] {
@@ -165,11 +150,10 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
     set_deadline_seconds(limits.hung_seconds);
     if (start.launched) {
       watched.record = std::make_unique<RecordWriter>(start.records, start.rank, start.device);
-      watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, Watch(start.records, start.ranks, limits), start.rank,
-                                                      Heartbeat::Voice::silent);
+      watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::silent);
     }
     session.emplace(argc, argv);
-    end = live(*session, watched, start, body);
+    end = live(*session, watched, start, limits, body);
     session->finish();
   });
   if (failure.code != 0) {
@@ -177,7 +161,7 @@ int run_among_others(const Start& start, int argc, char** argv, const std::funct
     say(end.text);
   }
   if (failure.code != 0) give_up(watched, start, end);
-  watched.heartbeat.reset();
+  quit_watch(watched);
   if (watched.record) watched.record->ended(end.code, end.text);
   return end.code;
 }

@@ -2,18 +2,17 @@
 #include "run/watch.h"
 
 #include <motley/error.h>
-#include <pthread.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 
 namespace motley {
 
 namespace {
+
+constexpr double kFarSeconds = 2;    // more for a rank of another host
+constexpr double kQuietSeconds = 2;  // a rank that has not beaten for so long may be stopped
 
 double seconds_from(const char* name, double usual) {
   const char* text = std::getenv(name);
@@ -25,10 +24,6 @@ double seconds_from(const char* name, double usual) {
   return value;
 }
 
-int looks(double seconds) {
-  return std::max(1, static_cast<int>(std::lround(std::min(seconds, 1e6) / kBeatSeconds)));
-}
-
 std::string seconds_text(double seconds) {
   return std::to_string(std::lround(seconds)) + " s";
 }
@@ -38,13 +33,10 @@ std::string waits_for(const Record& r) {
          (r.waits_for < 0 ? std::string("the other ranks") : "rank " + std::to_string(r.waits_for)) + " in \"" + r.what + "\"";
 }
 
-bool runs(const std::optional<Record>& r) {
-  return r && r->code == -1;
-}
-
-// stderr, whole, as far as it goes.
-void say(const std::string& line) {
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+std::vector<Watched> files_of(const std::filesystem::path& directory, int ranks) {
+  std::vector<Watched> out;
+  for (int r = 0; r < ranks; r++) out.push_back({r, RecordPlace{record_path(directory, r)}});
+  return out;
 }
 
 }  // namespace
@@ -53,39 +45,77 @@ Limits Limits::from_environment() {
   Limits limits;
   limits.hung_seconds = seconds_from("MOTLEY_HUNG_SECONDS", limits.hung_seconds);
   limits.start_seconds = seconds_from("MOTLEY_START_SECONDS", limits.start_seconds);
+  limits.end_seconds = std::min(limits.end_seconds, limits.hung_seconds);
   return limits;
 }
 
-Watch::Watch(const std::filesystem::path& directory, int ranks, Limits limits) : limits_(limits) {
-  for (int r = 0; r < ranks; r++) {
-    ranks_.push_back({.reader = RecordReader(record_path(directory, r))});
-    look(ranks_.back());
-  }
+int beats_in(double seconds) {
+  return std::max(1, static_cast<int>(std::lround(std::min(seconds, 1e6) / kBeatSeconds)));
 }
 
-void Watch::look(Seen& rank) {
-  if (auto record = rank.reader.read()) rank.now = record;
-  if (!runs(rank.now)) {
-    rank.silent = rank.idle = 0;
+void Seen::look() {
+  if (!far)
+    if (auto record = reader.read()) now = record;
+  if (!runs()) {
+    silent = idle = 0;
     return;
   }
-  const Record& r = *rank.now;
-  const bool moved = r.exchange != rank.exchange || r.moved != rank.moved || r.bytes != rank.bytes;
-  rank.silent = r.beat != rank.beat ? 0 : rank.silent + 1;
-  rank.idle = moved || r.waiting == 0 ? 0 : rank.idle + 1;
-  rank.beat = r.beat;
-  rank.exchange = r.exchange;
-  rank.moved = r.moved;
-  rank.bytes = r.bytes;
+  const bool is_moved = now->exchange != exchange || now->moved != moved || now->bytes != bytes;
+  silent = now->beat != beat ? 0 : silent + 1;
+  idle = is_moved || now->waiting == 0 ? 0 : idle + 1;
+  beat = now->beat;
+  exchange = now->exchange;
+  moved = now->moved;
+  bytes = now->bytes;
+}
+
+bool is_quiet(const Seen& rank, const Limits& limits) {
+  return rank.silent < beats_in(std::min(kQuietSeconds, limits.hung_seconds / 4));
+}
+
+std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
+  if (!rank.now) return std::nullopt;
+  if (rank.now->code == static_cast<int>(Exit::hung)) return Hung{rank.now->blames, rank.now->reason, !rank.far};
+  if (rank.silent < beats_in(limits.hung_seconds) + (rank.far ? beats_in(kFarSeconds) : 0)) return std::nullopt;
+  return Hung{rank.rank, who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " + seconds_text(limits.hung_seconds)};
+}
+
+Watch::Watch(std::vector<Watched> ranks, int of, Limits limits) : of_(of), limits_(limits) {
+  std::sort(ranks.begin(), ranks.end(), [](const Watched& a, const Watched& b) { return a.rank < b.rank; });
+  for (Watched& rank : ranks) ranks_.emplace_back(std::move(rank));
+  look();
+}
+
+Watch::Watch(const std::filesystem::path& directory, int ranks, Limits limits) : Watch(files_of(directory, ranks), ranks, limits) {}
+
+Seen* Watch::find(int rank) {
+  const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank, [](const Seen& s, int r) { return s.rank < r; });
+  return at != ranks_.end() && at->rank == rank ? &*at : nullptr;
+}
+
+void Watch::hear(const Record& record) {
+  if (Seen* seen = find(record.rank); seen != nullptr && seen->far) seen->now = record;
+}
+
+const std::optional<Record>& Watch::record(int rank) {
+  static const std::optional<Record> nothing;
+  const Seen* seen = find(rank);
+  return seen == nullptr ? nothing : seen->now;
+}
+
+void Watch::look() {
+  for (Seen& rank : ranks_) {
+    rank.look();
+    reads_ += rank.far ? 0 : 1;
+  }
 }
 
 std::optional<Hung> Watch::beat() {
   looks_++;
-  for (Seen& rank : ranks_) look(rank);
+  look();
   for (const Seen& rank : ranks_)
-    if (rank.silent >= looks(limits_.hung_seconds))
-      return Hung{rank.now->rank, who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " +
-                                      seconds_text(limits_.hung_seconds)};
+    if (auto hung = silence(rank, limits_)) return hung;
+  if (!whole()) return std::nullopt;
   if (auto late = not_ready()) return late;
   return deadlock();
 }
@@ -94,13 +124,23 @@ bool Watch::all_ready() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Seen& s) { return s.now && s.now->ready != 0; });
 }
 
+bool Watch::quiet() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [this](const Seen& s) { return is_quiet(s, limits_); });
+}
+
+std::vector<Record> Watch::of_this_host() const {
+  std::vector<Record> out;
+  for (const Seen& rank : ranks_)
+    if (!rank.far && rank.now) out.push_back(*rank.now);
+  return out;
+}
+
 std::optional<Hung> Watch::not_ready() const {
-  if (looks_ < looks(limits_.start_seconds)) return std::nullopt;
+  if (looks_ < beats_in(limits_.start_seconds)) return std::nullopt;
   std::string names;
-  for (std::size_t r = 0; r < ranks_.size(); r++) {
-    const auto& now = ranks_[r].now;
-    if (now && (now->ready != 0 || now->code != -1)) continue;
-    names += (names.empty() ? "" : ", ") + (now ? who(*now) : "rank " + std::to_string(r));
+  for (const Seen& rank : ranks_) {
+    if (rank.now && (rank.now->ready != 0 || rank.now->code != -1)) continue;
+    names += (names.empty() ? "" : ", ") + (rank.now ? who(*rank.now) : "rank " + std::to_string(rank.rank));
   }
   if (names.empty()) return std::nullopt;
   return Hung{-1, "not ready " + seconds_text(limits_.start_seconds) + " after the start: " + names};
@@ -108,61 +148,27 @@ std::optional<Hung> Watch::not_ready() const {
 
 std::optional<Hung> Watch::deadlock() const {
   std::string waits;
-  bool all_left = true;
   for (const Seen& rank : ranks_) {
     if (!rank.now) return std::nullopt;
-    // A rank that has seen it first has just left because of it.
-    const bool has_left = rank.now->code == static_cast<int>(Exit::hung) && rank.now->waiting != 0;
-    if (!runs(rank.now) && !has_left) continue;
-    if (runs(rank.now) && rank.idle < looks(limits_.hung_seconds)) return std::nullopt;
-    all_left = all_left && has_left;
+    if (!rank.runs()) continue;
+    if (rank.idle < beats_in(limits_.hung_seconds)) return std::nullopt;
     waits += (waits.empty() ? "" : "; ") + waits_for(*rank.now);
   }
-  if (all_left) return std::nullopt;
+  if (waits.empty()) return std::nullopt;
   return Hung{-1, "every rank waits and nothing has moved for " + seconds_text(limits_.hung_seconds) + ": " + waits};
 }
 
-std::optional<std::string> Watch::slow(int rank) {
-  Seen& me = ranks_[static_cast<std::size_t>(rank)];
-  if (me.idle == 0) me.told = false;
-  if (me.told || me.idle < looks(limits_.hung_seconds) || me.now->waits_for < 0) return std::nullopt;
-  const auto& other = ranks_[static_cast<std::size_t>(me.now->waits_for)].now;
-  if (!runs(other) || other->waiting != 0) return std::nullopt;
-  me.told = true;
-  return waits_for(*me.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other) + " computes in phase '" +
-         other->phase + "'";
-}
-
-Heartbeat::Heartbeat(RecordWriter& record, Watch watch, int rank, Voice voice)
-    : record_(record), watch_(std::move(watch)), rank_(rank), voice_(voice) {
-  // Signals are the main thread's.
-  sigset_t all, before;
-  sigfillset(&all);
-  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) throw InternalError("pthread_sigmask failed");
-  thread_ = std::thread([this] { run(); });
-  if (pthread_sigmask(SIG_SETMASK, &before, nullptr) != 0) throw InternalError("pthread_sigmask failed");
-}
-
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
+std::optional<std::string> Watch::slow() {
+  for (Seen& rank : ranks_) {
+    if (rank.idle == 0) rank.reported = false;
+    if (rank.reported || rank.idle < beats_in(limits_.hung_seconds) || rank.now->waits_for < 0) continue;
+    const Seen* other = find(rank.now->waits_for);
+    if (other == nullptr || !other->runs() || other->now->waiting != 0 || !is_quiet(*other, limits_)) continue;
+    rank.reported = true;
+    return waits_for(*rank.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other->now) + " computes in phase '" +
+           other->now->phase + "'";
   }
-  wake_.notify_all();
-  thread_.join();
-}
-
-void Heartbeat::run() {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, std::chrono::duration<double>(kBeatSeconds), [this] { return over_; })) {
-    record_.beat();
-    if (auto hung = watch_.beat()) {
-      record_.ended(static_cast<int>(Exit::hung), hung->text);
-      if (voice_ == Voice::speaks) say("motley: " + hung->text + "\n");
-      _exit(static_cast<int>(Exit::hung));
-    }
-    if (auto slow = watch_.slow(rank_)) say("motley: " + *slow + "\n");
-  }
+  return std::nullopt;
 }
 
 }  // namespace motley

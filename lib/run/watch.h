@@ -2,11 +2,8 @@
 // Sees that a rank hangs, by the ranks' records. Time is counted in the watcher's own beats, so that a machine that slept
 // or a job that was stopped as a whole does not look hung.
 #pragma once
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "run/records.h"
@@ -16,63 +13,71 @@ namespace motley {
 struct Limits {
   double hung_seconds = 30;          // MOTLEY_HUNG_SECONDS
   double start_seconds = 60;         // MOTLEY_START_SECONDS
+  double end_seconds = 10;           // in MPI_Finalize, once all have agreed how the job ended; hung_seconds where that is less
   static Limits from_environment();  // UserError: no number above 0
 };
 
-// Who hangs, and why. rank -1: all of them, or several.
+int beats_in(double seconds);  // at least 1
+
+// Who hangs or has died, and why. rank -1: all of them, or several.
 struct Hung {
   int rank = -1;
   std::string text{};
+  bool known = false;  // another rank of this host has written it, and said it (what other hosts say may be lost when they end)
 };
+
+// A rank that a watch looks at.
+struct Watched {
+  int rank = 0;
+  std::optional<RecordPlace> place{};  // none: of another host, hear() brings its records
+};
+
+// One rank's record from look to look.
+struct Seen {
+  explicit Seen(Watched of) : rank(of.rank), far(!of.place), reader(of.place.value_or(RecordPlace{})) {}
+  void look();  // at a record that is read here, or was heard
+  bool runs() const { return now && now->code == -1; }
+  int rank = 0;
+  bool far = false;
+  RecordReader reader;
+  std::optional<Record> now{};
+  std::uint64_t beat = 0, exchange = 0, moved = 0;  // at the last look
+  std::int64_t bytes = 0;
+  int silent = 0, idle = 0;  // looks without a beat; looks in which it waited and nothing moved
+  bool reported = false;     // as slow
+};
+
+bool is_quiet(const Seen& rank, const Limits& limits);  // it has ended, or beaten within 2 s
+// A rank of which only this is asked: does it beat. A remote one gets 2 s more: its own host sees it first and knows more.
+std::optional<Hung> silence(const Seen& rank, const Limits& limits);
 
 class Watch {
  public:
-  Watch(const std::filesystem::path& directory, int ranks, Limits limits);
+  // `of`: ranks of the job. That all wait, or that some are not ready, can be seen where all of them are watched.
+  Watch(std::vector<Watched> ranks, int of, Limits limits);
+  Watch(const std::filesystem::path& directory, int ranks, Limits limits);  // all of them, by the files of one directory
+  void hear(const Record& record);
+  void look();
   // One look at all records, every kBeatSeconds: who hangs and why, once somebody does.
   std::optional<Hung> beat();
-  // By the last look. Told once per rank: it waits for one that computes on and on. That is slow, not hung.
-  std::optional<std::string> slow(int rank);
-  const std::optional<Record>& record(int rank) const { return ranks_[static_cast<std::size_t>(rank)].now; }
+  // By the last look, once per wait: a rank waits for one that computes on and on. That is slow, not hung.
+  std::optional<std::string> slow();
+  const std::optional<Record>& record(int rank);
   bool all_ready() const;
+  bool quiet() const;
+  std::vector<Record> of_this_host() const;
+  std::uint64_t reads() const { return reads_; }  // of records, so far
 
  private:
-  struct Seen {
-    RecordReader reader;
-    std::optional<Record> now{};
-    std::uint64_t beat = 0, exchange = 0, moved = 0;  // at the last look
-    std::int64_t bytes = 0;
-    int silent = 0, idle = 0;  // looks without a beat; looks in which it waited and nothing moved
-    bool told = false;
-  };
-  void look(Seen& rank);
+  bool whole() const { return static_cast<int>(ranks_.size()) == of_; }
+  Seen* find(int rank);
   std::optional<Hung> not_ready() const;
   std::optional<Hung> deadlock() const;
-  std::vector<Seen> ranks_;
+  std::vector<Seen> ranks_;  // by rank
+  int of_;
   Limits limits_;
   int looks_ = 0;
-};
-
-// A thread that beats in this rank's record and watches the others'. Whoever sees a hung rank writes the reason into its own
-// record and leaves by _exit(86), without an MPI call and without the rank's main thread.
-class Heartbeat {
- public:
-  // speaks: on stderr too (there is no launcher that reads the records).
-  enum class Voice { silent, speaks };
-  Heartbeat(RecordWriter& record, Watch watch, int rank, Voice voice);
-  ~Heartbeat();
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
-
- private:
-  void run();
-  RecordWriter& record_;
-  Watch watch_;
-  int rank_;
-  Voice voice_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool over_ = false;
-  std::thread thread_;
+  std::uint64_t reads_ = 0;
 };
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "plan/plan_data.h"
+#include "run/fits_hosts.h"
 
 namespace motley {
 
@@ -80,7 +81,7 @@ struct Trainer::Impl {
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
         plan((compare_plans(runtime, runtime.transport(), p), p)),
-        program(compile(plan, runtime.rank(), {.hosts = runtime.transport().hosts()})),
+        program(fits_hosts(runtime.transport(), plan, compile(plan, runtime.rank(), {.hosts = runtime.transport().hosts()}))),
         reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
         backend(reference ? *reference : runtime.backend(plan.mesh())),
         state(plan, program, options.seed, backend.device_memory()),

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "plan/plan_data.h"
+#include "run/fits_hosts.h"
 #include "run/views.h"
 #include "train/dump.h"
 
@@ -60,8 +61,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
                     Record record = Record::results, const RunRecord* alike = nullptr) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
-  const Program program = compile(plan, transport.rank(),
-                                  {.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()});
+  const CompileOptions options{.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()};
+  const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
   State state(plan, program, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
   executor.on_step(before);

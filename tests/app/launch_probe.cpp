@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small program for launcher_test: `launch_probe MODE RANKS DIRECTORY` launches RANKS ranks that behave as MODE says.
+#include <motley/mpi.h>
 #include <motley/runtime.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +18,25 @@
 
 #include "app/launcher.h"
 #include "run/start.h"
+
+namespace {
+
+bool g_hangs_at_the_end = false;  // this rank's MPI_Finalize does not come back
+
+}  // namespace
+
+// In MPI's place: its own is PMPI_Finalize.
+extern "C" int MPI_Finalize() {
+  while (g_hangs_at_the_end) pause();
+  return PMPI_Finalize();
+}
+
+// In the C library's place: with UNREACHABLE rank 0 takes no link of another host, as behind a firewall.
+extern "C" int accept4(int socket, sockaddr* address, socklen_t* length, int flags) {
+  if (std::getenv("UNREACHABLE") == nullptr) return static_cast<int>(syscall(SYS_accept4, socket, address, length, flags));
+  errno = EAGAIN;
+  return -1;
+}
 
 namespace {
 
@@ -72,6 +95,34 @@ void slow(Runtime& rt) {
   rt.print("done");
 }
 
+// Computes for SECONDS, then all meet.
+void compute(Runtime& rt) {
+  rt.phase("a long kernel");
+  const int seconds = std::atoi(variable("SECONDS").c_str());
+  if (rt.rank() == rt.ranks() - 1) pause_ms(1000 * seconds);
+  static_cast<void>(agree(rt.transport(), 0));
+  rt.print("done");
+}
+
+// Rank VICTIM does it to itself in step 5, the others wait for it.
+void victim(Runtime& rt, int signal) {
+  rt.phase("train");
+  for (int step = 0; step < 5; step++) static_cast<void>(agree(rt.transport(), 0));
+  const int victim = std::atoi(variable("VICTIM").c_str());
+  if (rt.rank() == victim) {
+    rt.phase("conv2d_2 backward");
+    pause_ms(600);  // a beat or two, so that other hosts hear of the phase
+    static_cast<void>(raise(signal));
+  }
+  static_cast<void>(agree(rt.transport(), 0));
+}
+
+void hang_at_the_end(Runtime& rt, int code) {
+  g_hangs_at_the_end = rt.rank() == 1;
+  rt.print("result");
+  if (code != 0) throw Error(static_cast<Exit>(code), "a bad config");
+}
+
 void result_and_error(Runtime& rt) {
   rt.print("{\"ok\": false}");
   throw Error(Exit::internal, "a difference was found");
@@ -84,6 +135,11 @@ const std::map<std::string, void (*)(Runtime&)>& modes() {
       {"environment", environment},
       {"deadlock", deadlock},
       {"slow", slow},
+      {"compute", compute},
+      {"victim_stops", [](Runtime& rt) { victim(rt, SIGSTOP); }},
+      {"victim_dies", [](Runtime& rt) { victim(rt, SIGKILL); }},
+      {"hang_at_the_end", [](Runtime& rt) { hang_at_the_end(rt, 0); }},
+      {"refuse_and_hang_at_the_end", [](Runtime& rt) { hang_at_the_end(rt, 78); }},
       {"result_and_error", result_and_error},
       {"segv", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGSEGV)); }); }},
       {"kill9", [](Runtime& rt) { with_a_fault(rt, [] { static_cast<void>(raise(SIGKILL)); }); }},

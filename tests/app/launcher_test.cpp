@@ -213,6 +213,20 @@ TEST_CASE("ranks hang") {
   CHECK(deadlock.seconds < 8);
 }
 
+TEST_CASE("MPI_Finalize does not come back: the run ends with the code that all had agreed on") {
+  const std::vector<std::string> own{MPIEXEC, "-n", "3"};
+  for (const std::vector<std::string>& before : {std::vector<std::string>{}, own}) {
+    Probe good({.mode = "hang_at_the_end", .environment = kShort, .before = before});
+    CHECK_END(good, 0, "has not come back; the run was over, this rank leaves with the agreed exit code 0");
+    CHECK(good.out == "result\n");
+    Probe bad({.mode = "refuse_and_hang_at_the_end", .environment = kShort, .before = before});
+    bad.end();
+    CHECK((bad.code == 78 || !before.empty()));  // mpiexec reports one of the codes that its ranks have and ended them with
+    CHECK(bad.code != 0);
+    CHECK_THAT(bad.err, Contains("a bad config") && Contains("agreed exit code 78"));
+  }
+}
+
 TEST_CASE("a slow rank is reported, not ended") {
   Probe probe({.mode = "slow", .ranks = 2, .environment = {"MOTLEY_HUNG_SECONDS=1"}});
   CHECK_END(probe, 0, "motley: rank 0 waits for rank 1 in \"gather_all\" since 1 s: rank 1 (\"old cpu 1\", pid ");
@@ -322,6 +336,9 @@ TEST_CASE("under the user's own mpiexec") {
   deadlock.end();
   CHECK(deadlock.code != 0);
   CHECK_THAT(deadlock.err, Contains("motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in"));
+  Probe dies({.mode = "kill9", .ranks = 2, .before = two});
+  dies.end();
+  CHECK(dies.code != 0);
   Probe stopped({.mode = "stop_one", .ranks = 2, .environment = kShort, .before = two});
   stopped.end();
   CHECK(stopped.code != 0);

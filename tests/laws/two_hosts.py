@@ -3,6 +3,7 @@
 """Two hosts on one machine: network namespaces joined by a virtual cable, ranks of either started through MPICH's own launcher, messages
 between them over TCP. two_hosts.py PROGRAM [ARGS...] runs any MPI program so (4 ranks, two per host; RANKS says otherwise);
 two_hosts.py --law MOTLEY LAW: the test LAW (an MPI program), then `motley verify` of a small job whose mesh names the hosts.
+two_hosts.py --watch PROBE: hosts that share no directory; a rank that computes for long is left alone, one that is stopped or killed is named.
 77: namespaces cannot be made here."""
 import json
 import os
@@ -47,16 +48,18 @@ def remove_hosts() -> None:
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
 
 
-def run(folder: str, command: list[str]) -> subprocess.CompletedProcess:
+def run(folder: str, command: list[str], private: bool = False, **options) -> subprocess.CompletedProcess:
+    """private: each host has a /tmp of its own."""
     shell = os.path.join(folder, "into_namespace")  # in ssh's place: drops its options, runs the rest in the host's namespace
     cases = " ".join(f"{address}) n={name};;" for address, name in zip(ADDRESSES, NAMES))
     with open(shell, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "$*"\n')
+        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "{"mount -t tmpfs none /tmp && cd / && " if private else ""}$*"\n')
     os.chmod(shell, stat.S_IRWXU)
     ranks = os.environ.get("RANKS", "4")
     words = ["ip", "netns", "exec", NAMES[0], "mpiexec", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
              ",".join(f"{a}:{(int(ranks) + 1) // 2}" for a in ADDRESSES), "-n", ranks, "-genv", "UCX_TLS", "tcp,self", "-genv", "OMP_NUM_THREADS", "1", *command]
-    return subprocess.run(words, cwd=folder, capture_output=command[0].endswith("motley"), text=True, check=False)
+    options.setdefault("capture_output", command[0].endswith("motley"))
+    return subprocess.run(words, cwd="/" if private else folder, text=True, check=False, **options)
 
 
 def verify(folder: str, program: str) -> int:
@@ -79,6 +82,34 @@ def verify(folder: str, program: str) -> int:
     return 0 if good else 1
 
 
+def watch(folder: str, probe: str) -> int:
+    """3 ranks, two on the first host, one on the second, without a launcher of ours."""
+    wrong = 0
+    for mode, settings, good, says in [
+            ("ok", {}, True, ""),
+            ("compute", {"MOTLEY_HUNG_SECONDS": "2", "SECONDS": "6"}, True, "rank 2 (pid"),
+            ("victim_stops", {"MOTLEY_HUNG_SECONDS": "2", "VICTIM": "2"}, False, ") hung in phase 'conv2d_2 backward': no heartbeat for 2 s"),
+            ("victim_stops", {"MOTLEY_HUNG_SECONDS": "2", "VICTIM": "1"}, False, ") hung in phase 'conv2d_2 backward': no heartbeat for 2 s"),
+            ("victim_stops", {"MOTLEY_HUNG_SECONDS": "2", "VICTIM": "0"}, False, ") hung in phase 'conv2d_2 backward': no heartbeat for 2 s"),
+            ("victim_dies", {"VICTIM": "2"}, False, ") died in phase 'conv2d_2 backward'"),
+            ("victim_dies", {"VICTIM": "1"}, False, ""),  # mpiexec's proxy of that host ends rank 0 in the same moment
+            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "1", "UNREACHABLE": "1"}, True, "motley: note: rank 0 cannot be reached over TCP by host "),
+            ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "9", "UNREACHABLE": "1"}, False, "set MOTLEY_HUNG_SECONDS above it"),
+            ("hang_at_the_end", {"MOTLEY_HUNG_SECONDS": "2"}, True, "leaves with the agreed exit code 0")]:
+        os.environ["RANKS"] = "3"
+        named = "motley: rank " + settings["VICTIM"] + " (pid" if "VICTIM" in settings and says else ""
+        for _ in range(5 if mode == "victim_dies" else 1):  # mpiexec may end all before rank 0 has said who died, or drop what it said
+            ran = run(folder, [probe, mode, "3", "unused"], private=True, capture_output=True, env={**os.environ, **settings}, timeout=60)
+            if says in ran.stderr and named in ran.stderr:
+                break
+        if (ran.returncode == 0) == good and says in ran.stderr and named in ran.stderr:
+            print("ok", mode, settings)
+            continue
+        wrong += 1
+        print(f"FAILED {mode} {settings}: exit {ran.returncode}, expected {'0' if good else 'another'} and {says!r}\n{ran.stdout}\n{ran.stderr}")
+    return 1 if wrong else 0
+
+
 def end(number: int, _frame: object) -> None:
     sys.exit(128 + number)  # by way of `finally`
 
@@ -94,6 +125,8 @@ def main() -> int:
             if sys.argv[1] == "--law":
                 law = run(folder, [os.path.abspath(sys.argv[3])]).returncode
                 return law if law != 0 else verify(folder, os.path.abspath(sys.argv[2]))
+            if sys.argv[1] == "--watch":
+                return watch(folder, os.path.abspath(sys.argv[2]))
             return run(folder, [os.path.abspath(sys.argv[1]), *sys.argv[2:]]).returncode
     finally:
         remove_hosts()

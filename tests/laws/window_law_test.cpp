@@ -168,6 +168,9 @@ class Races {
       const Post& post = *posts_.at({wait->exchange, rank});
       for (const Piece& p : post.receives)
         if (told_[{wait->exchange, p.peer, rank}].size() <= static_cast<std::size_t>(run)) return false;
+      // A long message leaves when its reader has posted the exchange too (the rendezvous of MPI).
+      for (const Piece& p : post.sends)
+        if (!p.window && posted_[{wait->exchange, p.peer}] <= run) return false;
       now[r]++;
       for (const Piece& p : post.receives) {
         const Clock& then = told_[{wait->exchange, p.peer, rank}][static_cast<std::size_t>(run)];
@@ -179,6 +182,7 @@ class Races {
     } else if (const auto* post = std::get_if<Post>(&what)) {
       now[r]++;
       posts_[{post->exchange, rank}] = post;
+      posted_[{post->exchange, rank}]++;
       for (const Piece& p : post->receives) touch_piece(rank, p, true);
       for (const Piece& p : post->sends) {
         touch_piece(rank, p, false);
@@ -207,6 +211,7 @@ class Races {
   std::vector<std::vector<Cell>> memory_;
   std::map<std::tuple<int, int, int>, std::vector<Clock>> told_;  // (exchange, from, to): when, per run
   std::map<std::pair<int, int>, const Post*> posts_;
+  std::map<std::pair<int, int>, int> posted_;  // (exchange, rank): how often
   std::string wrong_;
 };
 
@@ -251,6 +256,23 @@ TEST_CASE("window law: every look is ordered against every write, and nobody wai
   CHECK(shared > 20000);
   CHECK(at_once == 0);
   CHECK(hidden > 1000);
+}
+
+TEST_CASE("window law: two sends that wait for each other's readers are a circle", "[law]") {
+  // Each rank waits for the exchange in which it sends before it posts the one in which it reads.
+  std::vector<Program> programs(2);
+  for (int r = 0; r < 2; r++) {
+    Program& p = programs[static_cast<std::size_t>(r)];
+    p.rank = r;
+    p.exchange_names = {"values of a", "values of b"};
+    p.arena_bytes = 64;
+    p.buffers = {{.name = "sent", .bytes = 4}, {.name = "read", .bytes = 4, .offset = 32}};
+    p.steps = {{Post{.exchange = r, .sends = {{.peer = 1 - r, .at = {0, 0}, .bytes = 4}}}}, {Wait{r}},
+               {Post{.exchange = 1 - r, .receives = {{.peer = 1 - r, .at = {1, 0}, .bytes = 4}}}}, {Wait{1 - r}}};
+  }
+  CHECK(Races(programs).check() == "rank 1 waits for ever at step 1");
+  for (Program& p : programs) std::swap(p.steps[1], p.steps[2]);  // both posts first
+  CHECK(Races(programs).check() == "");
 }
 
 TEST_CASE("window law: the same bits and the same bytes as messages, whoever is late", "[law]") {

@@ -188,7 +188,7 @@ void deadline(Transport& t) {
     const std::string says = text_of([&] { wait(t, std::span(&ticket, 1), "all_gather conv2d_1"); });
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     set_deadline_seconds(usual);
-    expect(says == "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved", says);
+    expect(says == "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it", says);
     expect(took > 0.25 && took < 5, "after the deadline, not before");
     static_cast<void>(t.gather_all({}));
     wait(t, std::span(&ticket, 1), "the late message");
@@ -208,7 +208,43 @@ struct Heard : WaitObserver {
   std::int64_t bytes = -1;
   void waiting(const std::string& what, int from) override { waits.emplace_back(what, from); }
   void done(std::int64_t b) override { bytes = b; }
+  bool sees(int from) const override { return from != blind_to; }
+  int blind_to = -2;
 };
+
+// Of a rank that the observer does not see nobody says that it hangs: the wait has its deadline. On threads the deadline is everybody's:
+// the other ranks poll meanwhile and wait for nothing.
+void observer_is_blind(Transport& t) {
+  if (t.size() < 2) return;
+  std::byte go{};
+  std::vector<Transport::Ticket> open;
+  if (t.rank() > 0) {
+    open = {t.send(0, 7, std::span(&go, 1)), t.receive(0, 8, std::span(&go, 1))};
+    while (!open.empty()) {
+      std::erase_if(open, [&](Transport::Ticket ticket) { return t.test(ticket); });
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (t.rank() > 1) return;
+    const auto ticket = t.send(0, 9, std::span(&go, 1));
+    return wait(t, std::span(&ticket, 1), "send");
+  }
+  for (int r = 1; r < t.size(); r++) open.push_back(t.receive(r, 7, std::span(&go, 1)));
+  wait(t, open, "the others poll");
+  const double usual = deadline_seconds();
+  Heard heard;
+  heard.blind_to = 1;
+  std::byte late{};
+  const auto ticket = t.receive(1, 9, std::span(&late, 1));
+  t.observe(&heard);
+  set_deadline_seconds(0.3);
+  const std::string says = text_of([&] { wait(t, std::span(&ticket, 1), "all_gather conv2d_1"); });
+  set_deadline_seconds(usual);
+  t.observe(nullptr);
+  open = {ticket};
+  for (int r = 1; r < t.size(); r++) open.push_back(t.send(r, 8, std::span(&go, 1)));
+  wait(t, open, "the late message");
+  expect(says.find("set MOTLEY_HUNG_SECONDS") != std::string::npos, "the wait ends, and says what to change: " + says);
+}
 
 void observer(Transport& t) {
   static_cast<void>(agree(t, 0));
@@ -246,6 +282,7 @@ const std::vector<TransportCase>& transport_cases() {
                                                 {"memory that ranks share", shared_memory},
                                                 {"the deadline names the rank", deadline},
                                                 {"the observer hears long waits", observer},
+                                                {"a rank that the observer does not see", observer_is_blind},
                                                 {"sizes that differ", sizes_that_differ}};
   return cases;
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/heartbeat.h"
+
+#include <motley/error.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "mesh/mpi_session.h"
+
+namespace motley {
+
+namespace {
+
+constexpr int kSaidMs = 200;  // for mpiexec to pass stderr on: it drops what it has not read when it ends a job (MPICH 4.0)
+
+// stderr, whole, as far as it goes.
+void say(const std::string& text) {
+  const std::string line = "motley: " + text + "\n";
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+void wake(int fd) {
+  const std::uint64_t one = 1;
+  if (::write(fd, &one, sizeof one) < 0) return;  // full: it is awake
+}
+
+}  // namespace
+
+Heartbeat::Heartbeat(RecordWriter& record, Limits limits, Voice voice)
+    : record_(record), limits_(limits), voice_(voice), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_ < 0) throw InternalError(std::string("eventfd: ") + std::strerror(errno));
+  // Signals are the main thread's.
+  sigset_t all, before;
+  sigfillset(&all);
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) throw InternalError("pthread_sigmask failed");
+  thread_ = std::thread([this] { run(); });
+  if (pthread_sigmask(SIG_SETMASK, &before, nullptr) != 0) throw InternalError("pthread_sigmask failed");
+}
+
+Heartbeat::~Heartbeat() {
+  over_ = true;
+  wake(wake_);
+  thread_.join();
+  if (others_) others_->last_word();
+  ::close(wake_);
+}
+
+void Heartbeat::watch(std::unique_ptr<HostWatch> others) {
+  const std::lock_guard lock(mutex_);
+  others_ = std::move(others);
+}
+
+void Heartbeat::leave(int code) {
+  leaves_ = code;
+  wake(wake_);
+}
+
+void Heartbeat::run() {
+  using Clock = std::chrono::steady_clock;
+  auto next = Clock::now();
+  while (!over_) {
+    next += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kBeatSeconds));
+    next = std::max(next, Clock::now());  // late beats are not made up for
+    for (double left = 0; !over_ && (left = std::chrono::duration<double>(next - Clock::now()).count()) > 0;) pause(left);
+    if (!over_) act();
+  }
+}
+
+// Until then, or until something has come.
+void Heartbeat::pause(double seconds) {
+  std::vector<pollfd> files{{wake_, POLLIN, 0}};
+  {
+    const std::lock_guard lock(mutex_);
+    if (others_) others_->add_files(files);
+  }
+  if (::poll(files.data(), files.size(), static_cast<int>(1000 * seconds) + 1) <= 0) return;
+  if (leaves_ >= 0) end(leaves_, "", -1);
+  std::optional<Hung> hung;
+  {
+    const std::lock_guard lock(mutex_);
+    if (others_) hung = others_->event();
+  }
+  if (!hung) return;
+  if (voice_ == Voice::speaks && !hung->known) say(hung->text);
+  end(static_cast<int>(Exit::hung), hung->text, hung->rank);
+}
+
+void Heartbeat::act() {
+  record_.beat();
+  std::optional<Hung> hung;
+  std::optional<std::string> slow;
+  bool quiet = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (others_) {
+      hung = others_->beat();
+      slow = others_->slow();
+      quiet = others_->quiet();
+    }
+  }
+  if (slow) say(*slow);
+  if (hung) {
+    if (voice_ == Voice::speaks && !hung->known) say(hung->text);
+    end(static_cast<int>(Exit::hung), hung->text, hung->rank);
+  }
+  const Record mine = record_.now();
+  if (mine.agreed < 0) return;
+  // A rank that is stopped in there would be left alone with mpiexec: those who see it stay until it is named.
+  if (++agreed_beats_ < beats_in(limits_.end_seconds) || !quiet) return;
+  say("note: MPI_Finalize of " + who(mine) + " has not come back; the run was over, this rank leaves with the agreed exit code " + std::to_string(mine.agreed));
+  end(mine.agreed, mine.reason, -1);
+}
+
+void Heartbeat::end(int code, const std::string& reason, int blames) {
+  record_.ended(code, reason, blames);
+  {
+    const std::lock_guard lock(mutex_);
+    if (others_) others_->last_word();
+  }
+  if (code == static_cast<int>(Exit::hung) && voice_ == Voice::speaks) {
+    static_cast<void>(::poll(nullptr, 0, kSaidMs));
+    MpiSession::end_others(code);
+  }
+  _exit(code);
+}
+
+}  // namespace motley

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/meet_hosts.h"
+
+#include <fcntl.h>
+#include <motley/error.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+namespace motley {
+
+namespace {
+
+// For the links of all hosts together, while the other ranks wait.
+constexpr double kLinkPatienceSeconds = 5;
+// motley's launcher, where it runs on the host of a rank that died, knows which rank died first and ends the others within milliseconds.
+constexpr double kLauncherSeconds = 1;
+
+// What makes ranks share files and process numbers; and how rank 0 is reached.
+struct Introduction {
+  std::array<char, 40> machine{};
+  std::array<char, 32> mounts{}, processes{};
+  std::array<char, 64> name{};
+  std::uint64_t token = 0;  // from here on: rank 0's alone
+  std::uint32_t addresses = 0;
+  std::array<HostAddress, 16> at{};
+  bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
+};
+
+void read_link(const char* path, std::array<char, 32>& to) {
+  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are told apart by the machine alone
+}
+
+Introduction introduction(const HostListener* listener) {
+  Introduction me;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (gethostname(me.name.data(), me.name.size() - 1) != 0) me.name[0] = '?';
+  if (!boot.read(me.machine.data(), 36)) std::copy_n(me.name.begin(), me.machine.size() - 1, me.machine.begin());
+  read_link("/proc/self/ns/mnt", me.mounts);
+  read_link("/proc/self/ns/pid", me.processes);
+  if (listener == nullptr) return me;
+  std::random_device random;
+  me.token = (std::uint64_t{random()} << 32U) | random();
+  const auto addresses = listener->addresses();
+  me.addresses = static_cast<std::uint32_t>(std::min(addresses.size(), me.at.size()));
+  std::copy_n(addresses.begin(), me.addresses, me.at.begin());
+  return me;
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The job as its ranks introduced themselves.
+struct Hosts {
+  std::vector<std::vector<int>> ranks{};  // by host, in order; host 0 is rank 0's
+  std::vector<std::string> names{};
+  std::size_t mine = 0, slot = 0;  // this rank's host, its place there
+  const std::vector<int>& here() const { return ranks[mine]; }
+};
+
+Hosts hosts_of(const std::vector<Introduction>& all, int rank) {
+  Hosts out;
+  std::vector<std::size_t> first;
+  for (std::size_t r = 0; r < all.size(); r++) {
+    std::size_t h = 0;
+    while (h < first.size() && !all[first[h]].same_host(all[r])) h++;
+    if (h == first.size()) {
+      first.push_back(r);
+      out.ranks.emplace_back();
+      out.names.emplace_back(all[r].name.data());
+    }
+    if (static_cast<int>(r) == rank) {
+      out.mine = h;
+      out.slot = out.ranks[h].size();
+    }
+    out.ranks[h].push_back(static_cast<int>(r));
+  }
+  return out;
+}
+
+// One file per host, a slot for each of its ranks.
+class HostFile {
+ public:
+  explicit HostFile(bool first) {
+    if (!first) return;
+    const char* base = std::getenv("TMPDIR");
+    std::string name = std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/motley-XXXXXX";
+    if (mkdtemp(name.data()) != nullptr) directory_ = name;
+  }
+  ~HostFile() {
+    std::error_code ignored;
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+  }
+  HostFile(const HostFile&) = delete;
+  HostFile& operator=(const HostFile&) = delete;
+  std::string path() const { return directory_.empty() ? "" : (directory_ / "records").string(); }
+
+ private:
+  std::filesystem::path directory_{};
+};
+
+off_t slot_offset(std::size_t slot) {
+  return static_cast<off_t>(slot * sizeof(Record));
+}
+
+// Collective. Why this job has no records, or nothing.
+std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watched, std::string& file) {
+  const HostFile made(hosts.slot == 0);
+  std::string why;
+  auto write = [&](const std::string& path) {
+    if (path.empty()) {
+      why = "no directory for records can be made in TMPDIR or /tmp";
+      return;
+    }
+    try {
+      watched.record = std::make_unique<RecordWriter>(RecordPlace{path, slot_offset(hosts.slot)}, transport.rank(), "");
+    } catch (const Error& e) {
+      why = e.what();
+      return;
+    }
+    // Opened by this name again and again, also when the file has no name any more.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) why = path + ": " + std::strerror(errno);
+    file = "/proc/self/fd/" + std::to_string(fd);
+  };
+  if (hosts.slot == 0) write(made.path());
+  const std::string mine = made.path();
+  const auto paths = transport.gather_all(std::as_bytes(std::span(mine)));
+  if (hosts.slot > 0) write(text_of(paths[static_cast<std::size_t>(hosts.here()[0])]));
+  if (watched.record) watched.record->ready();
+  const Verdict worst = agree(transport, why.empty() ? 0 : 1, why);
+  if (worst.status != 0) watched.record.reset();
+  return worst.text;
+}
+
+// Collective: by host whether rank 0 and its first rank are linked; this rank's ends of the links that are.
+std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListener* listener, const Introduction& zero, std::vector<FarHost>& far) {
+  const std::size_t count = hosts.ranks.size();
+  const double patience = std::min(kLinkPatienceSeconds, deadline_seconds() / 3);  // the others wait meanwhile
+  std::vector<HostLink> links;  // rank 0: by host
+  std::vector<std::byte> mine;
+  if (count > 1 && listener != nullptr) {
+    links = listener->accept(count, zero.token, patience);
+  } else if (count > 1 && hosts.mine > 0 && hosts.slot == 0) {
+    const std::span<const HostAddress> addresses(zero.at.data(), zero.addresses);
+    links.push_back(reach(addresses, static_cast<std::uint32_t>(hosts.mine), zero.token, patience));
+  }
+  for (const HostLink& link : links) mine.push_back(static_cast<std::byte>(link.open()));
+  const auto all = transport.gather_all(mine);
+  std::vector<bool> linked(count, true);
+  for (std::size_t h = 1; h < count; h++) {
+    linked[h] = all[0].at(h) != std::byte{0} && all[static_cast<std::size_t>(hosts.ranks[h][0])].at(0) != std::byte{0};
+    if (linked[h] && listener != nullptr) far.push_back({hosts.ranks[h][0], static_cast<int>(hosts.ranks[h].size()), std::move(links[h])});
+    if (linked[h] && hosts.mine == h && hosts.slot == 0) far.push_back({0, static_cast<int>(hosts.ranks[0].size()), std::move(links[0])});
+  }
+  return linked;
+}
+
+// Where this rank's host has its ranks' records.
+RecordPlace place_of(const Hosts& hosts, std::size_t slot, const Start& start, const std::string& file) {
+  if (start.launched) return {record_path(start.records, hosts.here()[slot])};
+  return {file, slot_offset(slot)};
+}
+
+std::unique_ptr<HostWatch> host_watch(const Hosts& hosts, const std::vector<bool>& linked, std::vector<FarHost> far, const Start& start,
+                                      const Limits& limits, const std::string& file, int ranks) {
+  const std::vector<int>& here = hosts.here();
+  std::vector<Watched> next, all;
+  for (std::size_t i = 0; i < here.size(); i++) {
+    const std::size_t slot = (hosts.slot + 1 + i) % here.size();
+    const Watched rank{here[slot], place_of(hosts, slot, start, file)};
+    if (slot != hosts.slot) next.push_back(rank);
+    all.push_back(rank);
+  }
+  std::unique_ptr<Watch> watch;
+  if (hosts.slot == 0) {
+    for (std::size_t h = 0; h < hosts.ranks.size(); h++) {
+      if (h == hosts.mine || !linked[h] || !linked[hosts.mine]) continue;
+      for (const int rank : hosts.ranks[h])
+        if (hosts.mine == 0 || rank == 0) all.push_back({rank});
+    }
+    watch = std::make_unique<Watch>(std::move(all), ranks, limits);
+  }
+  return std::make_unique<HostWatch>(HostWatch::Options{.rank = here[hosts.slot], .host = static_cast<std::uint32_t>(hosts.mine),
+                                                        .death_seconds = start.launched ? kLauncherSeconds : 0},
+                                     Successor(std::move(next), limits), std::move(watch), std::move(far));
+}
+
+std::vector<bool> sight_of(const Hosts& hosts, const std::vector<bool>& linked, int ranks) {
+  if (std::find(linked.begin(), linked.end(), false) == linked.end()) return {};
+  std::vector<bool> out(static_cast<std::size_t>(ranks), true);
+  for (std::size_t h = 0; h < hosts.ranks.size(); h++)
+    for (const int rank : hosts.ranks[h]) out[static_cast<std::size_t>(rank)] = h == hosts.mine || (linked[h] && linked[hosts.mine]);
+  return out;
+}
+
+void say(const std::string& text) {
+  if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // nobody listens
+}
+
+}  // namespace
+
+std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::vector<bool>& linked, const std::vector<std::string>& names,
+                         double hung_seconds) {
+  std::string text;
+  for (std::size_t h = 0; h < hosts.size(); h++) {
+    if (linked[h]) continue;
+    std::string ranks;
+    for (const int rank : hosts[h]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    text += (text.empty() ? "" : ", ") + ("host " + names[h] + " (ranks " + ranks + ")");
+  }
+  if (text.empty()) return "";
+  return "rank 0 cannot be reached over TCP by " + text + ", so nobody sees whether a rank there hangs; a wait between hosts ends the job after " +
+         std::to_string(std::lround(hung_seconds)) + " s, also where the other rank computes: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest computation";
+}
+
+void meet_hosts(Transport& transport, const Start& start, const Limits& limits, OnWatch& watched) {
+  std::unique_ptr<HostListener> listener;
+  if (transport.rank() == 0) listener = std::make_unique<HostListener>();
+  const Introduction me = introduction(listener.get());
+  const auto mine = std::as_bytes(std::span(&me, 1));
+  const auto heard = transport.gather_all(listener ? mine : mine.first(offsetof(Introduction, token)));
+  std::vector<Introduction> all(heard.size());
+  for (std::size_t r = 0; r < heard.size(); r++) std::memcpy(&all[r], heard[r].data(), std::min(heard[r].size(), sizeof(Introduction)));
+  const Hosts hosts = hosts_of(all, transport.rank());
+  std::string file;
+  if (!start.launched) {
+    if (const std::string why = make_record(transport, hosts, watched, file); !why.empty()) {
+      if (transport.rank() == 0) say("the ranks do not watch each other (" + why + "); a wait of " + std::to_string(std::lround(limits.hung_seconds)) + " s ends the job (MOTLEY_HUNG_SECONDS)");
+      return;
+    }
+    watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::speaks);
+  }
+  std::vector<FarHost> far;
+  const std::vector<bool> linked = link_hosts(transport, hosts, listener.get(), all[0], far);
+  watched.record->in_sight(sight_of(hosts, linked, transport.size()));
+  if (const std::string note = unheard_note(hosts.ranks, linked, hosts.names, limits.hung_seconds); transport.rank() == 0 && !note.empty()) say(note);
+  watched.heartbeat->watch(host_watch(hosts, linked, std::move(far), start, limits, file, transport.size()));
+}
+
+}  // namespace motley
