@@ -14,6 +14,8 @@
 namespace motley {
 namespace {
 
+constexpr double kTicksTellAfter = 0.4;  // seconds: two ticks of 10 ms are 5 % of it
+
 // A file of /proc, which has no size before it is read; empty where it cannot be.
 std::string text_of(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -77,7 +79,7 @@ std::optional<double> CoreUse::others_share() const {
   const Reading now = read();
   const double all = (now.wall - start_.wall) * static_cast<double>(cores_.size());
   if (!now.busy || !start_.busy || all <= 0) return std::nullopt;
-  const double others = (*now.busy - *start_.busy) - (now.own - start_.own), waited = now.waited - start_.waited;
+  const double others = now.wall - start_.wall < kTicksTellAfter ? 0 : (*now.busy - *start_.busy) - (now.own - start_.own), waited = now.waited - start_.waited;
   return std::clamp(std::max(others, waited) / all, 0.0, 1.0);
 }
 

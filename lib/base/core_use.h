@@ -18,7 +18,7 @@ class CoreUse {
  public:
   explicit CoreUse(std::vector<int> cores);  // those that this process may use
   // Of the cores' time, the share that others had: in use but not by this process (in ticks of 10 ms, so exact to about 0.02 / seconds per
-  // core), or, where that is more, waited for by its threads (exact). 0..1; none where /proc does not say.
+  // core), or, where that is more, waited for by its threads (exact; in less than 0.4 s this alone). 0..1; none where /proc does not say.
   std::optional<double> others_share() const;
 
  private:
