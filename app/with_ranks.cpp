@@ -67,7 +67,7 @@ Subject parse_subject(const Options& options, const std::string& name, const std
 // Before anything is trained.
 void check_trace_file(const fs::path& file) {
   if (file.empty()) return;
-  if (fs::is_directory(file)) throw UserError("--trace " + file.string() + " is a directory; give a file", Exit::io);
+  if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
   const fs::path folder = fs::absolute(file).parent_path();
   if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
 }

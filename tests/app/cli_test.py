@@ -371,7 +371,7 @@ def traces():
     has(room.run("trace", "run", code=65).err, "trace.json:1:")
     (room.path / "run/trace.json").unlink()
     has(room.run("trace", "run", code=66).err, "trace.json")
-    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory")]:
+    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
 
