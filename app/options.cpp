@@ -14,7 +14,7 @@ namespace motley {
 namespace {
 
 constexpr const char* kVersion = MOTLEY_VERSION;
-constexpr std::array kLater{"eval", "predict", "report", "trace", "simulate", "schema", "convert"};
+constexpr std::array kLater{"eval", "predict", "report", "simulate", "schema", "convert"};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -25,6 +25,7 @@ Examples:
   motley plan configs/jobs/quickstart.json       who will compute what, how long it takes, and why
   motley explain configs/jobs/quickstart.json --svg plan.svg    the plan in words, and a picture of it
   motley train configs/jobs/quickstart.json --set train.batch=64
+  motley trace runs/quickstart-20261122T120000Z  where that run's predicted and measured steps part, by name
   motley verify configs/jobs/quickstart.json     the sharded network against the unsharded one
 
 Exit codes: 0 ok, 64 usage, 65 bad data, 66 input missing, 69 device, 70 internal error, loss not finite or verify found a
@@ -106,6 +107,11 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   train->add_flag("--overwrite", o.overwrite, "replace the run that is in the directory");
   train->add_flag("--resume", w.resume, "go on with it (not built yet)");
   train->add_option("--dump", o.dump, "weights before and after, and the batches, as .npy")->type_name("DIR");
+  train->add_option("--trace", o.trace, "Chrome trace JSON of the last steps, measured and simulated side by side")->type_name("FILE");
+
+  CLI::App* trace = add_verb(app, "trace", "where a run's predicted and measured steps part, by name");
+  trace->add_option("RUN", o.run_directory, "the run directory")->required()->type_name("DIR");
+  add_form(trace, w);
 
   CLI::App* verify = add_verb(app, "verify", "the job under its layout against the same job unsharded, in f64 and in f32");
   add_job(verify, w, "the job")->required();
@@ -152,7 +158,7 @@ std::string unexpected(const CLI::App& app) {
 
 Verb verb_of(const std::string& name) {
   static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check}, {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"verify", Verb::verify},
+                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"trace", Verb::trace}, {"verify", Verb::verify},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }

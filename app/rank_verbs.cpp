@@ -12,6 +12,7 @@
 #include "app/run_directory.h"
 #include "base/json.h"
 #include "plan/explain.h"
+#include "run/trace_summary.h"
 #include "train/train_job.h"
 #include "train/verify.h"
 
@@ -101,13 +102,17 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
                       time_or_unknown(run.predicted_step_seconds));
   text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted),
                       bytes_or_unknown(run.bytes_predicted));
-  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "busy", "waiting", "predicted", "received",
+  if (const auto disturbed = run.disturbed()) {
+    text += fmt::format("disturbed      {:.1f} % of the time other processes had the cores of a rank\n", 100 * *disturbed);
+    if (*disturbed > kDisturbed) text += "note: more than 5 %: the measured seconds are those of a machine that others use too\n";
+  }
+  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "feed", "busy", "waiting", "predicted", "received",
                       "memory");
   for (std::size_t r = 0; r < run.ranks.size(); r++) {
     const RankFigures& f = run.ranks[r];
     text +=
-        fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
-                    time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
+        fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
+                    time_or_unknown(f.feed_seconds), time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
                     bytes_or_unknown(f.bytes_counted), bytes_or_unknown(f.memory_bytes));
   }
   if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
@@ -166,6 +171,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches));
   const TrainSummary run =
       train_job(rt, {.plan = &made,
+                     .profile = &profile,
                      .data = data,
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),
@@ -173,7 +179,9 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .seed = job.train.seed,
                      .run_directory = task.directory,
                      .dump = task.options.dump,
-                     .progress = [&](const std::string& line) { task.console.progress(line + left.after_a_line()); }});
+                     .trace = task.options.trace,
+                     .progress = [&](const std::string& line) { task.console.progress(line + left.after_a_line()); },
+                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); }});
   task.console.progress_done();
   const std::filesystem::path& given = task.options.run_directory;
   rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));

@@ -15,6 +15,8 @@
 #include <ctime>
 #include <utility>
 
+#include "run/trace_summary.h"
+
 namespace motley {
 
 namespace {
@@ -22,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile};
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile};
 
 sigset_t stop_signals() {
   sigset_t set;

@@ -64,8 +64,17 @@ Subject parse_subject(const Options& options, const std::string& name, const std
   return {{}, mesh};
 }
 
+// Before anything is trained.
+void check_trace_file(const fs::path& file) {
+  if (file.empty()) return;
+  if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
+  const fs::path folder = fs::absolute(file).parent_path();
+  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
+}
+
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (options.verb == Verb::train) {
+    check_trace_file(options.trace);
     const fs::path path = options.run_directory.empty() ? new_run_path(subject.job->name) : options.run_directory;
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
@@ -86,6 +95,7 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
     case Verb::verify: return verify_ranks(rt, task);
     case Verb::doctor:
     case Verb::check:
+    case Verb::trace:
     case Verb::rank: break;
   }
   throw InternalError("a command that has no ranks");

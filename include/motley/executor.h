@@ -14,6 +14,8 @@
 
 namespace motley {
 
+class StepTrace;  // lib/run/step_trace.h
+
 struct Ran {
   double seconds = 0, busy_seconds = 0, waiting_seconds = 0;
   double polling_seconds = 0;  // of the busy ones: looking after messages under way, between kernels
@@ -40,6 +42,9 @@ class Executor {
   int first_not_finite();
   // Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
+  // From now on run(), run_forward() and run_backward() record when each of the Program's steps began and ended; on a device its
+  // kernels by the device's own clock. It outlives the executor; nullptr: nothing is recorded.
+  void record_into(StepTrace* trace);
   // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.
   std::vector<double> read(int buffer, const Box& box) const;
   void write(int buffer, const Box& box, const std::vector<double>& values);

@@ -100,11 +100,18 @@ struct CompileOptions {
 // Pure; no device. InternalError only.
 Program compile(const Plan& plan, int rank, const CompileOptions& options = {});
 
+struct SimulatedStep {  // of a Program, in virtual seconds from the training step's start; a Post takes none
+  double begin = 0, end = 0;
+};
 struct Simulated {
   double step_seconds = 0;
   std::vector<double> busy_seconds{}, waiting_seconds{};
+  std::vector<std::vector<SimulatedStep>> timeline{};  // per rank, per step of its Program; empty unless the options say so
+};
+struct SimulateOptions {
+  bool timeline = false;
 };
 // All ranks' Programs in virtual time.
-Simulated simulate(const std::vector<Program>& ranks, const Profile& profile);
+Simulated simulate(const std::vector<Program>& ranks, const Profile& profile, const SimulateOptions& options = {});
 
 }  // namespace motley

@@ -22,6 +22,7 @@ struct Feed {
 
 struct RankStep {  // what one rank did in a step
   double seconds = 0, busy_seconds = 0, waiting_seconds = 0;  // seconds: by the clock, the step's own messages included
+  double feed_seconds = 0;  // reading the inputs, before the step: not among its seconds
   Index bytes_received = 0;
 };
 
@@ -65,6 +66,7 @@ class Trainer {
   void ask_to_stop();  // this rank cannot go on: the next step's report tells all ranks
   Executor& executor();
   const Program& program() const;
+  const StepTrace& trace() const;  // of this rank's last steps
 
  private:
   struct Impl;

@@ -12,6 +12,7 @@
 #include "run/not_finite.h"
 #include "run/peer_memory.h"
 #include "run/staged_exchanges.h"
+#include "run/step_trace.h"
 #include "run/too_large.h"
 #include "run/views.h"
 
@@ -73,6 +74,7 @@ struct Executor::Bound {
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
   std::vector<int> pending{};                             // exchanges posted and not waited for
   std::function<void(const char*)> callback{};
+  StepTrace* trace = nullptr;
 
   Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
     auto& same = kernels[hash_of(spec)];
@@ -94,7 +96,10 @@ struct Executor::Bound {
   void begin();
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
   void look_after();           // the pending exchanges
-  void settle(std::size_t from, std::size_t to);
+  void settle(std::size_t from, std::size_t to, double begin);
+  void record(std::size_t i, double from, double to) {
+    if (trace != nullptr) trace->program_step(i, from, to);
+  }
   // A buffer's bytes, where the host can read them: `room` takes a device's.
   const std::byte* look(int buffer, std::vector<std::byte>& room) const;
   Ran run(std::size_t from, std::size_t to);
@@ -260,11 +265,21 @@ void Executor::Bound::look_after() {
   }
 }
 
-// Until the device has done all it was given; then its kernels' seconds are known.
-void Executor::Bound::settle(std::size_t from, std::size_t to) {
+// Until the device has done all it was given; then its kernels' seconds are known. Its queue was empty at `begin`, the start mark; each
+// step's mark counts from the one before, so that their seconds add up to when a kernel ran.
+void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   wait(transport, {}, "the device", [&] { return last->passed(); });
-  for (std::size_t i = from; i < to; i++)
-    if (steps[i].kind == Step::Kind::kernel) steps[i].seconds += steps[i].end->seconds_since(*steps[i].before);
+  double now = begin;
+  for (std::size_t i = from; i < to; i++) {
+    Step& s = steps[i];
+    if (s.kind == Step::Kind::post) continue;
+    const double took = s.end->seconds_since(*s.before);
+    if (s.kind == Step::Kind::kernel) {
+      s.seconds += took;
+      record(i, now, now + took);
+    }
+    now += took;
+  }
 }
 
 // Behind a half run peers may still look at what it wrote: all ranks meet before it is written again.
@@ -293,8 +308,12 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
     Step& s = steps[i];
     const double own = perform(s);
     s.runs++;
-    if (s.flags_alone) continue;
+    if (s.flags_alone) {
+      record(i, now, now);
+      continue;
+    }
     const double then = seconds_now(), took = then - now - own;
+    record(i, now, then);
     out.busy_seconds += own;
     (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += took;
     if (device == nullptr || s.kind != Step::Kind::kernel) s.seconds += took;
@@ -306,7 +325,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   }
   out.busy_seconds += out.polling_seconds;
   if (device != nullptr) {
-    settle(from, to);
+    settle(from, to, begin);
     out.busy_seconds += seconds_now() - now;
     now = seconds_now();
   }
@@ -380,6 +399,8 @@ int Executor::first_not_finite() {
   });
   return first;
 }
+
+void Executor::record_into(StepTrace* trace) { bound_->trace = trace; }
 
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 

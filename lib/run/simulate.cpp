@@ -22,7 +22,8 @@ constexpr Index kAgreementBytes = 256;  // of a control message
 
 class Simulator {
  public:
-  Simulator(const std::vector<Program>& programs, const Profile& profile) : programs_(programs), profile_(profile), ranks_(programs.size()) {
+  Simulator(const std::vector<Program>& programs, const Profile& profile, bool timeline)
+      : programs_(programs), profile_(profile), ranks_(programs.size()), timeline_(timeline) {
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
     for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between every two ranks
@@ -34,6 +35,7 @@ class Simulator {
     auto any = [&](auto holds) { return std::any_of(programs.begin(), programs.end(), holds); };
     two_halves_ = programs.size() > 1 && any([](const Program& p) { return p.forward_steps > 0; }) &&
                   any([](const Program& p) { return static_cast<std::size_t>(p.forward_steps) < p.steps.size(); });
+    if (timeline_) out_.timeline.resize(programs.size());
   }
 
   Simulated run() {
@@ -60,6 +62,7 @@ class Simulator {
     double left = 0;  // computing: profiled seconds; arriving: seconds
     double line = 0;  // when all messages so far will have arrived at the host
     double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
+    double since = 0;         // when the step before ended
   };
   struct Posted {
     const Post* post = nullptr;
@@ -93,7 +96,7 @@ class Simulator {
       };
       for (std::size_t peer : peers(post->receives)) travel(post->exchange, peer, r);
       for (std::size_t peer : peers(post->sends)) travel(post->exchange, r, peer);
-      rank.at++;
+      end_step(r);
       return true;
     }
     const int exchange = std::get<Wait>(what).exchange;
@@ -184,14 +187,24 @@ class Simulator {
       const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
       rank.left -= seconds / paces[r];
       if (!ends) continue;
-      if (rank.doing != Doing::agreeing) rank.at++;
-      rank.doing = Doing::next;
+      if (std::exchange(rank.doing, Doing::next) == Doing::agreeing)
+        rank.since = out_.step_seconds;
+      else
+        end_step(r);
     }
+  }
+
+  void end_step(std::size_t r) {
+    Rank& rank = ranks_[r];
+    if (timeline_) out_.timeline[r].push_back({rank.since, out_.step_seconds});
+    rank.since = out_.step_seconds;
+    rank.at++;
   }
 
   const std::vector<Program>& programs_;
   const Profile& profile_;
   std::vector<Rank> ranks_;
+  const bool timeline_;
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   double agreement_seconds_ = 0;
@@ -201,6 +214,8 @@ class Simulator {
 
 }  // namespace
 
-Simulated simulate(const std::vector<Program>& programs, const Profile& profile) { return Simulator(programs, profile).run(); }
+Simulated simulate(const std::vector<Program>& programs, const Profile& profile, const SimulateOptions& options) {
+  return Simulator(programs, profile, options.timeline).run();
+}
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -60,6 +61,13 @@ void MetricsFile::close() {
   if (!synced) fail("fsync");
 }
 
+std::optional<double> TrainSummary::disturbed() const {
+  std::optional<double> most;
+  for (const RankFigures& r : ranks)
+    if (r.disturbed) most = std::max(most.value_or(0), *r.disturbed);
+  return most;
+}
+
 void write_run_json(const std::filesystem::path& directory, const TrainSummary& s) {
   Json out;
   out.set("version", 1).set("status", s.status);
@@ -68,11 +76,13 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   out.set("test_loss", known(s.test_loss)).set("predicted_step_seconds", known(s.predicted_step_seconds));
   out.set("measured_step_seconds", known(s.measured_step_seconds));
   out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
+  out.set("disturbed", known(s.disturbed()));
   Json ranks{Json::Array{}}, differ{Json::Array{}};
   for (const RankFigures& r : s.ranks) {
     Json one;
     one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
     one.set("busy_seconds", known(r.busy_seconds)).set("waiting_seconds", known(r.waiting_seconds));
+    one.set("feed_seconds", known(r.feed_seconds)).set("disturbed", known(r.disturbed));
     one.set("bytes_predicted", known(r.bytes_predicted)).set("bytes_counted", known(r.bytes_counted)).set("memory_bytes", known(r.memory_bytes));
     ranks.push(std::move(one));
   }

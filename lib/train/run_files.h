@@ -30,6 +30,8 @@ class MetricsFile {
 
 struct RankFigures {  // seconds and bytes per step
   std::optional<double> predicted_step_seconds{}, measured_step_seconds{}, busy_seconds{}, waiting_seconds{};
+  std::optional<double> feed_seconds{};  // reading the inputs, before the step: not among the measured ones
+  std::optional<double> disturbed{};     // share of the measured steps' time in which other processes had the rank's cores
   std::optional<Index> bytes_predicted{}, bytes_counted{};
   std::optional<Index> memory_bytes{};  // taken, kernels' workspaces included
 };
@@ -48,6 +50,7 @@ struct TrainSummary {
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
   std::vector<RankFigures> ranks{};
   std::vector<std::string> copies_differ{};
+  std::optional<double> disturbed() const;  // the most disturbed rank's
 };
 
 // Whole or not at all. UserError(io). Also for whoever outlives the ranks (the launcher) and knows why they ended.

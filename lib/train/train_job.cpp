@@ -10,7 +10,11 @@
 #include <memory>
 #include <optional>
 
+#include "base/core_use.h"
 #include "plan/plan_data.h"
+#include "run/chrome_trace.h"
+#include "run/start.h"
+#include "run/trace_summary.h"
 #include "train/dump.h"
 
 namespace motley {
@@ -105,6 +109,7 @@ class Job {
   void loop() {
     const double start = seconds_now();
     for (Index s = 0; s < total_ && !stop_; s++) {
+      if (s == static_cast<Index>(warm_up(static_cast<std::size_t>(total_)))) cores_.emplace(allowed_cores());
       const Index epoch = s / order_->steps_per_epoch() + 1;
       std::vector<Index> which = order_->batch_of(s);
       if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
@@ -117,6 +122,18 @@ class Job {
     const Verdict written = agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
     if (written.status != 0) throw Error(static_cast<Exit>(written.status), written.text);
     if (stop_) out_.status = "stopped";
+    share_disturbed();
+  }
+
+  // How much of the timed steps others had the ranks' cores. Collective.
+  void share_disturbed() {
+    const double unknown = -1, mine = cores_ ? cores_->others_share().value_or(unknown) : unknown;
+    const auto all = rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1)));
+    for (std::size_t r = 0; r < all.size(); r++) {
+      double its = 0;
+      std::memcpy(&its, all[r].data(), sizeof its);
+      if (its >= 0) out_.ranks[r].disturbed = its;
+    }
   }
 
   void note(const StepReport& report) {
@@ -146,20 +163,23 @@ class Job {
     const auto skip = static_cast<std::ptrdiff_t>(warm_up(slowest_.size()));
     out_.measured_step_seconds = median({slowest_.begin() + skip, slowest_.end()});
     for (std::size_t r = 0; r < timed_.size(); r++) {
-      std::vector<double> all, busy, waiting;
+      std::vector<double> all, busy, waiting, feed;
       for (auto s = timed_[r].begin() + skip; s != timed_[r].end(); ++s) {
         all.push_back(s->seconds);
         busy.push_back(s->busy_seconds);
         waiting.push_back(s->waiting_seconds);
+        feed.push_back(s->feed_seconds);
       }
       out_.ranks[r].measured_step_seconds = median(all);
       out_.ranks[r].busy_seconds = median(busy);
       out_.ranks[r].waiting_seconds = median(waiting);
+      out_.ranks[r].feed_seconds = median(feed);
     }
   }
 
   void finish() {
     time_steps();
+    keep_trace();
     rt_.phase("comparing copies");
     out_.copies_differ = copies_differ(plan_, trainer_.program(), trainer_.executor(), rt_.transport());
     if (out_.status == "done" && in_.data.test) {
@@ -177,6 +197,22 @@ class Job {
         dump_.finish();
       }
       write_run_json(in_.run_directory, out_);
+    });
+  }
+
+  // trace.json says where predicted and measured part; --trace shows it. Collective.
+  void keep_trace() {
+    rt_.phase("keeping the trace");
+    const RunTrace trace = gather_trace(plan_, in_.profile == nullptr ? Profile() : *in_.profile, trainer_.trace(), rt_.transport());
+    on_rank_0(rt_, [&] {
+      TraceSummary summary = summarise(trace, static_cast<Index>(warm_up(slowest_.size())) + 1);
+      for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
+      save(summary, in_.run_directory / kTraceFile);
+      if (in_.trace.empty()) return;
+      write_file(in_.trace.string(), chrome_trace(trace));
+      if (!in_.say) return;
+      in_.say("trace of the last " + std::to_string(trace.steps.size()) + " steps: " + in_.trace.string());
+      for (const std::string& note : trace.notes) in_.say("note: " + note);
     });
   }
 
@@ -214,6 +250,7 @@ class Job {
   std::optional<Error> write_error_{};    // rank 0: told to all after the next step
   TrainSummary out_{};
   bool stop_ = false;
+  std::optional<CoreUse> cores_{};  // since the first timed step
   std::vector<Index> seen_{};  // samples, step after step
   std::vector<double> slowest_{};
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step

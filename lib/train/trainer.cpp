@@ -11,6 +11,7 @@
 
 #include "plan/plan_data.h"
 #include "run/fits_hosts.h"
+#include "run/step_trace.h"
 
 namespace motley {
 
@@ -74,6 +75,7 @@ struct Trainer::Impl {
   const std::unique_ptr<Backend> reference;  // f64 plans run on it
   Backend& backend;
   State state;
+  StepTrace trace;
   Executor executor;
   Index step = 0;
   bool wants_stop = false, stopped = false;
@@ -85,8 +87,10 @@ struct Trainer::Impl {
         reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
         backend(reference ? *reference : runtime.backend(plan.mesh())),
         state(plan, program, options.seed, backend.device_memory()),
+        trace(program.steps.size()),
         executor(program, backend, runtime.transport(), state) {
     if (!plan.data().passes.trains) throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
+    executor.record_into(&trace);
   }
 
   void feed(const std::map<std::string, ReadBox>& feeds) {
@@ -137,33 +141,47 @@ struct Trainer::Impl {
     if (stopped) throw Stopped("stopped on request after step " + std::to_string(step));
     step++;
     rt.phase("step " + std::to_string(step));
+    trace.begin(step);
+    const double feeding = seconds_now();
     feed(feeds);
     const double start = seconds_now();
+    trace.part(TracePart::feed, feeding, start);
     const Ran forward = executor.run_forward();
     const double asked = seconds_now();
     StepReport report;
     report.loss = agreed_loss();
+    const double agreed = seconds_now();
+    trace.part(TracePart::loss, asked, agreed);
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
-    const double told = seconds_now();
     const Ran backward = executor.run_backward();
+    const double end = seconds_now();
+    report_all(report, {.seconds = end - start,
+                        .busy_seconds = forward.busy_seconds + backward.busy_seconds,
+                        .waiting_seconds = forward.waiting_seconds + backward.waiting_seconds + agreed - asked,
+                        .feed_seconds = start - feeding,
+                        .bytes_received = forward.bytes_received + backward.bytes_received});
+    trace.part(TracePart::figures, end, seconds_now());
+    trace.end();
+    stopped = report.stop;
+    report.step = step;
+    report.predicted_seconds = plan.data().step_seconds;
+    return report;
+  }
+
+  // Every rank's figures of the step, on every rank.
+  void report_all(StepReport& report, const RankStep& did) {
     struct End {
       RankStep did;
       std::int32_t stop;
     };
-    const End mine{{seconds_now() - start, forward.busy_seconds + backward.busy_seconds,
-                    forward.waiting_seconds + backward.waiting_seconds + told - asked, forward.bytes_received + backward.bytes_received},
-                   rt.stop_requested() || wants_stop};
+    const End mine{did, rt.stop_requested() || wants_stop};
     for (const End& end : exchange(rt.transport(), mine)) {
       report.measured_seconds = std::max(report.measured_seconds, end.did.seconds);
       report.bytes_received += end.did.bytes_received;
       report.stop = report.stop || end.stop != 0;
       report.ranks.push_back(end.did);
     }
-    for (RankStep& did : report.ranks) did.waiting_seconds += report.measured_seconds - did.seconds;  // for the slowest
-    stopped = report.stop;
-    report.step = step;
-    report.predicted_seconds = plan.data().step_seconds;
-    return report;
+    for (RankStep& each : report.ranks) each.waiting_seconds += report.measured_seconds - each.seconds;  // for the slowest
   }
 };
 
@@ -183,5 +201,6 @@ StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) { re
 void Trainer::ask_to_stop() { impl_->wants_stop = true; }
 Executor& Trainer::executor() { return impl_->executor; }
 const Program& Trainer::program() const { return impl_->program; }
+const StepTrace& Trainer::trace() const { return impl_->trace; }
 
 }  // namespace motley

@@ -126,11 +126,11 @@ def usage():
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    for verb in ["eval", "predict", "report", "trace", "simulate", "schema", "convert"]:
+    for verb in ["eval", "predict", "report", "simulate", "schema", "convert"]:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
     has(room.run("train", "x", "--resume", code=78).err, "not built yet")
-    has(room.run("--help").out, "doctor", "check", "profile", "plan", "explain", "train", "verify", "Examples")
-    for verb in ["doctor", "check", "profile", "plan", "explain", "train", "verify"]:
+    has(room.run("--help").out, "doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "Examples")
+    for verb in ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify"]:
         has(room.run(verb, "--help").out, verb, "--set")
     has(room.run("--version").out, "motley ")
 
@@ -320,6 +320,62 @@ def trains():
     assert room.run("train", "my jöb.json", "--quiet").err == ""
 
 
+def exchange_names(table):
+    """Of the rows that are exchanges, per rank."""
+    return [{row["name"] for row in rank["rows"] if row["group"] == "exchanges"} for rank in table["ranks"]]
+
+
+def traces():
+    room = Room()
+    # Nothing is measured for told parts: no simulated side, and a word about it.
+    room.write("job.json", job())
+    done = room.run("train", "job.json", "--run-dir", "plain", "--trace", "plain.json")
+    has(done.err, "no profile")
+    shown = room.json("plain.json")
+    assert {e["args"]["name"] for e in shown["traceEvents"] if e["name"] == "process_name"} == {"rank 0 measured", "rank 1 measured"}
+    run = room.json("plain/run.json")
+    assert all(0 < rank["feed_seconds"] < 1 and 0 <= rank["disturbed"] <= 1 for rank in run["ranks"]), run
+    assert run["disturbed"] == max(rank["disturbed"] for rank in run["ranks"])
+    has(done.out, "disturbed", "feed")
+    has(room.run("trace", "plain").out, "predicted step  unknown", "update of dense_3.weight")
+    # With one, measured and simulated side by side.
+    measured = job()
+    measured["layout"]["split"]["filters"]["parts"] = "even"
+    measured["profile"] = {"path": "p.json"}
+    room.write("measured.json", measured)
+    room.run("profile", "measured.json", "-o", "p.json", "--budget-seconds", "3")
+    room.run("train", "measured.json", "--run-dir", "run", "--trace", "shown.json")
+    shown = room.json("shown.json")["traceEvents"]
+    pids = {e["pid"]: e["args"]["name"] for e in shown if e["name"] == "process_name"}
+    assert sorted(pids.values()) == ["rank 0 measured", "rank 0 simulated", "rank 1 measured", "rank 1 simulated"], pids
+    counts = {name: {} for name in pids.values()}
+    for event in shown:
+        if event["ph"] == "X":
+            per_step = counts[pids[event["pid"]]]
+            per_step[event["args"]["step"]] = per_step.get(event["args"]["step"], 0) + 1
+    for rank in ["rank 0", "rank 1"]:
+        assert counts[rank + " measured"] == counts[rank + " simulated"] and len(counts[rank + " measured"]) == 20, counts
+    text, table = room.run("trace", "run").out, json.loads(room.run("trace", "run", "--format", "json").out)
+    assert table == room.json("run/trace.json")
+    assert table["predicted_step_seconds"] > 0 and table["measured_step_seconds"]["median"] > 0 and len(table["ranks"]) == 2
+    names = set.union(*exchange_names(table))
+    tensors = {e["tensor"] for e in room.json("run/plan.json")["exchanges"]}
+    assert tensors and all(any(tensor in name for name in names) for tensor in tensors), (tensors, names)
+    has(text, *names, "conv2d_1.linear forward", "between events", "agree on the loss", "measured step", "disturbed")
+    # What is not there, or no run.
+    has(room.run("trace", "nowhere", code=66).err, "no such run directory")
+    has(room.run("trace", "job.json", code=65).err, "is a file")
+    (room.path / "empty").mkdir()
+    has(room.run("trace", "empty", code=65).err, "is not a run directory")
+    (room.path / "run/trace.json").write_text("{")
+    has(room.run("trace", "run", code=65).err, "trace.json:1:")
+    (room.path / "run/trace.json").unlink()
+    has(room.run("trace", "run", code=66).err, "trace.json")
+    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
+        has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
+        assert not (room.path / "never").exists()
+
+
 def refusals():
     room = Room()
     room.write("job.json", job())
@@ -351,7 +407,7 @@ def refusals():
 
 def endless(room, directory):
     room.write("job.json", job(max_steps=100000000))
-    process = room.start("train", "job.json", "--run-dir", directory)
+    process = room.start("train", "job.json", "--run-dir", directory, "--trace", "shown.json")
     metrics = room.path / directory / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
     return process
@@ -370,7 +426,10 @@ def stops():
         assert run["status"] == "stopped" and run["steps"] > 0, run
         lines = (room.path / "run/metrics.jsonl").read_text().splitlines()
         assert json.loads(lines[-1])["step"] == run["steps"]
+        assert max(e["args"].get("step", 0) for e in room.json("shown.json")["traceEvents"]) == run["steps"]
+        assert room.json("run/trace.json")["last_step"] == run["steps"]
         shutil.rmtree(room.path / "run")
+        (room.path / "shown.json").unlink()
     # Before the ranks are ready: nothing is kept.
     for after in [0.0, 0.005, 0.01, 0.02, 0.04]:
         process = room.start("train", "job.json", "--run-dir", "new/run")
@@ -459,7 +518,7 @@ def progress():
         assert b"step" in said
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, refusals, stops, deaths, deaths_under_mpiexec, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
 
 
 def main():

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "lib/train_nets.h"
 #include "plan/planner.h"
+#include "run/chrome_trace.h"
 #include "run/gather.h"
 #include "support/fake_device.h"
 #include "train/verify.h"
@@ -126,4 +127,45 @@ TEST_CASE("mixed mesh: the implementation that a plan names runs, whichever it i
     data.implementations.front().front().implementation = "4 runs";
     CHECK_THROWS_WITH(kernels_of(plan_from(step, mesh, data)), Catch::Contains("by \"4 runs\", which fake ") && Catch::Contains("plan again"));
   });
+}
+
+TEST_CASE("mixed mesh: a device's kernels are traced by its own clock, one after another, on a track of their own", "[device]") {
+  const Plan plan = balance(small_step(4), mixed(2), small_rules(2), {});
+  const Datasets data = small_data(20);
+  RunTrace trace;
+  std::vector<double> spent;  // by rank 0's kernels
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const Order order(data.train->samples(), 4, 1);
+    for (int s = 0; s < 3; s++) {
+      const Batch batch = batch_of(data.train, order.batch_of(0), 0, 0);
+      trainer.step_named({{"image", batch.images}, {"label", batch.labels}});
+    }
+    RunTrace its = gather_trace(plan, {}, trainer.trace(), rt.transport());
+    if (rt.rank() > 0) return;
+    trace = std::move(its);
+    for (const Executor::Spent& each : trainer.executor().spent()) spent.push_back(each.seconds);
+  });
+  REQUIRE(trace.ranks.size() == 2);
+  const RankTrace& device = trace.ranks[0];
+  CHECK(device.own_clock);
+  CHECK(!trace.ranks[1].own_clock);
+  for (std::size_t i = 0; i < spent.size(); i++) {
+    if (device.items[i].kind != TraceItem::Kind::kernel) continue;
+    double sum = 0;
+    for (std::size_t k = 0; k < 3; k++) sum += device.at(k, i).end - device.at(k, i).begin;
+    CHECK(sum == Approx(spent[i]).margin(1e-12));
+  }
+  for (std::size_t k = 0; k < 3; k++) {
+    double before = device.step(k).begin;
+    for (std::size_t i = 0; i < spent.size(); i++) {
+      if (device.items[i].kind != TraceItem::Kind::kernel) continue;
+      REQUIRE(device.at(k, i).begin >= before - 1e-12);
+      before = device.at(k, i).end;
+    }
+  }
+  const std::string text = chrome_trace(trace);
+  CHECK(text.find("\"name\":\"thread_name\",\"pid\":0,\"tid\":1,\"args\":{\"name\":\"device\"}") != std::string::npos);
+  CHECK(text.find("\"ph\":\"X\",\"pid\":0,\"tid\":1,") != std::string::npos);
+  CHECK(text.find("\"ph\":\"X\",\"pid\":2,\"tid\":1,") == std::string::npos);
 }

@@ -46,6 +46,25 @@ TEST_CASE("virtual time: kernels, one message and who waits for it") {
   CHECK(s.waiting_seconds[1] == Approx(3 + 1.5));
 }
 
+TEST_CASE("virtual time: the timeline says when each step of each Program began and ended") {
+  CHECK(simulate(two_ranks(), one_second_an_element(1)).timeline.empty());
+  const Simulated s = simulate(two_ranks(), one_second_an_element(1), {.timeline = true});
+  const auto is = [&](std::size_t rank, std::size_t step, double begin, double end) {
+    CHECK(s.timeline[rank][step].begin == Approx(begin));
+    CHECK(s.timeline[rank][step].end == Approx(end));
+  };
+  REQUIRE(s.timeline.size() == 2);
+  REQUIRE(s.timeline[0].size() == 3);
+  REQUIRE(s.timeline[1].size() == 4);
+  is(0, 0, 0, 4);
+  is(0, 1, 4, 4);
+  is(0, 2, 4, 4);
+  is(1, 0, 0, 1);
+  is(1, 1, 1, 1);
+  is(1, 2, 1, 5.5);  // posted at 4 s by rank 0; 0.5 s and 1000 bytes at 1000 bytes/s
+  is(1, 3, 5.5, 6.5);
+}
+
 TEST_CASE("virtual time: a rank is faster while the other rank of its host rests, and only then") {
   Profile profile = one_second_an_element(0.5);
   const Simulated shared = simulate(two_ranks(), profile);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/run_trace.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+
+#include "kernels/kernel_names.h"
+#include "mesh/control.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kFeed = static_cast<std::size_t>(TracePart::feed), kLoss = static_cast<std::size_t>(TracePart::loss),
+                      kFigures = static_cast<std::size_t>(TracePart::figures);
+
+// Bytes per rank, by rank.
+std::vector<TracePeer> sum_by_rank(const std::vector<TracePeer>& peers) {
+  std::map<int, Index> bytes;
+  for (const TracePeer& p : peers) bytes[p.rank] += p.bytes;
+  std::vector<TracePeer> out;
+  for (const auto& [rank, sum] : bytes) out.push_back({rank, sum});
+  return out;
+}
+
+std::vector<TracePeer> peers_of(const std::vector<Piece>& pieces) {
+  std::vector<TracePeer> out;
+  for (const Piece& p : pieces) out.push_back({p.peer, p.bytes});
+  return sum_by_rank(out);
+}
+
+TraceItem item_of(const Program& program, const RunKernel& run) {
+  TraceItem item{.kind = TraceItem::Kind::kernel, .name = run.pass};
+  for (std::size_t k = 0; k + 1 < run.operands.size(); k++)
+    if (const Buffer& b = program.buffers[static_cast<std::size_t>(run.operands[k].buffer)]; b.space == Space::peer) item.peers.push_back({b.peer, b.bytes});
+  item.peers = sum_by_rank(item.peers);
+  const KernelOp op = run.spec.op;
+  if (op == KernelOp::sgd)
+    item.group = "update";
+  else if (op == KernelOp::fold && !item.peers.empty())
+    item.group = "reads in place";
+  else if (run.moves)
+    item.group = "copies";
+  else if (op == KernelOp::fold)
+    item.group = "maps";
+  else
+    item.group = name_of(op) + " " + name_of(run.spec.pass);
+  return item;
+}
+
+TraceItem item_of(const Program& program, int exchange, const Post& post, TraceItem::Kind kind) {
+  const bool posts = kind == TraceItem::Kind::post;
+  const auto is_message = [](const Piece& p) { return !p.window; };
+  return {.kind = kind,
+          .name = program.exchange_names[static_cast<std::size_t>(exchange)],
+          .group = posts ? "posts" : "waits",
+          .peers = peers_of(posts ? post.sends : post.receives),
+          .exchange = exchange,
+          .message = std::any_of(post.sends.begin(), post.sends.end(), is_message) || std::any_of(post.receives.begin(), post.receives.end(), is_message)};
+}
+
+struct Recorded {  // by one rank's ring
+  std::vector<Index> steps{};
+  std::vector<TraceSpan> spans{};
+};
+
+Recorded recorded_by(const StepTrace& trace) {
+  Recorded out;
+  for (std::size_t k = 0; k < trace.steps(); k++) {
+    out.steps.push_back(trace.number(k));
+    const auto spans = trace.spans(k);
+    out.spans.insert(out.spans.end(), spans.begin(), spans.end());
+  }
+  return out;
+}
+
+// Every rank's, on rank 0, one rank after another: no other rank needs them.
+std::vector<Recorded> collect(Recorded mine, Transport& transport) {
+  const auto pass = [&](auto way, int other, auto bytes) {
+    const Transport::Ticket ticket = way(other, bytes);
+    wait(transport, {&ticket, 1}, "the trace");
+  };
+  const auto send = [&](int to, std::span<const std::byte> bytes) { return transport.send(to, control::kTrace, bytes); };
+  const auto receive = [&](int from, std::span<std::byte> bytes) { return transport.receive(from, control::kTrace, bytes); };
+  std::vector<Recorded> all;
+  if (transport.rank() != 0) {
+    const std::uint64_t sizes[2]{mine.steps.size(), mine.spans.size()};
+    pass(send, 0, std::as_bytes(std::span(sizes)));
+    pass(send, 0, std::as_bytes(std::span(mine.steps)));
+    pass(send, 0, std::as_bytes(std::span(mine.spans)));
+    return all;
+  }
+  all.push_back(std::move(mine));
+  for (int r = 1; r < transport.size(); r++) {
+    std::uint64_t sizes[2]{};
+    pass(receive, r, std::as_writable_bytes(std::span(sizes)));
+    Recorded& its = all.emplace_back();
+    its.steps.resize(sizes[0]);
+    its.spans.resize(sizes[1]);
+    pass(receive, r, std::as_writable_bytes(std::span(its.steps)));
+    pass(receive, r, std::as_writable_bytes(std::span(its.spans)));
+  }
+  return all;
+}
+
+// A rank with a longer Program holds fewer steps.
+std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
+  std::vector<Index> common = ranks.front().steps;
+  for (const Recorded& h : ranks) {
+    std::vector<Index> both;
+    std::set_intersection(common.begin(), common.end(), h.steps.begin(), h.steps.end(), std::back_inserter(both));
+    common = std::move(both);
+  }
+  return common;
+}
+
+// Seconds to add to that rank's clock.
+double ahead_of(const RankTrace& rank, const RankTrace& first, std::size_t steps) {
+  std::vector<double> differences;
+  for (std::size_t k = 0; k < steps; k++)
+    differences.push_back(first.at(k, first.items.size() - kTraceParts + kFigures).end - rank.at(k, rank.items.size() - kTraceParts + kFigures).end);
+  if (differences.empty()) return 0;
+  const auto half = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
+  std::nth_element(differences.begin(), half, differences.end());
+  return *half;
+}
+
+// Reading the inputs and agreeing take no time in virtual time; who is done waits there for the slowest rank.
+void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const Profile& profile) {
+  const Simulated all = simulate(programs, profile, {.timeline = true});
+  trace.predicted_step_seconds = all.step_seconds;
+  for (std::size_t r = 0; r < programs.size(); r++) {
+    std::vector<TraceSpan>& out = trace.ranks[r].simulated;
+    for (const SimulatedStep& s : all.timeline[r]) out.push_back({s.begin, s.end});
+    const double forward = programs[r].forward_steps == 0 ? 0 : out[static_cast<std::size_t>(programs[r].forward_steps) - 1].end, end = out.empty() ? 0 : out.back().end;
+    TraceSpan parts[kTraceParts];
+    parts[kFeed] = {0, 0};
+    parts[kLoss] = {forward, forward};
+    parts[kFigures] = {end, all.step_seconds};
+    out.insert(out.end(), std::begin(parts), std::end(parts));
+  }
+}
+
+}  // namespace
+
+std::vector<TraceItem> trace_items(const Program& program) {
+  std::vector<TraceItem> out;
+  std::map<int, const Post*> posts;
+  for (const ProgramStep& s : program.steps) {
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) {
+      out.push_back(item_of(program, *run));
+    } else if (const auto* post = std::get_if<Post>(&s.what)) {
+      posts[post->exchange] = post;
+      out.push_back(item_of(program, post->exchange, *post, TraceItem::Kind::post));
+    } else {
+      const int exchange = std::get<Wait>(s.what).exchange;
+      out.push_back(item_of(program, exchange, *posts.at(exchange), TraceItem::Kind::wait));
+    }
+  }
+  TraceItem parts[kTraceParts];
+  parts[kFeed] = {.kind = TraceItem::Kind::part, .name = "feed", .group = "feed"};
+  parts[kLoss] = {.kind = TraceItem::Kind::part, .name = "agree on the loss", .group = "agreements"};
+  parts[kFigures] = {.kind = TraceItem::Kind::part, .name = "exchange figures", .group = "agreements"};
+  out.insert(out.end(), std::begin(parts), std::end(parts));
+  return out;
+}
+
+RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport) {
+  RunTrace out;
+  std::vector<Recorded> all = collect(recorded_by(mine), transport);
+  if (transport.rank() != 0) return out;
+  const PlanData& data = plan.data();
+  out.steps = recorded_by_all(all);
+  std::vector<Program> programs;
+  const std::vector<int>& hosts = transport.hosts();
+  bool other_hosts = false;
+  for (std::size_t r = 0; r < all.size(); r++) {
+    programs.push_back(compile(plan, static_cast<int>(r), {.hosts = hosts}));
+    RankTrace& rank = out.ranks.emplace_back();
+    rank.device = plan.mesh().device(static_cast<int>(r)).name;
+    rank.own_clock = data.on_device[r];
+    rank.items = trace_items(programs[r]);
+    const std::size_t events = rank.items.size();
+    check(all[r].spans.size() == all[r].steps.size() * events, "a rank records the events of its Program");
+    for (std::size_t k = 0; k < all[r].steps.size(); k++)
+      if (std::binary_search(out.steps.begin(), out.steps.end(), all[r].steps[k]))
+        rank.measured.insert(rank.measured.end(), all[r].spans.begin() + static_cast<std::ptrdiff_t>(k * events), all[r].spans.begin() + static_cast<std::ptrdiff_t>((k + 1) * events));
+    if (hosts.empty() || hosts[r] == hosts[0]) continue;
+    other_hosts = true;
+    const double ahead = ahead_of(rank, out.ranks.front(), out.steps.size());
+    for (TraceSpan& s : rank.measured) s = {s.begin + ahead, s.end + ahead};
+  }
+  if (other_hosts) out.notes.push_back("ranks that cannot map rank 0's memory (other hosts): their clocks are set so that a step's exchange of figures ends when it ends on rank 0");
+  if (profile.empty())
+    out.notes.push_back("no profile: nothing is predicted; motley profile JOB measures one, and a job that names it has a simulated side");
+  else
+    add_simulated(out, programs, profile);
+  return out;
+}
+
+}  // namespace motley

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last training steps of all ranks, measured beside simulated.
+#pragma once
+#include <motley/plan.h>
+#include <motley/program.h>
+#include <motley/transport.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/step_trace.h"
+
+namespace motley {
+
+struct TracePeer {
+  int rank = -1;
+  Index bytes = 0;
+};
+
+// One event of every training step: a step of the rank's Program, or a TracePart.
+struct TraceItem {
+  enum class Kind : std::uint8_t { kernel, post, wait, part };
+  Kind kind = Kind::kernel;
+  std::string name{};             // of the pass ("conv2d_2 forward"), of the exchange, of the part
+  std::string group{};            // "conv2d forward", "update", "copies", "reads in place", "waits", "posts", "agreements", "feed", ...
+  std::vector<TracePeer> peers{}; // kernel: whose memory it reads in place; post: to whom it sends; wait: from whom bytes come
+  int exchange = -1;              // of a post or wait
+  bool message = false;           // of a post or wait: some bytes travel while other steps may run
+};
+
+// In the order of the events of a StepTrace.
+std::vector<TraceItem> trace_items(const Program& program);
+
+struct RankTrace {
+  std::string device{};                // its name in the mesh
+  bool own_clock = false;              // kernels were timed by the device, which runs beside the host's waits and posts
+  std::vector<TraceItem> items{};
+  std::vector<TraceSpan> measured{};   // step after step one per item; by rank 0's clock
+  std::vector<TraceSpan> simulated{};  // one per item, in seconds from the training step's start; empty: no profile
+  TraceSpan at(std::size_t step, std::size_t item) const { return measured[step * items.size() + item]; }
+  // The training step as it is timed: from the inputs read to the figures' exchange.
+  TraceSpan step(std::size_t step) const {
+    return {at(step, items.size() - kTraceParts + static_cast<std::size_t>(TracePart::feed)).end,
+            at(step, items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)).begin};
+  }
+};
+
+struct RunTrace {
+  std::vector<Index> steps{};  // those that every rank's ring holds, by number
+  std::vector<RankTrace> ranks{};
+  std::optional<double> predicted_step_seconds{};
+  std::vector<std::string> notes{};
+};
+
+// Collective. On rank 0 every rank's trace, elsewhere nothing. `profile`: what the plan was made from; empty: nothing is simulated.
+// Clocks of other hosts are set so that the figures' exchange of a step ends at the same time as on rank 0 (the median over the steps).
+RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport);
+
+}  // namespace motley

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where predicted and measured part, by name: what a run keeps of its trace, and `motley trace RUN` prints.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "run/run_trace.h"
+
+namespace motley {
+
+constexpr const char* kTraceFile = "trace.json";  // in the run directory
+constexpr double kDisturbed = 0.05;               // of the time: figures of a step are then not to be trusted
+
+struct Quartiles {  // seconds per training step, over the measured steps
+  double q25 = 0, median = 0, q75 = 0;
+};
+Quartiles quartiles(std::vector<double> values);  // linear between neighbours; 0 of none
+
+struct TraceRow {
+  std::string name{}, group{};  // of a group's row: both its name
+  Quartiles measured{};
+  std::optional<double> predicted{};
+  std::optional<double> difference() const;  // measured median less predicted
+  double weight() const;                     // how far up the table: the difference's size; without a prediction the median
+};
+
+struct RankTraceSummary {
+  std::string device{};
+  std::optional<double> disturbed{};  // share of the time in which other processes had its cores
+  Quartiles step{};                   // as it is timed: inputs and figures are not part of it
+  std::optional<double> predicted_step{};
+  std::vector<TraceRow> rows{};    // one per pass and exchange (its posts and waits added), and what lies between events
+  std::vector<TraceRow> groups{};
+};
+
+struct TraceSummary {
+  Index first_step = 0, last_step = 0, steps = 0;
+  Quartiles step{};  // the slowest rank's
+  std::optional<double> predicted_step{};
+  std::vector<RankTraceSummary> ranks{};
+  std::vector<std::string> notes{};
+  std::optional<double> gap() const;        // measured median less predicted
+  std::optional<double> disturbed() const;  // the largest of the ranks'
+};
+
+// Of the steps from that one on (those before are not timed).
+TraceSummary summarise(const RunTrace& trace, Index first_step);
+
+// With differences and each one's share of the step's gap.
+Json to_json(const TraceSummary& summary);
+std::string to_text(const TraceSummary& summary);
+void save(const TraceSummary& summary, const std::filesystem::path& file);       // UserError (74)
+TraceSummary load_trace_summary(const std::filesystem::path& file);              // UserError: 66 missing, 65 damaged
+
+}  // namespace motley
