@@ -128,7 +128,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   choose_blocks(data, profile);
   choose_formats(data, profile);
   choose_implementations(data, profile);
-  data.hash = plan_hash(step, mesh, rules);
+  data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {
     const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
     if (has > 0 && needs > has)

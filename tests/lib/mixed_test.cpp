@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "lib/train_nets.h"
 #include "plan/planner.h"
+#include "run/copies.h"
 #include "run/gather.h"
 #include "support/fake_device.h"
 #include "train/verify.h"
