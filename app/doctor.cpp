@@ -70,30 +70,30 @@ std::string usable_isas() {
   return out;
 }
 
-void look_at_cpu(Findings& found, const Node& node) {
+void look_at_cpu(Findings& found, const HostFacts& host) {
   const auto backend = open_backend({.name = "cpu"});
   const std::vector<int> cores = allowed_cores();
   std::size_t physical = 0;
-  for (const Socket& socket : node.sockets) physical += socket.cores.size();
+  for (const Socket& socket : host.sockets) physical += socket.cores.size();
   found.line("CPU", backend->model());
-  found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, node.sockets.size(),
-                                  node.sockets.size() == 1 ? "" : "s", to_text(cores)));
+  found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, host.sockets.size(),
+                                  host.sockets.size() == 1 ? "" : "s", to_text(cores)));
   found.line("ranks", fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer", cores.size()));
   found.line("ISA", usable_isas());
   found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
 }
 
 // A machine without NVIDIA cards misses nothing.
-void look_at_gpus(Findings& found, const Node& node) {
+void look_at_gpus(Findings& found, const HostFacts& host) {
   std::map<std::string, int> models;
-  for (const CudaGpu& gpu : node.cuda.gpus)
+  for (const CudaGpu& gpu : host.cuda.gpus)
     models[fmt::format("{} ({}, {})", gpu.model, gpu.isa, bytes_text(static_cast<double>(gpu.memory_bytes)))]++;
   std::string text;
   for (const auto& [model, count] : models) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, model);
-  if (text.empty()) text = node.cards > 0 ? fmt::format("{} NVIDIA card(s), none can be used", node.cards) : "none";
+  if (text.empty()) text = host.cards > 0 ? fmt::format("{} NVIDIA card(s), none can be used", host.cards) : "none";
   found.line("GPUs", text);
-  found.line("CUDA", node.cuda.library.empty() ? node.cuda.missing : node.cuda.library + (node.cuda.missing.empty() ? "" : "; " + node.cuda.missing));
-  if (node.cards > 0 && !node.cuda.missing.empty()) found.missing.push_back("GPUs that can be used: " + node.cuda.missing);
+  found.line("CUDA", host.cuda.library.empty() ? host.cuda.missing : host.cuda.library + (host.cuda.missing.empty() ? "" : "; " + host.cuda.missing));
+  if (host.cards > 0 && !host.cuda.missing.empty()) found.missing.push_back("GPUs that can be used: " + host.cuda.missing);
 }
 
 std::string first_version(const fs::path& program) {
@@ -167,11 +167,11 @@ void look_at_data(Findings& found) {
 int doctor(const Options& options) {
   Console console(options, Console::Voice::speaks);
   const bool direct = mpi_takes_device_memory();  // first: a child process asks, which inherits no device
-  const Node node = this_node();
+  const HostFacts host = host_facts();
   Findings found;
   found.line("motley", MOTLEY_VERSION);
-  look_at_cpu(found, node);
-  look_at_gpus(found, node);
+  look_at_cpu(found, host);
+  look_at_gpus(found, host);
   look_at_mpi(found, direct);
   look_at_limits(found);
   look_at_data(found);
@@ -179,7 +179,7 @@ int doctor(const Options& options) {
   if (!found.packages.empty()) found.line("to get it", fmt::format("apt-get install {}", fmt::join(found.packages, " ")));
   if (found.missing.empty()) found.line("missing", "nothing");
   if (!options.mesh.empty()) {
-    write_file(options.mesh.string(), to_text(to_json(mesh_of(node)), 2) + "\n");
+    write_file(options.mesh.string(), to_text(to_json(mesh_of(host)), 2) + "\n");
     found.line("mesh", options.mesh.string());
   }
   print_result(found.lines);

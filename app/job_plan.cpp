@@ -13,6 +13,7 @@
 #include <map>
 
 #include "app/mpiexec.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
 #include "plan/choose_parts.h"
@@ -35,12 +36,6 @@ fs::path cache_directory() {
   const fs::path cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
   if (cache.is_absolute()) return cache / "motley";
   return home.is_absolute() ? home / ".cache" / "motley" : fs::path();
-}
-
-std::uint64_t fnv(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  return hash;
 }
 
 // The plan made from it guesses no kernel: what measure() asks of a profile that it has read.
@@ -76,7 +71,7 @@ fs::path profile_path(const Job& job) {
   if (cache.empty()) return {};
   std::array<char, 65> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return {};
-  return cache / fmt::format("profile-{:016x}.json", fnv(std::string(host.data()) + to_text(to_json(job.mesh))));
+  return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
 
 bool must_measure(const Job& job, const Step& step) {

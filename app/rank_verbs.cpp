@@ -115,7 +115,6 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
                     time_or_unknown(f.feed_seconds), time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
                     bytes_or_unknown(f.bytes_counted), bytes_or_unknown(f.memory_bytes));
   }
-  if (!run.copies_differ.empty()) text += fmt::format("COPIES DIFFER  {}\n", fmt::join(run.copies_differ, ", "));
   return text;
 }
 

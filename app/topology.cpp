@@ -64,26 +64,26 @@ std::size_t cards_in_proc() {
   return cards;
 }
 
-void find_gpus(Node& node) {
-  node.cuda = cuda_facts();
-  if (node.cuda.gpus.empty()) node.cards = cards_in_proc();
+void find_gpus(HostFacts& host) {
+  host.cuda = cuda_facts();
+  if (host.cuda.gpus.empty()) host.cards = cards_in_proc();
 }
 
 }  // namespace
 
-Node this_node() {
-  Node node;
-  node.sockets = sockets();
-  find_gpus(node);
-  return node;
+HostFacts host_facts() {
+  HostFacts host;
+  host.sockets = sockets();
+  find_gpus(host);
+  return host;
 }
 
-Mesh mesh_of(const Node& node) {
+Mesh mesh_of(const HostFacts& host) {
   std::vector<Device> devices;
-  std::vector<Socket> sockets = node.sockets;
-  for (std::size_t i = 0; i < node.cuda.gpus.size() && !sockets.empty(); i++)  // a core for the rank that drives it
+  std::vector<Socket> sockets = host.sockets;
+  for (std::size_t i = 0; i < host.cuda.gpus.size() && !sockets.empty(); i++)  // a core for the rank that drives it
     if (std::vector<int>& cores = sockets[i % sockets.size()].cores; cores.size() > 1) cores.pop_back();
-  for (std::size_t i = 0; i < node.cuda.gpus.size(); i++) {
+  for (std::size_t i = 0; i < host.cuda.gpus.size(); i++) {
     Device device;
     device.name = "gpu " + std::to_string(i);
     device.kind = DeviceKind::cuda;

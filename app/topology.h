@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node is made of, and the mesh it suggests.
+// What this host is made of, and the mesh it suggests.
 #pragma once
 #include <motley/mesh.h>
 
@@ -13,14 +13,14 @@ namespace motley {
 struct Socket {
   std::vector<int> cores{};  // one processing unit per core that this process may use
 };
-struct Node {
+struct HostFacts {
   std::vector<Socket> sockets{};  // those with a core that may be used
   CudaFacts cuda{};
   std::size_t cards = 0;  // NVIDIA's that the kernel knows although none can be used
 };
-Node this_node();
+HostFacts host_facts();
 
 // One rank per GPU that this build can use, then one per socket with its cores but one for each GPU, along one axis "all".
-Mesh mesh_of(const Node& node);
+Mesh mesh_of(const HostFacts& host);
 
 }  // namespace motley

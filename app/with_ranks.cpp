@@ -50,7 +50,7 @@ struct Subject {
 Subject load_subject(const Options& options) {
   if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options)), {}};
   if (!options.sets.empty()) throw UserError("--set changes a job, and no JOB is given", Exit::usage);
-  return {{}, options.mesh.empty() ? mesh_of(this_node()) : Mesh::load(options.mesh)};
+  return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
 }
 
 Subject parse_subject(const Options& options, const std::string& name, const std::string& text) {

@@ -17,26 +17,16 @@ inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last", "blocked8", "blocked16"};
 
-inline const std::string& name_of(KernelOp v) {
-  return kKernelOpNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(PassKind v) {
-  return kPassKindNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(Activation v) {
-  return kActivationNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(FoldKind v) {
-  return kFoldKindNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(Combine v) {
-  return kCombineNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(DType v) {
-  return kDTypeNames.at(static_cast<std::size_t>(v));
-}
-inline const std::string& name_of(Format v) {
-  return kFormatNames.at(static_cast<std::size_t>(v));
-}
+inline const std::vector<std::string>& names_of(KernelOp) { return kKernelOpNames; }
+inline const std::vector<std::string>& names_of(PassKind) { return kPassKindNames; }
+inline const std::vector<std::string>& names_of(Activation) { return kActivationNames; }
+inline const std::vector<std::string>& names_of(FoldKind) { return kFoldKindNames; }
+inline const std::vector<std::string>& names_of(Combine) { return kCombineNames; }
+inline const std::vector<std::string>& names_of(DType) { return kDTypeNames; }
+inline const std::vector<std::string>& names_of(Format) { return kFormatNames; }
+
+template <class E>
+  requires requires(E v) { names_of(v); }
+const std::string& name_of(E v) { return names_of(v).at(static_cast<std::size_t>(v)); }
 
 }  // namespace motley

@@ -7,7 +7,9 @@
 #include <functional>
 #include <numeric>
 
+#include "base/hash.h"
 #include "kernels/kernel_names.h"
+#include "kernels/kernel_spec_fields.h"
 #include "kernels/operands.h"
 
 namespace motley {
@@ -71,26 +73,6 @@ std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
   }
   return {};
 }
-
-class Hash {
- public:
-  void add(std::size_t value) { state_ ^= value + 0x9e3779b97f4a7c15u + (state_ << 6) + (state_ >> 2); }  // boost::hash_combine
-  void add(Index value) { add(std::hash<Index>()(value)); }
-  void add(double value) { add(std::hash<double>()(value)); }
-  template <class E>
-  requires std::is_enum_v<E>
-  void add(E value) { add(static_cast<std::size_t>(value)); }
-  template <class List>
-  requires requires(List list) { list.begin(); }
-  void add(const List& list) {
-    add(list.size());
-    for (const auto& value : list) add(value);
-  }
-  std::size_t value() const { return state_; }
-
- private:
-  std::size_t state_ = 0;
-};
 
 }  // namespace
 
@@ -169,30 +151,7 @@ Index bytes_touched(const KernelSpec& spec) {
 
 std::size_t hash_of(const KernelSpec& spec) {
   Hash hash;
-  hash.add(spec.op);
-  hash.add(spec.pass);
-  hash.add(spec.dtype);
-  const Roles& e = spec.roles;
-  hash.add(std::array{e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q});
-  hash.add(spec.stride);
-  hash.add(spec.dilation);
-  hash.add(spec.padding);
-  hash.add(spec.margin);
-  hash.add(std::array{spec.x_format, spec.w_format, spec.y_format});
-  hash.add(Index{spec.bias});
-  hash.add(Index{spec.accumulate});
-  hash.add(spec.activation);
-  hash.add(spec.fold);
-  hash.add(spec.combine);
-  hash.add(spec.scale);
-  hash.add(spec.fold_extents);
-  for (const FoldOperand& operand : spec.operands) {
-    hash.add(operand.dtype);
-    hash.add(operand.strides);
-  }
-  hash.add(Index{spec.class_dim});
-  hash.add(spec.first_class);
-  hash.add(std::array{spec.learning_rate, spec.momentum, spec.weight_decay});
+  hash.add(spec);
   return hash.value();
 }
 

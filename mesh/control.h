@@ -8,7 +8,7 @@
 namespace motley::control {
 
 // Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
-constexpr int kGather = -1, kFarewell = -2, kTrace = -3;
+constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4;
 
 // Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);

@@ -13,7 +13,7 @@
 
 #include "mesh/control.h"
 #include "mesh/tickets.h"
-#include "mesh/window.h"
+#include "mesh/shared_memory.h"
 
 namespace motley {
 
@@ -101,8 +101,8 @@ class MemoryTransport final : public Transport {
     return control::gather(*this, bytes);
   }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.allocate(bytes); }
-  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return windows_.share(*this, mine); }
+  std::span<std::byte> allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
+  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return shared_.share(*this, mine); }
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
     static_cast<void>(other(from));
     return tickets_.add({.peer = from, .flag = {&flag, value, bytes}});
@@ -154,7 +154,7 @@ class MemoryTransport final : public Transport {
   std::shared_ptr<Hub> hub_;
   int rank_;
   Tickets<Operation> tickets_;
-  Windows windows_;
+  SharedMemories shared_;
 };
 
 bool more_than_cores(int ranks) {

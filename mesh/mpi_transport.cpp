@@ -17,7 +17,7 @@
 #include "mesh/mpi_check.h"
 #include "mesh/mpi_session.h"
 #include "mesh/tickets.h"
-#include "mesh/window.h"
+#include "mesh/shared_memory.h"
 
 namespace motley {
 
@@ -42,19 +42,19 @@ struct Operation {
   Awaited flag{};
 };
 
-// Where a rank runs: the machine (containers of one machine share its cores), the cores it may use, and a window with a token
+// Where a rank runs: the machine (containers of one machine share its cores), the cores it may use, and shared memory with a token
 // in it: who reads the token there maps this rank's memory.
 struct Seat {
   std::array<char, 64> machine{};
   cpu_set_t cores{};
-  Window::Name probe{};
+  SharedMemory::Name probe{};
   std::uint64_t token = 0;
 };
 
 bool maps(const Seat& seat) {
   try {
     std::uint64_t found = 0;
-    std::memcpy(&found, PeerWindow(seat.probe).bytes().data(), sizeof found);
+    std::memcpy(&found, PeerSharedMemory(seat.probe).bytes().data(), sizeof found);
     return found == seat.token;
   } catch (const DeviceError&) {
     return false;
@@ -154,8 +154,8 @@ class MpiTransport final : public Transport {
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return windows_.allocate(bytes); }
-  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return windows_.share(*this, mine); }
+  std::span<std::byte> allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
+  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return shared_.share(*this, mine); }
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
     Operation op = operation(from, 0, 0);
     op.flag = {&flag, value, bytes};
@@ -194,7 +194,7 @@ class MpiTransport final : public Transport {
 
   void look_around() {
     Seat mine = my_seat();
-    const Window probe(sizeof mine.token);
+    const SharedMemory probe(sizeof mine.token);
     mine.probe = probe.name();
     std::random_device random;
     mine.token = (std::uint64_t{random()} << 32U) | random();
@@ -243,7 +243,7 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1, last_tag_ = 32767;  // MPI's guaranteed minimum
   Tickets<Operation> tickets_;
   int messages_ = 0;  // of them
-  Windows windows_;
+  SharedMemories shared_;
   const bool takes_device_memory_ = mpi_takes_device_memory();
 };
 

@@ -8,21 +8,21 @@
 #include <cmath>
 #include <span>
 
+#include "base/hash.h"
+#include "kernels/kernel_spec_fields.h"
+
 namespace motley {
 
 namespace {
 
-std::size_t mixed(std::size_t a, std::size_t b) {
-  return a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2));  // boost::hash_combine
+template <class... T>
+std::size_t hash_of_all(const T&... values) {
+  Hash hash;
+  (hash.add(values), ...);
+  return hash.value();
 }
-std::size_t key_of(int device, const KernelSpec& spec) {
-  return mixed(hash_of(spec), static_cast<std::size_t>(device));
-}
-std::size_t rate_key(int device, const KernelSpec& spec) {
-  return mixed(
-      mixed(static_cast<std::size_t>(device), static_cast<std::size_t>(spec.op) * 16 + static_cast<std::size_t>(spec.pass)),
-      static_cast<std::size_t>(spec.dtype));
-}
+std::size_t key_of(int device, const KernelSpec& spec) { return hash_of_all(device, spec); }
+std::size_t rate_key(int device, const KernelSpec& spec) { return hash_of_all(device, spec.op, spec.pass, spec.dtype); }
 
 // Folds and updates take time by the element; the other ops work in steps along each of these extents.
 bool by_element(const KernelSpec& spec) {
@@ -47,7 +47,7 @@ std::size_t element_family(int device, KernelSpec spec) {
     for (Index& s : operand.strides)
       if (s != 0) s = 1 + std::count_if(strides.begin(), strides.end(), [&](Index other) { return other != 0 && other < s; });
   }
-  return mixed(key_of(device, spec), 77);
+  return key_of(device, spec);
 }
 
 Index elements_of(const KernelSpec& spec) {
@@ -60,7 +60,7 @@ Index elements_of(const KernelSpec& spec) {
 std::size_t role_family(int device, const KernelSpec& spec, Index Roles::*role, std::size_t which) {
   KernelSpec family = spec;
   family.roles.*role = -1;
-  return mixed(key_of(device, family), which);
+  return hash_of_all(device, family, which);
 }
 
 bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {

@@ -12,7 +12,8 @@ PUBLIC = {"dims": "base", "dtype": "base", "error": "base", "device": "base", "p
 # What only some files may include: pattern of the include, pattern of the file.
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),
            (r"(cuda|cudnn|cublas|nvrtc|nvml).*", r"kernels/cuda/|mesh/nccl/"), (r"Eigen/.*|unsupported/Eigen/.*", r"kernels/"),
-           (r"nlohmann/.*", r"lib/base/json\w*\.cpp"), (r"CLI/.*|CLI11.*", r"app/"), (r"zlib\.h", r"lib/train/")]
+           (r"nlohmann/.*", r"lib/base/json\w*\.cpp"), (r"CLI/.*|CLI11.*", r"app/"), (r"zlib\.h", r"lib/train/"),
+           (r"xxh.*\.h", r"lib/base/")]
 
 
 def layer_of(path):  # "lib/base/json.cpp", "include/motley/dims.h"

@@ -33,10 +33,9 @@ class Executor {
   // Reads this rank's box of every input and label: read(name, box, out). Collective behind a forward half without its backward half.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
   Ran run();           // the whole step; every rank calls it
-  Ran run_forward();   // up to loss and logits
+  // Up to loss and logits; after(i): behind step i of the Program (what it takes counts as that step's).
+  Ran run_forward(const std::function<void(int step)>& after = {});
   Ran run_backward();  // the rest of a step whose run_forward() was just called: gradients and update
-  // The forward half with a look behind each of its steps, told by its number in the Program.
-  void run_forward(const std::function<void(int step)>& after);
   // Collective. The forward half on what was fed last, each result looked at. The first tensor of the plan's passes (an input,
   // a parameter, then in the order of the steps) in which this rank has a value that is not finite; -1: none.
   int first_not_finite();
@@ -47,6 +46,8 @@ class Executor {
   void record_into(StepTrace* trace);
   // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.
   std::vector<double> read(int buffer, const Box& box) const;
+  // XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits. At once where they are stored so.
+  std::uint64_t hash(int buffer, const Box& box, Format order) const;
   void write(int buffer, const Box& box, const std::vector<double>& values);
   Index memory_bytes() const;
   // Seconds spent per kernel so far, for reports.

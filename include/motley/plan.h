@@ -26,9 +26,9 @@ class Plan {
   std::string json() const;   // INTERFACE section 3, byte-equal from run to run
   // A fixed plan: the choice of balance() as it was once made. The file is that of save() and of a run's plan.json.
   void save(const std::filesystem::path& file) const;  // UserError (74)
-  // UserError: another step, a mesh with other axes, parts that do not fit, a file that cannot be read (66).
+  // UserError: another step, the file of an older motley, a mesh with other axes, parts that do not fit, a file that cannot be read (66).
   static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
-  std::uint64_t hash() const; // of (step, mesh, rules): what ranks compare before they trust one plan
+  std::uint64_t hash() const; // of (step, mesh, rules, options): what ranks compare before they trust one plan
 
  private:
   friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h

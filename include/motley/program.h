@@ -107,6 +107,7 @@ struct Simulated {
   double step_seconds = 0;
   std::vector<double> busy_seconds{}, waiting_seconds{};
   std::vector<std::vector<SimulatedStep>> timeline{};  // per rank, per step of its Program; empty unless the options say so
+  std::vector<SimulatedStep> agreement{};              // per rank: on the loss, between the halves; no seconds where the step has no two
 };
 struct SimulateOptions {
   bool timeline = false;

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "base/hash.h"
+
 namespace motley {
 namespace {
 
@@ -13,16 +15,6 @@ constexpr std::uint32_t low(std::uint64_t x) {
 }
 constexpr std::uint32_t high(std::uint64_t x) {
   return static_cast<std::uint32_t>(x >> 32);
-}
-
-// 64-bit FNV-1a (Fowler, Noll, Vo): offset basis and prime from its definition.
-std::uint64_t hash_of_name(std::string_view name) {
-  std::uint64_t h = 0xcbf29ce484222325U;
-  for (char c : name) {
-    h ^= static_cast<unsigned char>(c);
-    h *= 0x100000001b3U;
-  }
-  return h;
 }
 
 double between(double bound, std::uint64_t seed, std::string_view tensor, std::int64_t index) {
@@ -44,7 +36,7 @@ PhiloxBlock philox(PhiloxBlock c, std::array<std::uint32_t, 2> key) {
   return c;
 }
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view name) : key_{low(seed), high(seed)}, name_(hash_of_name(name)) {}
+RandomStream::RandomStream(std::uint64_t seed, std::string_view name) : key_{low(seed), high(seed)}, name_(hash_bytes(name)) {}
 
 PhiloxBlock RandomStream::block(std::uint64_t counter) const {
   return philox({low(counter), high(counter), low(name_), high(name_)}, key_);

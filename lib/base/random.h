@@ -12,7 +12,7 @@ namespace motley {
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 PhiloxBlock philox(PhiloxBlock counter, std::array<std::uint32_t, 2> key);
 
-// The numbers of one name: key = seed, counter = (counter, 64-bit FNV-1a of the name). Cheap to copy.
+// The numbers of one name: key = seed, counter = (counter, XXH3 of the name, 64 bits). Cheap to copy.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, std::string_view name);

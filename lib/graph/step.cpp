@@ -2,43 +2,12 @@
 #include <motley/step.h>
 
 #include <algorithm>
-#include <bit>
-#include <functional>
 
+#include "base/hash.h"
 #include "graph/nodes.h"
+#include "graph/step_fields.h"
 
 namespace motley {
-
-namespace {
-
-void mix(std::uint64_t& h, const std::string& text) {  // FNV-1a
-  for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  h = (h ^ 0xFFU) * 1099511628211ULL;
-}
-void mix(std::uint64_t& h, Index v) { mix(h, std::to_string(v)); }
-
-std::uint64_t hash_of(const Passes& all) {
-  std::uint64_t h = 14695981039346656037ULL;
-  for (const StepTensor& t : all.tensors) {
-    mix(h, t.name);
-    for (const Dim& d : t.shape.dims()) mix(h, d.name), mix(h, d.size);
-  }
-  for (const Pass& p : all.passes) {
-    mix(h, p.name);
-    for (const Window& w : p.windows) mix(h, w.stride), mix(h, w.before), mix(h, w.dilation);
-    for (const PassIndex& i : p.indices) mix(h, i.name), mix(h, i.size);
-    for (const Tie& l : p.ties) mix(h, l.offset), mix(h, static_cast<Index>(l.read.size())), mix(h, static_cast<Index>(l.made.size()));
-    for (const PassOperand& o : p.reads)
-      for (int i : o.indices) mix(h, i);
-    mix(h, static_cast<Index>(p.activation));
-  }
-  if (const Sgd* sgd = std::get_if<Sgd>(&all.optimizer); sgd != nullptr && all.trains) {
-    for (double v : {sgd->learning_rate, sgd->momentum, sgd->weight_decay}) mix(h, std::bit_cast<Index>(v));
-  }
-  return h;
-}
-
-}  // namespace
 
 std::vector<std::string> Step::parameters() const {
   std::vector<std::string> out;

@@ -166,7 +166,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
     data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
   choose_formats(data, profile);
   choose_implementations(data, profile);
-  data.hash = plan_hash(step, mesh, rules);
+  data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {
     const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
     if (has > 0 && needs > has)

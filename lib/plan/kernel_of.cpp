@@ -52,7 +52,7 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
   spec.margin = {above, below, before, behind};
 }
 
-// dense: indices kept (of x and y), contracted (of x and w), made (of w and y).
+// dense: indices kept (of x and y), contracted (of x and w), made (of w and y). UserError: one of all three.
 void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
   std::vector<int> uses(pass.indices.size(), 0);
   auto mark = [&](const PassOperand& o, int bit) {
@@ -66,6 +66,11 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
   mark(w, 2);
   mark(y, 4);
   for (std::size_t i = 0; i < uses.size(); i++) {
+    if (uses[i] == 7)
+      throw UserError("pass \"" + pass.name + "\": its index \"" + pass.indices[i].name +
+                      "\" is in the input, the weight and the result (one product per value of it); expected an index of two of them: "
+                      "slice() that dim, apply dense() to each slice, stack() the results");
+    check(uses[i] == 3 || uses[i] == 5 || uses[i] == 6, "an index of a dense pass is in two of its three operands");
     const Index size = work[i].size();
     if (uses[i] == 5) spec.roles.n *= size;
     if (uses[i] == 3) spec.roles.c *= size;

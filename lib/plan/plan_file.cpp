@@ -217,6 +217,7 @@ const Table<PlanFile>& plan_fields() {
   static const Table<Baseline> baselines{number("even", "seconds", &Baseline::even), number("proportional", "seconds", &Baseline::proportional),
                                          number("fast_alone", "seconds", &Baseline::fast_alone)};
   static const Table<PlanFile> table{
+      unread<PlanFile>("version", "of the file"),
       {"decisions", "all that the rest follows from", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
       list_field("cuts", "for people", &PlanFile::cuts, cut_fields()),
@@ -226,6 +227,17 @@ const Table<PlanFile>& plan_fields() {
       unread<PlanFile>("tensors", "who holds and owns what"),
       unread<PlanFile>("exchanges", "what moves")};
   return table;
+}
+
+// Is the file of this version, or none of a plan's at all? Complains.
+bool check_version(Reader& r, const Json& j) {
+  const Json* version = j.find("version");
+  if (j.find("decisions") == nullptr) return true;  // the tables say what is missing
+  const auto* number = version == nullptr ? nullptr : std::get_if<std::int64_t>(&version->value);
+  if (number != nullptr && *number == kPlanVersion) return true;
+  r.complain(version == nullptr ? j : *version, std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
+                                                    " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");
+  return false;
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) { throw UserError(file.string() + ": " + text); }
@@ -342,6 +354,7 @@ void Plan::save(const std::filesystem::path& file) const { write_file(file.strin
 
 Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
   PlanFile from = load_json(file, [](Reader& r, const Json& j) {
+    if (!check_version(r, j)) return std::optional<PlanFile>();
     std::optional<PlanFile> out(std::in_place);
     r.object(j, plan_fields(), *out);
     return out;
@@ -362,7 +375,7 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
     if (told != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
   }
-  data.hash = plan_hash(step, mesh, data.rules);
+  data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});
   return plan_from(step, mesh, std::move(data));
 }
 

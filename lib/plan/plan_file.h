@@ -9,6 +9,7 @@
 
 namespace motley {
 
+inline constexpr int kPlanVersion = 2;  // of the file; what was hashed otherwise before is 1 and had no "version"
 inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
 
 std::string hex(std::uint64_t value);

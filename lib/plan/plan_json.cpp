@@ -36,6 +36,7 @@ std::string Plan::json() const {
   const PlanData& d = *data_;
   const int ranks = mesh_.ranks();
   Json out{Json::Object{}};
+  out.set("version", kPlanVersion);
   Json cuts{Json::Array{}};
   for (const CutChoice& c : d.cuts) {
     Json one{Json::Object{}};

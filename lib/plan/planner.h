@@ -29,6 +29,7 @@ PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& to
 void predict(PlanData& data, const Profile& profile);
 // Which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile);
-std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules);
+// Of all that balance() is given but the profile.
+std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 
 }  // namespace motley

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <unordered_map>
 
+#include "base/hash.h"
 #include "plan/kernel_of.h"
 #include "run/not_finite.h"
 #include "run/peer_memory.h"
@@ -102,7 +104,7 @@ struct Executor::Bound {
   }
   // A buffer's bytes, where the host can read them: `room` takes a device's.
   const std::byte* look(int buffer, std::vector<std::byte>& room) const;
-  Ran run(std::size_t from, std::size_t to);
+  Ran run(std::size_t from, std::size_t to, const std::function<void(int)>& after = {});
 };
 
 void Executor::Bound::take_memory() {
@@ -295,7 +297,7 @@ void Executor::Bound::begin() {
   half = true;
 }
 
-Ran Executor::Bound::run(std::size_t from, std::size_t to) {
+Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<void(int)>& after) {
   Ran out;
   const Index before = transport.bytes_received();
   const double begin = seconds_now();
@@ -307,6 +309,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to) {
   for (std::size_t i = from; i < to; i++) {
     Step& s = steps[i];
     const double own = perform(s);
+    if (after) after(static_cast<int>(i));
     s.runs++;
     if (s.flags_alone) {
       record(i, now, now);
@@ -362,21 +365,13 @@ Ran Executor::run() {
   bound_->half = false;
   return bound_->run(0, bound_->steps.size());
 }
-Ran Executor::run_forward() {
+Ran Executor::run_forward(const std::function<void(int)>& after) {
   bound_->begin();
-  return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps));
+  return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps), after);
 }
 Ran Executor::run_backward() {
   bound_->half = false;
   return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size());
-}
-
-void Executor::run_forward(const std::function<void(int)>& after) {
-  bound_->begin();
-  for (int i = 0; i < bound_->program.forward_steps; i++) {
-    static_cast<void>(bound_->perform(bound_->steps[static_cast<std::size_t>(i)]));
-    after(i);
-  }
 }
 
 int Executor::first_not_finite() {
@@ -422,6 +417,33 @@ std::vector<double> Executor::read(int buffer, const Box& box) const {
     k++;
   });
   return out;
+}
+
+std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
+  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  const View view = view_of(b, buffer, box);
+  std::vector<std::byte> room;
+  const std::size_t item = bytes_of(b.dtype);
+  const std::byte* const base = bound_->look(buffer, room) + static_cast<std::size_t>(view.element) * item;
+  if (is_dense(view, order)) return hash_bytes(base, static_cast<std::size_t>(volume(box)) * item);
+  std::vector<std::size_t> dims(box.size());  // outer to inner
+  std::iota(dims.begin(), dims.end(), std::size_t{0});
+  if (order != Format::plain && dims.size() > 2) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+  const std::size_t last = dims.back();
+  // Along the last dim elements lie in steps, but where that is the one in blocks.
+  const Index run = view.blocked == static_cast<int>(last) ? 1 : view.extents[last], step = view.strides[last];
+  Box rows;
+  for (std::size_t d : dims) rows.push_back(box[d]);
+  if (run > 1) rows.back().end = rows.back().begin + 1;
+  std::vector<Index> at(box.size());
+  Hash hash;
+  for_each_index(rows, [&](const std::vector<Index>& row) {
+    for (std::size_t d = 0; d < dims.size(); d++) at[dims[d]] = row[d];
+    const std::byte* from = base + static_cast<std::size_t>(element_of(view, box, at)) * item;
+    if (step == 1) return hash.bytes(from, static_cast<std::size_t>(run) * item);
+    for (Index k = 0; k < run; k++, from += static_cast<std::size_t>(step) * item) hash.bytes(from, item);
+  });
+  return hash.value();
 }
 
 void Executor::write(int buffer, const Box& box, const std::vector<double>& values) {

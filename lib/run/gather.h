@@ -20,8 +20,4 @@ enum class Part : std::uint8_t { value, gradient };
 WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor);
 // Collective. From the owners; InternalError when an element has no owner or two.
 WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int parameter, Part part);
-// Collective. Runs the forward half on what was fed last, which fills the copies of all parameters. Names of those of which some
-// rank's kernels read a bit that differs from its owner's: both hash every box that one gives the other.
-std::vector<std::string> copies_differ(const Plan& plan, const Program& program, Executor& executor, Transport& transport);
-
 }  // namespace motley

@@ -130,17 +130,17 @@ double ahead_of(const RankTrace& rank, const RankTrace& first, std::size_t steps
   return *half;
 }
 
-// Reading the inputs and agreeing take no time in virtual time; who is done waits there for the slowest rank.
+// Reading the inputs takes no time in virtual time; who is done waits at the figures for the slowest rank.
 void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const Profile& profile) {
   const Simulated all = simulate(programs, profile, {.timeline = true});
   trace.predicted_step_seconds = all.step_seconds;
   for (std::size_t r = 0; r < programs.size(); r++) {
     std::vector<TraceSpan>& out = trace.ranks[r].simulated;
     for (const SimulatedStep& s : all.timeline[r]) out.push_back({s.begin, s.end});
-    const double forward = programs[r].forward_steps == 0 ? 0 : out[static_cast<std::size_t>(programs[r].forward_steps) - 1].end, end = out.empty() ? 0 : out.back().end;
+    const double end = out.empty() ? 0 : out.back().end;
     TraceSpan parts[kTraceParts];
     parts[kFeed] = {0, 0};
-    parts[kLoss] = {forward, forward};
+    parts[kLoss] = {all.agreement[r].begin, all.agreement[r].end};
     parts[kFigures] = {end, all.step_seconds};
     out.insert(out.end(), std::begin(parts), std::end(parts));
   }

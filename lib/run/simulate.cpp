@@ -35,6 +35,7 @@ class Simulator {
     auto any = [&](auto holds) { return std::any_of(programs.begin(), programs.end(), holds); };
     two_halves_ = programs.size() > 1 && any([](const Program& p) { return p.forward_steps > 0; }) &&
                   any([](const Program& p) { return static_cast<std::size_t>(p.forward_steps) < p.steps.size(); });
+    out_.agreement.resize(programs.size());
     if (timeline_) out_.timeline.resize(programs.size());
   }
 
@@ -120,6 +121,7 @@ class Simulator {
   // True: it was the last to come.
   bool meet(std::size_t r) {
     ranks_[r].doing = Doing::meeting;
+    out_.agreement[r].begin = out_.step_seconds;
     if (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.doing != Doing::meeting; })) return false;
     for (Rank& rank : ranks_) {
       rank.doing = Doing::agreeing;
@@ -188,7 +190,7 @@ class Simulator {
       rank.left -= seconds / paces[r];
       if (!ends) continue;
       if (std::exchange(rank.doing, Doing::next) == Doing::agreeing)
-        rank.since = out_.step_seconds;
+        rank.since = out_.agreement[r].end = out_.step_seconds;
       else
         end_step(r);
     }

@@ -180,8 +180,7 @@ class Job {
   void finish() {
     time_steps();
     keep_trace();
-    rt_.phase("comparing copies");
-    out_.copies_differ = copies_differ(plan_, trainer_.program(), trainer_.executor(), rt_.transport());
+    trainer_.compare_copies();
     if (out_.status == "done" && in_.data.test) {
       const Evaluation test = evaluate(rt_, plan_, trainer_.program(), trainer_.executor(), in_.data.test, in_.names);
       out_.test_accuracy = test.accuracy;
@@ -227,10 +226,7 @@ class Job {
   // Rank 0 alone: the others may be gone. Its own error stands, whatever becomes of the file.
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
-    out_.status = e.code() == Exit::stopped ? "stopped" : "failed";
-    out_.code = static_cast<int>(e.code());
-    if (const auto* loss = dynamic_cast<const LossNotFinite*>(&e)) out_.rank = loss->rank();
-    out_.reason = e.what();
+    note_failure(out_, e);
     time_steps();
     try {
       write_run_json(in_.run_directory, out_);
@@ -257,6 +253,17 @@ class Job {
 };
 
 }  // namespace
+
+void note_failure(TrainSummary& summary, const Error& e) {
+  summary.status = e.code() == Exit::stopped ? "stopped" : "failed";
+  summary.code = static_cast<int>(e.code());
+  if (const auto* loss = dynamic_cast<const LossNotFinite*>(&e)) summary.rank = loss->rank();
+  if (const auto* copies = dynamic_cast<const CopiesDiffer*>(&e)) {
+    summary.rank = copies->rank();
+    summary.copies_differ = copies->tensors();
+  }
+  summary.reason = e.what();
+}
 
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input) {
   check(input.plan != nullptr && input.data.train != nullptr, "a job has a plan and samples");

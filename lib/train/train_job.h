@@ -30,7 +30,10 @@ struct TrainPlanInput {
 
 // Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json and run.json into the run directory (which exists), the dump and the trace. Returns
 // the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io) when a
-// file cannot be written; LossNotFinite. A rank that fails alone throws alone: Runtime ends the others.
+// file cannot be written; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
+
+// What run.json says of a run that ended so: status, code, reason, and what the error knows besides.
+void note_failure(TrainSummary& summary, const Error& e);
 
 }  // namespace motley

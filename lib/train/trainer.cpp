@@ -9,7 +9,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "plan/plan_data.h"
+#include "base/hash.h"
+#include "plan/plan_fields.h"
+#include "run/copies.h"
 #include "run/fits_hosts.h"
 #include "run/step_trace.h"
 
@@ -18,12 +20,6 @@ namespace motley {
 namespace {
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t h = 14695981039346656037ULL;  // FNV-1a
-  for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return h;
-}
 
 // Every rank's value of a plain struct, on every rank.
 template <class T>
@@ -49,7 +45,7 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
   struct Hashes {
     std::uint64_t asked, planned;
   };
-  const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.json())});
+  const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.data())});
   for (std::size_t r = 1; r < all.size(); r++) {
     const std::string who = "rank " + std::to_string(r);
     if (all[r].asked != all[0].asked) throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
@@ -77,6 +73,8 @@ struct Trainer::Impl {
   State state;
   StepTrace trace;
   Executor executor;
+  Copies copies;
+  const Index compare_every;
   Index step = 0;
   bool wants_stop = false, stopped = false;
 
@@ -88,7 +86,9 @@ struct Trainer::Impl {
         backend(reference ? *reference : runtime.backend(plan.mesh())),
         state(plan, program, options.seed, backend.device_memory()),
         trace(program.steps.size()),
-        executor(program, backend, runtime.transport(), state) {
+        executor(program, backend, runtime.transport(), state),
+        copies(plan, program, executor, runtime.transport()),
+        compare_every(options.compare_copies_every) {
     if (!plan.data().passes.trains) throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
     executor.record_into(&trace);
   }
@@ -137,6 +137,23 @@ struct Trainer::Impl {
                         rank);
   }
 
+  // Throws on all ranks where some copies differ.
+  void refuse_copies(const std::vector<CopyDifference>& differences) const {
+    if (differences.empty()) return;
+    std::vector<std::string> names;
+    for (const CopyDifference& d : differences)
+      if (const std::string& name = plan.data().passes.tensors[static_cast<std::size_t>(d.tensor)].name; names.empty() || names.back() != name) names.push_back(name);
+    throw CopiesDiffer("copies differ at step " + std::to_string(step) + ": " + to_text(differences, plan) +
+                           "; every copy has its owner's bits, so memory, a link or a kernel is damaged: results since the last comparison are not to be trusted",
+                       differences.front().reader, std::move(names));
+  }
+
+  void compare_copies() {
+    rt.phase("comparing copies");
+    executor.run_forward([this](int i) { copies.after_step(i); });
+    refuse_copies(copies.compare());
+  }
+
   StepReport run(const std::map<std::string, ReadBox>& feeds) {
     if (stopped) throw Stopped("stopped on request after step " + std::to_string(step));
     step++;
@@ -146,7 +163,9 @@ struct Trainer::Impl {
     feed(feeds);
     const double start = seconds_now();
     trace.part(TracePart::feed, feeding, start);
-    const Ran forward = executor.run_forward();
+    const bool compares = compare_every > 0 && step % compare_every == 0;
+    const Ran forward = compares ? executor.run_forward([this](int i) { copies.after_step(i); }) : executor.run_forward();
+    if (compares) refuse_copies(copies.compare());
     const double asked = seconds_now();
     StepReport report;
     report.loss = agreed_loss();
@@ -198,6 +217,7 @@ StepReport Trainer::step(const std::vector<Feed>& feeds) {
 }
 
 StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) { return impl_->run(feeds); }
+void Trainer::compare_copies() { impl_->compare_copies(); }
 void Trainer::ask_to_stop() { impl_->wants_stop = true; }
 Executor& Trainer::executor() { return impl_->executor; }
 const Program& Trainer::program() const { return impl_->program; }

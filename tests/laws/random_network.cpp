@@ -4,6 +4,7 @@
 #include <motley/partition.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -12,6 +13,11 @@ namespace motley::law {
 
 Index pick(Random& random, Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); }
 bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+
+int law_percent() {
+  const char* const text = std::getenv("MOTLEY_LAW_PERCENT");
+  return text == nullptr ? 100 : std::clamp(std::atoi(text), 1, 100);
+}
 
 namespace {
 

@@ -18,6 +18,13 @@ using Random = std::mt19937;
 Index pick(Random& random, Index low, Index high);
 bool chance(Random& random, double p);
 
+// Of a law's `full` number of cases those that run: all, or as many per cent as MOTLEY_LAW_PERCENT says (where each is slow: under sanitizers).
+int law_percent();
+template <class T>
+T share_of(T full) {
+  return full * static_cast<T>(law_percent()) / 100;
+}
+
 // A window along one dim; one that does not fit is made to fit when the network is built.
 struct Sliding {
   Index window = 1, stride = 1, dilation = 1, before = 0, after = 0;

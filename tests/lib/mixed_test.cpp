@@ -12,6 +12,7 @@
 #include "lib/train_nets.h"
 #include "plan/planner.h"
 #include "run/chrome_trace.h"
+#include "run/copies.h"
 #include "run/gather.h"
 #include "support/fake_device.h"
 #include "train/verify.h"

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 
+#include "plan/kernel_of.h"
 #include "plan/ties.h"
 #include "plan/planner.h"
 #include "run/gather.h"
@@ -210,4 +211,28 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         "stack: \"rename_1\" and \"x\" differ in a dim: only the first of them has \"d\"");
   CHECK(refused([](Graph& g, T t) { return concat({t, g.input("label", {n}, DType::i32)}, {.in = {n}, .out = {"both"}}); }) ==
         "concat works on floats; \"label\" holds integers");
+}
+
+TEST_CASE("dense: an index of input, weight and result is refused, never dropped") {
+  Graph g;
+  const Tensor y = dense(g.input("x", {n, c}), {.out = {{"f", 5}}});
+  Passes passes = inference({y}).passes();
+  for (const PassKind kind : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+    Pass pass = passes.passes.front();
+    REQUIRE(pass.op == KernelOp::dense);
+    const std::vector<Range> work{{0, kN}, {0, kC}, {0, 5}, {0, 2}};
+    const std::vector<Format> formats(passes.tensors.size(), Format::plain);
+    const std::vector<Range> plain(work.begin(), work.begin() + 3);
+    pass.kind = kind;
+    const PassOperand was[] = {pass.reads[0], pass.reads[1], pass.writes};  // x, w, y
+    if (kind == PassKind::backward_data) pass.reads[0] = was[2], pass.writes = was[0];
+    if (kind == PassKind::backward_filter) pass.reads[1] = was[2], pass.writes = was[1];
+    CHECK(kernel_of(passes, pass, plain, DType::f32, formats).roles == Roles{.n = kN, .c = kC, .f = 5});
+    pass.indices.push_back({"heads", 2});
+    for (PassOperand* o : {&pass.reads[0], &pass.reads[1], &pass.writes}) o->indices.push_back(3);
+    CHECK_THROWS_WITH(kernel_of(passes, pass, work, DType::f32, formats), Catch::Contains("its index \"heads\" is in the input, the weight and the result"));
+    pass.writes.indices.pop_back();
+    pass.reads[0].indices.pop_back();
+    CHECK_THROWS_AS(kernel_of(passes, pass, work, DType::f32, formats), InternalError);
+  }
 }

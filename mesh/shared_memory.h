@@ -11,12 +11,12 @@ namespace motley {
 
 // Zeroed, touched memory that starts on a page: one memfd, reserved before anything is written (too little memory is an
 // error here, not a SIGBUS later), which ranks of this host can map. Private memory where memfds do not work.
-class Window {
+class SharedMemory {
  public:
-  explicit Window(std::size_t bytes);  // DeviceError: not enough memory
-  ~Window();
-  Window(Window&& other) noexcept;
-  Window& operator=(Window&&) = delete;
+  explicit SharedMemory(std::size_t bytes);  // DeviceError: not enough memory
+  ~SharedMemory();
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&&) = delete;
   std::span<std::byte> bytes() const { return {start_, size_}; }
   // What a rank of this host needs to map it. fd -1: it is private memory.
   struct Name {
@@ -31,13 +31,13 @@ class Window {
   int fd_ = -1;
 };
 
-// Another rank's window, mapped by its name. Stays readable when that rank is gone.
-class PeerWindow {
+// Another rank's shared memory, mapped by its name. Stays readable when that rank is gone.
+class PeerSharedMemory {
  public:
-  explicit PeerWindow(const Window::Name& name);  // DeviceError: it cannot be mapped
-  ~PeerWindow();
-  PeerWindow(PeerWindow&& other) noexcept;
-  PeerWindow& operator=(PeerWindow&&) = delete;
+  explicit PeerSharedMemory(const SharedMemory::Name& name);  // DeviceError: it cannot be mapped
+  ~PeerSharedMemory();
+  PeerSharedMemory(PeerSharedMemory&& other) noexcept;
+  PeerSharedMemory& operator=(PeerSharedMemory&&) = delete;
   std::span<std::byte> bytes() const { return {start_, size_}; }
 
  private:
@@ -45,15 +45,15 @@ class PeerWindow {
   std::size_t size_ = 0;
 };
 
-// One rank's windows and those of others that it maps: what Transport::allocate and share are made of.
-class Windows {
+// One rank's shared memories and those of others that it maps: what Transport::allocate and share are made of.
+class SharedMemories {
  public:
   std::span<std::byte> allocate(std::size_t bytes) { return own_.emplace_back(bytes).bytes(); }
   std::vector<std::span<std::byte>> share(Transport& transport, std::span<std::byte> mine);
 
  private:
-  std::vector<Window> own_{};
-  std::vector<PeerWindow> others_{};
+  std::vector<SharedMemory> own_{};
+  std::vector<PeerSharedMemory> others_{};
 };
 
 }  // namespace motley

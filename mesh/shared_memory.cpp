@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/window.h"
+#include "mesh/shared_memory.h"
 
 #include <fcntl.h>
 #include <motley/error.h>
@@ -28,7 +28,7 @@ std::string because(const char* call) {
 
 }  // namespace
 
-Window::Window(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
+SharedMemory::SharedMemory(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
   const std::string asked = std::to_string(bytes) + " bytes for buffers";
   if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
     throw DeviceError("asked for " + asked + ", but only " + std::to_string(free) +
@@ -56,17 +56,17 @@ Window::Window(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>
   for (std::size_t i = 0; i < mapped_; i += kPage) *const_cast<volatile std::byte*>(start_ + i) = std::byte{0};
 }
 
-Window::Window(Window&& other) noexcept
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : start_(std::exchange(other.start_, nullptr)), size_(other.size_), mapped_(other.mapped_), fd_(std::exchange(other.fd_, -1)) {}
 
-Window::~Window() {
+SharedMemory::~SharedMemory() {
   if (start_ != nullptr) munmap(start_, mapped_);
   if (fd_ >= 0) ::close(fd_);
 }
 
-Window::Name Window::name() const { return {static_cast<std::int32_t>(getpid()), fd_, size_}; }
+SharedMemory::Name SharedMemory::name() const { return {static_cast<std::int32_t>(getpid()), fd_, size_}; }
 
-PeerWindow::PeerWindow(const Window::Name& name) : size_(name.bytes) {
+PeerSharedMemory::PeerSharedMemory(const SharedMemory::Name& name) : size_(name.bytes) {
   const std::string path = "/proc/" + std::to_string(name.pid) + "/fd/" + std::to_string(name.fd);
   auto refuse = [&](const std::string& why) { throw DeviceError("memory of process " + std::to_string(name.pid) + " cannot be mapped: " + why); };
   if (name.fd < 0) refuse("it is private");
@@ -84,21 +84,21 @@ PeerWindow::PeerWindow(const Window::Name& name) : size_(name.bytes) {
   start_ = static_cast<std::byte*>(at);
 }
 
-PeerWindow::PeerWindow(PeerWindow&& other) noexcept : start_(std::exchange(other.start_, nullptr)), size_(other.size_) {}
+PeerSharedMemory::PeerSharedMemory(PeerSharedMemory&& other) noexcept : start_(std::exchange(other.start_, nullptr)), size_(other.size_) {}
 
-PeerWindow::~PeerWindow() {
+PeerSharedMemory::~PeerSharedMemory() {
   if (start_ != nullptr) munmap(start_, std::max<std::size_t>(size_, 1));
 }
 
-std::vector<std::span<std::byte>> Windows::share(Transport& transport, std::span<std::byte> mine) {
-  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Window& w) { return w.bytes().data() == mine.data(); });
+std::vector<std::span<std::byte>> SharedMemories::share(Transport& transport, std::span<std::byte> mine) {
+  const auto own = std::find_if(own_.begin(), own_.end(), [&](const SharedMemory& m) { return m.bytes().data() == mine.data(); });
   check(own != own_.end(), "memory from allocate() is shared");
-  const Window::Name name = own->name();
+  const SharedMemory::Name name = own->name();
   const auto all = transport.gather_all(std::as_bytes(std::span(&name, 1)));
   std::vector<std::span<std::byte>> out(all.size());
   const auto me = static_cast<std::size_t>(transport.rank());
   for (std::size_t r = 0; r < all.size(); r++) {
-    Window::Name its;
+    SharedMemory::Name its;
     check(all[r].size() == sizeof its, "all ranks are in the same share()");
     std::memcpy(&its, all[r].data(), sizeof its);
     if (r == me)

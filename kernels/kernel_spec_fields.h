@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a KernelSpec, as they are hashed and written to JSON.
+#pragma once
+#include <motley/kernel_spec.h>
+
+#include "base/fields.h"
+
+namespace motley {
+
+template <>
+struct Fields<Roles> {
+  static constexpr std::tuple list{field("n", &Roles::n, "extent", 0), field("c", &Roles::c, "extent", 0), field("h", &Roles::h, "extent", 0),
+                                   field("w", &Roles::w, "extent", 0), field("f", &Roles::f, "extent", 0), field("r", &Roles::r, "extent", 0),
+                                   field("s", &Roles::s, "extent", 0), field("p", &Roles::p, "extent", 0), field("q", &Roles::q, "extent", 0)};
+};
+template <>
+struct Fields<FoldOperand> {
+  static constexpr std::tuple list{field("dtype", &FoldOperand::dtype, "element type"), field("strides", &FoldOperand::strides, "elements, one per fold extent")};
+};
+template <>
+struct Fields<KernelSpec> {
+  using S = KernelSpec;
+  static constexpr std::tuple list{field("op", &S::op, "which computation"),
+                                   field("pass", &S::pass, "forward or a gradient"),
+                                   field("dtype", &S::dtype, "of every float operand"),
+                                   field("roles", &S::roles, "extents by letter"),
+                                   field("stride", &S::stride, "rows, cols", 1),
+                                   field("dilation", &S::dilation, "rows, cols", 1),
+                                   field("padding", &S::padding, "top, bottom, left, right"),
+                                   field("margin", &S::margin, "of pools: top, bottom, left, right", 0),
+                                   field("x_format", &S::x_format, "of x and dx"),
+                                   field("w_format", &S::w_format, "of w and dw"),
+                                   field("y_format", &S::y_format, "of y and dy"),
+                                   field("bias", &S::bias, "operand b[f]"),
+                                   field("accumulate", &S::accumulate, "y is added to"),
+                                   field("activation", &S::activation, "epilogue"),
+                                   field("fold", &S::fold, "pointwise function"),
+                                   field("combine", &S::combine, "how results meet"),
+                                   field("scale", &S::scale, "factor of the function"),
+                                   field("fold_extents", &S::fold_extents, "extents of the fold", 0),
+                                   field("operands", &S::operands, "of the fold, result last"),
+                                   field("class_dim", &S::class_dim, "fold extent over classes", -1),
+                                   field("first_class", &S::first_class, "global index of that extent's 0", 0),
+                                   field("learning_rate", &S::learning_rate, "of sgd"),
+                                   field("momentum", &S::momentum, "of sgd"),
+                                   field("weight_decay", &S::weight_decay, "of sgd")};
+};
+
+}  // namespace motley

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of layout rules and of what a Plan holds.
+#pragma once
+#include "graph/step_fields.h"
+#include "kernels/kernel_spec_fields.h"
+#include "mesh/mesh_fields.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+template <>
+struct Fields<Shares> {
+  static constexpr std::tuple list{field("of", &Shares::of)};
+};
+template <>
+struct Fields<Sizes> {
+  static constexpr std::tuple list{field("of", &Sizes::of)};
+};
+template <>
+struct Fields<Jagged> {
+  static constexpr std::tuple list{field("of", &Jagged::of), field("per", &Jagged::per)};
+};
+template <>
+struct Fields<Axes> {
+  static constexpr std::tuple list{field("names", &Axes::names)};
+};
+template <>
+struct Fields<Rule> {
+  static constexpr std::tuple list{field("dim", &Rule::dim), field("axes", &Rule::axes), field("parts", &Rule::parts)};
+};
+template <>
+struct Fields<LayoutRules> {
+  static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors), field("places", &LayoutRules::places)};
+};
+template <>
+struct Fields<BalanceOptions> {
+  static constexpr std::tuple list{field("dtype", &BalanceOptions::dtype)};
+};
+template <>
+struct Fields<PickPart> {
+  static constexpr std::tuple list{field("index", &PickPart::index), field("cut", &PickPart::cut)};
+};
+template <>
+struct Fields<Work> {
+  static constexpr std::tuple list{field("any", &Work::any), field("box", &Work::box), field("alternative", &Work::alternative), field("term", &Work::term)};
+};
+template <>
+struct Fields<PassPlan> {
+  static constexpr std::tuple list{field("pick", &PassPlan::pick), field("work", &PassPlan::work), field("alternative_of", &PassPlan::alternative_of)};
+};
+template <>
+struct Fields<TensorPlan> {
+  static constexpr std::tuple list{field("layout", &TensorPlan::layout), field("rest", &TensorPlan::rest), field("tiles", &TensorPlan::tiles),
+                                   field("needs", &TensorPlan::needs), field("first", &TensorPlan::first), field("second", &TensorPlan::second),
+                                   field("third", &TensorPlan::third), field("by", &TensorPlan::by), field("arrives_in_blocks", &TensorPlan::arrives_in_blocks),
+                                   field("leaves_in_blocks", &TensorPlan::leaves_in_blocks)};
+};
+template <>
+struct Fields<CutChoice> {
+  static constexpr std::tuple list{field("dim", &CutChoice::dim), field("axis", &CutChoice::axis), field("per", &CutChoice::per),
+                                   field("parts", &CutChoice::parts), field("why", &CutChoice::why)};
+};
+template <>
+struct Fields<PredictedRank> {
+  static constexpr std::tuple list{field("seconds", &PredictedRank::seconds), field("bytes", &PredictedRank::bytes),
+                                   field("memory_bytes", &PredictedRank::memory_bytes)};
+};
+template <>
+struct Fields<Baseline> {
+  static constexpr std::tuple list{field("even", &Baseline::even), field("proportional", &Baseline::proportional), field("fast_alone", &Baseline::fast_alone)};
+};
+template <>
+struct Fields<ChosenKernel> {
+  static constexpr std::tuple list{field("spec", &ChosenKernel::spec), field("implementation", &ChosenKernel::implementation)};
+};
+template <>
+struct Fields<PlanData> {
+  using P = PlanData;
+  static constexpr std::tuple list{field("dtype", &P::dtype), field("rules", &P::rules), field("passes", &P::passes), field("pass_plans", &P::pass_plans),
+                                   field("tensors", &P::tensors), field("formats", &P::formats), field("own_formats", &P::own_formats),
+                                   field("on_device", &P::on_device), field("memory_bytes", &P::memory_bytes), field("busy", &P::busy),
+                                   field("hosts", &P::hosts), field("routes", &P::routes), field("implementations", &P::implementations),
+                                   field("cuts", &P::cuts), field("notes", &P::notes), field("step_seconds", &P::step_seconds),
+                                   field("predicted", &P::predicted), field("baselines", &P::baselines), field("hash", &P::hash)};
+};
+
+}  // namespace motley

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/copies.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "mesh/control.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+Copies::Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport) : executor_(executor), transport_(transport) {
+  const PlanData& data = plan.data();
+  for (int p : data.passes.parameters) {
+    const Format order = data.formats[static_cast<std::size_t>(p)];
+    const int main = program.main_buffer[static_cast<std::size_t>(p)];
+    // A copy is whole before the last step that reads it, and its memory may serve another tensor after that.
+    const Buffer* const buffer = main < 0 ? nullptr : &program.buffers[static_cast<std::size_t>(main)];
+    const int last = buffer == nullptr || buffer->space == Space::state ? program.forward_steps : buffer->last;
+    const int step = std::min(last, program.forward_steps) - 1;
+    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].third) {
+      if (m.from == program.rank) {
+        const auto slice = std::find_if(program.slices.begin(), program.slices.end(), [&](const Slice& s) { return s.tensor == p && contains(s.box, m.box); });
+        check(slice != program.slices.end(), "who gives a parameter away owns it");
+        peers_[m.to].given.push_back({p, slice->value, m.box, order});
+      }
+      if (m.to == program.rank) {
+        check(main >= 0, "who reads a parameter has a place for it");
+        std::vector<Copy>& read = peers_[m.from].read;
+        whole_after_[step].emplace_back(m.from, read.size());
+        read.push_back({p, main, m.box, order});
+      }
+    }
+  }
+  for (auto& [rank, peer] : peers_) peer.read_hashes.resize(peer.read.size());
+}
+
+void Copies::after_step(int step) {
+  const auto at = whole_after_.find(step);
+  if (at == whole_after_.end()) return;
+  for (const auto& [rank, i] : at->second) {
+    Peer& peer = peers_.at(rank);
+    const Copy& copy = peer.read[i];
+    peer.read_hashes[i] = executor_.hash(copy.buffer, copy.box, copy.order);
+  }
+}
+
+std::vector<CopyDifference> Copies::compare() {
+  const int me = transport_.rank();
+  std::map<int, std::vector<std::uint64_t>> told;  // by reader: what it read of this rank's
+  std::vector<Transport::Ticket> open;
+  for (auto& [rank, peer] : peers_) {
+    std::vector<std::uint64_t>& hashes = told[rank];
+    hashes.resize(peer.given.size());
+    if (rank == me) {
+      hashes = peer.read_hashes;
+      continue;
+    }
+    if (!peer.given.empty()) open.push_back(transport_.receive(rank, control::kCopies, std::as_writable_bytes(std::span(hashes))));
+    if (peer.read.empty()) continue;
+    open.push_back(transport_.send(rank, control::kCopies, std::as_bytes(std::span(peer.read_hashes))));
+    bytes_sent_ += static_cast<Index>(peer.read_hashes.size() * sizeof(std::uint64_t));
+  }
+  wait(transport_, open, "comparing copies");
+  std::vector<CopyDifference> mine;
+  std::map<std::pair<int, Box>, std::uint64_t> known;  // several readers are given the same box
+  for (const auto& [rank, peer] : peers_)
+    for (std::size_t i = 0; i < peer.given.size(); i++) {
+      const Copy& copy = peer.given[i];
+      const auto [at, first] = known.try_emplace({copy.buffer, copy.box});
+      if (first) at->second = executor_.hash(copy.buffer, copy.box, copy.order);
+      if (at->second != told.at(rank)[i]) mine.push_back({copy.tensor, me, rank});
+    }
+  std::vector<CopyDifference> all;
+  for (const auto& bytes : transport_.gather_all(std::as_bytes(std::span(mine)))) {
+    const std::size_t before = all.size();
+    all.resize(before + bytes.size() / sizeof(CopyDifference));
+    if (!bytes.empty()) std::memcpy(all.data() + before, bytes.data(), bytes.size());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+std::vector<CopyDifference> copies_differ(const Plan& plan, const Program& program, Executor& executor, Transport& transport) {
+  Copies copies(plan, program, executor, transport);
+  executor.run_forward([&](int step) { copies.after_step(step); });
+  return copies.compare();
+}
+
+std::string to_text(const std::vector<CopyDifference>& differences, const Plan& plan) {
+  auto ranks = [](const std::set<int>& of) {
+    std::string text = of.size() == 1 ? "rank " : "ranks ";
+    for (const int r : of) text += (r == *of.begin() ? "" : ", ") + std::to_string(r);
+    return text;
+  };
+  std::map<int, std::pair<std::set<int>, std::set<int>>> tensors;  // readers, owners
+  for (const CopyDifference& d : differences) {
+    tensors[d.tensor].first.insert(d.reader);
+    tensors[d.tensor].second.insert(d.owner);
+  }
+  std::string text;
+  for (const auto& [tensor, of] : tensors)
+    text += (text.empty() ? "\"" : ", \"") + plan.data().passes.tensors[static_cast<std::size_t>(tensor)].name + "\" on " + ranks(of.first) + " (owned by " + ranks(of.second) + ")";
+  return text;
+}
+
+}  // namespace motley
