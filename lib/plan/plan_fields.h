@@ -34,7 +34,7 @@ struct Fields<LayoutRules> {
 };
 template <>
 struct Fields<BalanceOptions> {
-  static constexpr std::tuple list{field("dtype", &BalanceOptions::dtype)};
+  static constexpr std::tuple list{field("dtype", &BalanceOptions::dtype), field("baselines", &BalanceOptions::baselines)};
 };
 template <>
 struct Fields<PickPart> {
