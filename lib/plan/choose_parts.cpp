@@ -25,8 +25,9 @@ namespace {
 
 constexpr double kGain = 1e-3;  // of the step's seconds, by which a cut that is not in the list must be faster
 constexpr double kRounding = 1e-9;
+constexpr double kWorthImproving = 1.3;  // times the best: what is slower with another plan's picks gets none of its own
 constexpr std::size_t kFinalists = 6;
-constexpr int kRounds = 4, kLessRounds = 5, kFitRounds = 8;
+constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
@@ -235,7 +236,7 @@ class Chooser {
     if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return improved(proposals.front());
     if (fixed_ != best.of.parts) best.seconds = kNever;  // even is not what every rule says
     consider(proposals, base, best);
-    go_round(best);
+    go_round(base, best);
     move_units(best);
     fit(best);
     overlapped(best);
@@ -290,22 +291,29 @@ class Chooser {
     return out;
   }
 
-  // Tables made again on the best plan so far; on several axes lists that differ along one of them too.
-  void go_round(Trial& best) {
+  // Tables made again on a plan, and again on what comes of it; on several axes lists that differ along one of them too.
+  void go_round(const PlanData& base, Trial& best) {
+    chains(base, best);
     for (int round = 0; round < kRounds; round++) {
       const double before = best.seconds;
-      std::vector<RankSet> sets{all_};
-      if (const RankSet now = working(best.of.parts); now != all_) sets.push_back(now);
-      for (const RankSet& ranks : sets)
-        for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
-          Proposal next = balanced(best.plan, ranks, per);
-          if (next.parts == best.of.parts) continue;
-          Trial with_its_picks = quick(std::move(next), best.plan);
-          if (std::isinf(with_its_picks.seconds) || with_its_picks.seconds > 1.5 * best.seconds) continue;
-          take(improved(std::move(with_its_picks.of)), best, kGain);
-        }
+      chains(PlanData(best.plan), best);
       if (!(best.seconds < before * (1 - kGain))) return;
     }
+  }
+  void chains(const PlanData& start, Trial& best) const {
+    std::vector<RankSet> sets{all_};
+    if (const RankSet now = working(best.of.parts); now != all_) sets.push_back(now);
+    for (const RankSet& ranks : sets)
+      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
+        Trial last{{}, start, kNever};
+        for (int link = 0; link < kLinks; link++) {
+          Proposal next = balanced(last.plan, ranks, per);
+          if (next.parts == last.of.parts) break;
+          last = quick(std::move(next), last.plan);
+          if (std::isinf(last.seconds)) break;
+          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds) take(improved(Proposal(last.of)), best, kGain);
+        }
+      }
   }
 
   // Units from the rank that computes longest to another, and back, exchanges counted.
