@@ -30,7 +30,6 @@ struct Subject {
   std::size_t spec = 0;  // of the specs
   int choices = 1;       // the spec's
   std::unique_ptr<Kernel> kernel{};
-  std::vector<void*> operands{};
   double first = 0;  // seconds of the run after the first
   int repeats = 1;
   std::vector<double> wall{};
@@ -76,12 +75,12 @@ class Measurer {
   // False: told from the first runs, not all fits the budget.
   bool compile_and_touch() {
     compile_all();
+    memory_.wander(static_cast<std::size_t>(step_bytes()));
     memory_.allocate(queue_);
     const double compiled = wall_seconds() - start_;
     double work = 0, all = 0;
     for (const Subject& s : subjects_) all += flops(specs_[s.spec]);
     for (Subject& s : subjects_) {
-      s.operands = memory_.operands(specs_[s.spec]);
       once(s);  // first touch, packing
       s.first = first_seconds(s);
       first_sum_ += s.first;
@@ -142,20 +141,34 @@ class Measurer {
     for (const Subject& s : subjects_) first_sum_ += s.first;
   }
 
+  Index limit() const { return options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2; }
+  Index step_bytes() const { return limit() > 0 ? std::min(options_.step_bytes, limit()) : options_.step_bytes; }
+
   void refuse_too_large(const KernelSpec& spec) const {
-    const Index limit = options_.memory_bytes > 0 ? options_.memory_bytes : backend_.memory_bytes() / 2;
+    const Index limit = this->limit();
     if (limit > 0 && memory_.bytes() > static_cast<std::size_t>(limit))
       throw UserError("measuring " + summary(spec) + " takes " + std::to_string(memory_.bytes()) + " bytes, the device has " +
                           std::to_string(limit) + " for it: use a smaller batch",
                       Exit::device);
   }
 
-  void once(Subject& s) { s.kernel->run(s.operands, memory_.workspace()); }
+  void once(Subject& s) { s.kernel->run(memory_.operands(specs_[s.spec]), memory_.workspace()); }
+  // Operands are found before the clock starts.
+  using Runs = std::vector<std::vector<void*>>;
+  Runs runs_of(const Subject& s, int runs) {
+    Runs out;
+    for (int k = 0; k < runs; k++) out.push_back(memory_.operands(specs_[s.spec]));
+    return out;
+  }
+  void run(Subject& s, const Runs& runs) {
+    for (const std::vector<void*>& operands : runs) s.kernel->run(operands, memory_.workspace());
+  }
 
   // Seconds on the device, told by marks around the runs.
-  double on_device(Subject& s, int runs) {
+  double on_device(Subject& s, int times) {
+    const Runs runs = runs_of(s, times);
     begin_->set(DeviceMemory::Queue::compute);
-    for (int k = 0; k < runs; k++) once(s);
+    run(s, runs);
     end_->set(DeviceMemory::Queue::compute);
     while (!end_->passed()) std::this_thread::yield();
     return end_->seconds_since(*begin_);
@@ -181,8 +194,9 @@ class Measurer {
     double least = HUGE_VAL;
     for (int i = 0; i < kTries; i++) {
       once(s);
+      const Runs runs = runs_of(s, s.repeats);
       const RunClock clock;
-      for (int k = 0; k < s.repeats; k++) once(s);
+      run(s, runs);
       const RunTime took = clock.stop();
       wall_sum_ += took.wall;
       cpu_sum_ += took.cpu;

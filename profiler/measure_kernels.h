@@ -27,6 +27,7 @@ struct KernelTimingOptions {
   double settled = 0.03;                                   // stop (after five rounds) when every (q25 - min) / min is at most this
   std::uint64_t seed = 1;                                  // of the rounds' orders
   Index memory_bytes = 0;                                  // most for operands and workspaces; 0: half of the device's
+  Index step_bytes = 0;                                    // memory of the step whose kernels these are: operands wander through so much of it
   std::function<void(const MeasureProgress&)> progress{};  // between kernels, at most four times a second
 };
 
@@ -41,8 +42,8 @@ struct Measurement {
 };
 
 // Every kernel is compiled, first touched and run untimed outside the timing; then rounds in shuffled order, each kernel once
-// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands lie in memory
-// that all kernels share: inputs hold normal numbers and are never results. Where the device has a choice of implementations each is
+// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands are stored in
+// memory that all kernels share, those of each run after those of the one before: inputs hold normal numbers and are never results. Where the device has a choice of implementations each is
 // timed, but for those that take twice as long as another from the start. UserError: the operands of one kernel are larger than the memory.
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
                             const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});

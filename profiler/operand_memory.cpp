@@ -32,6 +32,11 @@ void OperandMemory::reserve(const KernelSpec& spec, std::size_t workspace_bytes)
   for (std::size_t b = 0; b < kBlocks; b++) most_[b] = std::max(most_[b], bytes[b]);
 }
 
+void OperandMemory::wander(std::size_t step_bytes) {
+  wanders_ = step_bytes > 0;
+  for (Block b : {kNumbers, kResults}) most_[b] = std::max(most_[b], step_bytes / 2 / 64 * 64);
+}
+
 std::size_t OperandMemory::bytes() const {
   return std::accumulate(most_.begin(), most_.end(), std::size_t{0});
 }
@@ -56,13 +61,17 @@ void OperandMemory::allocate(DeviceMemory* device) {
   }
 }
 
-std::vector<void*> OperandMemory::operands(const KernelSpec& spec) const {
-  std::array<std::size_t, kBlocks> used{};
+std::vector<void*> OperandMemory::operands(const KernelSpec& spec) {
+  const std::vector<OperandUse> uses = operands_of(spec);
+  std::array<std::size_t, kBlocks> needs{};
+  for (const OperandUse& use : uses) needs[block_of(use)] += in_lines(use.bytes());
+  for (std::size_t b = 0; b < kBlocks; b++)
+    if (!wanders_ || next_[b] + needs[b] > most_[b]) next_[b] = 0;
   std::vector<void*> out;
-  for (const OperandUse& use : operands_of(spec)) {
+  for (const OperandUse& use : uses) {
     const Block b = block_of(use);
-    out.push_back(blocks_[b].get() + used[b]);
-    used[b] += in_lines(use.bytes());
+    out.push_back(blocks_[b].get() + next_[b]);
+    next_[b] += in_lines(use.bytes());
   }
   return out;
 }

@@ -134,6 +134,13 @@ void Profile::add_to_families(std::size_t point) {
   for (std::size_t i = 0; i < roles.size(); i++) add_to(role_family(p.device, p.spec, roles[i], i), p.spec.roles.*roles[i]);
 }
 
+// Samples have no granule: on the line between the nearest measured numbers of them, or from no time for none.
+double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const {
+  const double first = below == nullptr ? 0 : kernels_[below->point].seconds.typical(), last = kernels_[above.point].seconds.typical();
+  const Index from = below == nullptr ? 0 : below->extent;
+  return first + (last - first) * static_cast<double>(samples - from) / static_cast<double>(above.extent - from);
+}
+
 Estimate Profile::seconds(int device, const KernelSpec& asked) const {
   const KernelSpec spec = bare(asked);
   const double work = flops(spec);
@@ -162,7 +169,9 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
       const KernelPoint& p = kernels_[at.point];
       if (p.device != device || !same_but(p.spec, spec, roles[i])) continue;  // two families of one hash
       const double known = flops(p.spec);
-      if (near != family->second.end()) {
+      if (near != family->second.end() && roles[i] == &Roles::n) {
+        step = std::min(step, between(near == family->second.begin() ? nullptr : &*(near - 1), *near, spec.roles.n));
+      } else if (near != family->second.end()) {
         step = std::min(step, p.seconds.typical());
       } else if (known > past_work) {  // the nearest of those that were measured below only
         past_work = known;

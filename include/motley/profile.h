@@ -71,8 +71,8 @@ class Profile {
   void add(KernelPoint point);
   // The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
-  // measured: this very spec. interpolated: the same spec but for one extent, on this device's granule (a step function: the
-  // smallest measured size not below; past the last one linear in flops). modelled: the device's best measured rate of that op
+  // measured: this very spec. interpolated: the same spec but for one extent: channels and filters on this device's granule
+  // (a step function: the smallest measured size not below), samples on a line; past the last one linear in flops. modelled: the device's best measured rate of that op
   // and pass, else 1e9 flops per second.
   Estimate seconds(int device, const KernelSpec& spec) const;
   // From where it lies to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
@@ -95,6 +95,7 @@ class Profile {
     Index extent = 0;       // of the one role that varies; a fold's or update's elements
     std::size_t point = 0;  // index into kernels_
   };
+  double between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const;
   const KernelPoint* find(int device, const KernelSpec& spec) const;
   const Link* link(int from, int to) const;  // nullptr: none
   void add_to_families(std::size_t point);

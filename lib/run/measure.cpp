@@ -62,7 +62,11 @@ std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Alike 
 class Measurer {
  public:
   Measurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
-      : rt_(rt), mesh_(mesh), step_(step), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {}
+      : rt_(rt), mesh_(mesh), step_(step), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {
+    PlanData plan = plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))), {}, DType::f32);
+    predict(plan, {});
+    step_bytes_ = plan.predicted[static_cast<std::size_t>(rt_.rank())].memory_bytes;
+  }
 
   Profile run(const std::filesystem::path& file) {
     Profile profile = read(file);
@@ -266,6 +270,7 @@ class Measurer {
     o.budget_seconds = budget;
     o.least_rounds = std::min(o.least_rounds, most_rounds);
     o.most_rounds = most_rounds;
+    o.step_bytes = step_bytes_;
     o.progress = [&](const MeasureProgress& p) {
       char line[96];
       std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
@@ -293,7 +298,7 @@ class Measurer {
     rt_.phase("measuring each rank alone");
     const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
-      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7}, barrier);
+      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
       double sum = 0;
       for (const KernelPoint& p : made.points) sum += p.seconds.typical();
       return made.points.size() == specs.size() ? sum : 0;
@@ -386,6 +391,7 @@ class Measurer {
   Backend& backend_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double needed_seconds_ = 0;  // for what did not fit
+  Index step_bytes_ = 0;       // of this rank's memory, with even parts
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 

@@ -97,7 +97,9 @@ TEST_CASE("between measured sizes: the time of the next one not below; past them
   check_estimate(p.seconds(0, conv(4, 16, 63)), 4.0e-3, Known::interpolated);
   check_estimate(p.seconds(0, conv(4, 16, 96)), 6.0e-3, Known::interpolated);
   check_estimate(p.seconds(0, conv(4, 16, 16)), 1.5e-3, Known::measured);      // itself
-  check_estimate(p.seconds(0, conv(2, 16, 64)), 4.0e-3, Known::interpolated);  // along n
+  check_estimate(p.seconds(0, conv(2, 16, 64)), 2.0e-3, Known::interpolated);  // along n: a line from nothing
+  p.add(point(conv(1, 16, 64), 1.6e-3));
+  check_estimate(p.seconds(0, conv(3, 16, 64)), 3.2e-3, Known::interpolated);  // between two
   check_estimate(p.seconds(0, conv(4, 32, 64)), 8.0e-3, Known::interpolated);  // along c, past the last
   p.add(point(conv(4, 12, 20), 0.5e-3));
   check_estimate(p.seconds(0, conv(4, 12, 16)), 0.5e-3, Known::interpolated);  // the less of two families
