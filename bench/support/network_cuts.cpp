@@ -111,17 +111,19 @@ void NetworkCuts::start(Candidate& candidate, const Plan& plan, Transport& trans
   candidate.estimate = slowest(rt_.transport(), {mine}).front();
 }
 
-// All in turn, again and again until the round is long enough; a round's value is the median of its steps'. False: it was
-// disturbed.
+// All in turn, again and again until the round is long enough: of two steps in a row the second counts, as in training, where the
+// step before was of the same plan. A round's value is the median of its steps'. False: it was disturbed.
 bool NetworkCuts::round(std::vector<Candidate*> order, double least_seconds) {
   std::shuffle(order.begin(), order.end(), random_);
   double once = 0;
-  for (const Candidate* c : order) once += c->estimate;
+  for (const Candidate* c : order) once += 2 * c->estimate;
   const auto times = static_cast<std::size_t>(std::clamp(std::ceil(least_seconds / once), 1.0, 50.0));
   std::vector<double> mine;
   const CoreUse use(allowed_cores());
   for (std::size_t i = 0; i < times; i++)
     for (Candidate* c : order) {
+      agree(rt_.transport(), 0);
+      if (c->bound != nullptr) c->bound->run();
       agree(rt_.transport(), 0);
       mine.push_back(c->bound == nullptr ? 0 : c->bound->run().seconds);
     }
