@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "graph/nodes.h"
-#include "plan/blocks.h"
+#include "plan/baselines.h"
 #include "plan/check_rules.h"
 #include "plan/choose_parts.h"
 #include "plan/formats.h"
@@ -142,6 +142,15 @@ void predict(PlanData& data, const Profile& profile) {
   const Simulated times = simulate(programs, profile);
   data.step_seconds = times.step_seconds;
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
+}
+
+PlanData predicted(PlanData data, const Profile& profile) {
+  predict(data, profile);
+  if (is_routed(data) && !fits(data)) {
+    go_straight(data);
+    predict(data, profile);
+  }
+  return data;
 }
 
 void choose_implementations(PlanData& data, const Profile& profile) {

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include "plan/balance_sum.h"
 #include "plan/blocks.h"
@@ -58,19 +57,6 @@ std::string explain(const DimBalance& best) {
   return out;
 }
 
-// A list over the open parts alone; the others get nothing. No part open: nobody has any, whatever the list.
-template <class F>
-std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
-  std::vector<std::size_t> which;
-  for (std::size_t i = 0; i < open.size(); i++)
-    if (open[i]) which.push_back(i);
-  if (which.empty()) return Partition::even(size, static_cast<int>(open.size())).sizes();
-  std::vector<Index> out(open.size(), 0);
-  const std::vector<Index> list = list_of(which);
-  for (std::size_t i = 0; i < which.size(); i++) out[which[i]] = list[i];
-  return out;
-}
-
 class Chooser {
  public:
   Chooser(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype)
@@ -107,27 +93,18 @@ class Chooser {
   }
 
  private:
-  PlanData finished(PlanData data) const {
-    predict(data, profile_);
-    if (is_routed(data) && !fits(data)) {  // no room for what a rank would hand on
-      go_straight(data);
-      predict(data, profile_);
-    }
-    return data;
-  }
-  PlanData planned(const LayoutRules& told) const { return finished(plan_with(passes_, mesh_, told, profile_, dtype_)); }
   Trial trial(Proposal of, PlanData plan) const {
     const double seconds = fits(plan) ? plan.step_seconds.value_or(0) : kNever;
     return {std::move(of), std::move(plan), seconds};
   }
   Trial improved(Proposal of) const {
-    PlanData plan = planned(with_parts(rules_, mesh_, variables_, of.parts));
+    PlanData plan = predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_), profile_);
     return trial(std::move(of), std::move(plan));
   }
   // With the picks of another plan. Jagged lists that do not tile: never.
   Trial quick(Proposal of, const PlanData& like) const {
     try {
-      PlanData plan = finished(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_));
+      PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_), profile_);
       return trial(std::move(of), std::move(plan));
     } catch (const LayoutError&) {
       return {std::move(of), {}, kNever};
@@ -155,23 +132,12 @@ class Chooser {
 
   Proposal dealt_evenly(const RankSet& ranks, const std::string& why) const {
     return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) {
-      const Variable& v = variables_[i];
-      return over(open_parts(mesh_, v, of), v.size, [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
+      return evenly(mesh_, variables_[i], of);
     });
   }
 
-  std::vector<Index> by_speed(const PlanData& data, const Variable& v, const PartsOf& of) const {
-    const std::vector<SizeTables> groups = tables_of(data, mesh_, cost_, v, of);
-    return over(open_parts(mesh_, v, of), v.size, [&](const auto& which) {
-      if (groups.empty()) return Partition::even(v.size, static_cast<int>(which.size())).sizes();
-      const SizeTables all = summed(groups, v);
-      SizeTables tables;
-      for (std::size_t part : which) tables.push_back(all[part]);
-      return proportional_parts(tables, v.size);
-    });
-  }
   Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, const std::string& why) const {
-    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, variables_[i], of); });
+    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, mesh_, cost_, variables_[i], of); });
   }
 
   // Each variable's best parts on its tables, the others as in `data`.
@@ -230,7 +196,7 @@ class Chooser {
     fixed_ = even_parts(variables_);
     Trial best = improved({fixed_, std::vector<std::string>(variables_.size(), "even is the fastest for the whole step")});
     for (std::size_t i = 0; i < variables_.size(); i++)
-      if (!is_free(i)) fixed_[i].lists = {by_speed(best.plan, variables_[i], {all_})};
+      if (!is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
     const PlanData base = best.plan;
     const std::vector<Proposal> proposals = listed(base);
     if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return improved(proposals.front());
@@ -379,45 +345,6 @@ class Chooser {
     }
   }
 
-  // The same rules with every cut even, with parts by one number per device, and the whole network on one device.
- public:
-  Baseline baselines() const {
-    Baseline out;
-    LayoutRules even = rules_, proportional = rules_;
-    bool any = false;
-    const auto sizes = reference_sizes(passes_);
-    auto each = [&](LayoutRules& rules, CutBy by) {
-      auto change = [&](Rule& r) {
-        if (r.axes.names.empty() || !sizes.contains(r.dim)) return;
-        r.parts = by;
-        any = true;
-      };
-      for (Rule& r : rules.split) change(r);
-      for (auto& [name, list] : rules.tensors)
-        for (Rule& r : list) change(r);
-    };
-    each(even, CutBy::even);
-    each(proportional, CutBy::proportional);
-    if (!any) return out;
-    const PlanData base = planned(even);
-    out.even = base.step_seconds;
-    const std::vector<Variable> cut = variables_of(passes_, mesh_, proportional);
-    Assignment parts;
-    for (const Variable& v : cut) parts.push_back({-1, {by_speed(base, v, {all_})}});
-    out.proportional = planned(with_parts(proportional, mesh_, cut, parts)).step_seconds;
-    std::set<std::string> layers;
-    for (const Pass& p : passes_.passes) layers.insert(p.layer);
-    for (int r = 0; r < mesh_.ranks(); r++) {
-      LayoutRules alone;
-      for (const std::string& layer : layers) alone.places[layer] = {mesh_.device(r).name};
-      const PlanData plan = planned(alone);
-      if (fits(plan) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone)) out.fast_alone = plan.step_seconds;
-    }
-    return out;
-  }
-
- private:
-
   void list_cuts(Told& out, const std::vector<std::string>& why) const {
     for (const Rule& r : out.rules.split) {
       if (r.axes.names.empty()) continue;
@@ -451,10 +378,6 @@ class Chooser {
 
 Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
   return Chooser(passes, mesh, rules, profile, dtype).choose();
-}
-
-Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
-  return profile.empty() ? Baseline{} : Chooser(passes, mesh, rules, profile, dtype).baselines();
 }
 
 }  // namespace motley

@@ -21,7 +21,4 @@ struct Told {
 // plan, on meshes of several axes lists that differ along an axis, units moved between ranks. Without a profile: even. Pure.
 Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
 
-// What other parts would take: nothing without a profile.
-Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
-
 }  // namespace motley

@@ -82,6 +82,21 @@ SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v) {
   return out;
 }
 
+std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of) {
+  return over(open_parts(mesh, v, of), v.size, [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
+}
+
+std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of) {
+  const std::vector<SizeTables> groups = tables_of(data, mesh, cost, v, of);
+  if (groups.empty()) return evenly(mesh, v, of);
+  return over(open_parts(mesh, v, of), v.size, [&](const auto& which) {
+    const SizeTables all = summed(groups, v);
+    SizeTables tables;
+    for (std::size_t part : which) tables.push_back(all[part]);
+    return proportional_parts(tables, v.size);
+  });
+}
+
 std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost) {
   std::vector<double> out(static_cast<std::size_t>(mesh.ranks()), 0.0);
   for (std::size_t p = 0; p < passes.passes.size(); p++) {

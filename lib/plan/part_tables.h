@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the parts of a dim cost each rank, by their size: kernels alone. And which ranks are worth trying without the others.
 #pragma once
+#include <motley/partition.h>
+
 #include <vector>
 
 #include "plan/balance_dim.h"
@@ -28,6 +30,22 @@ std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const 
 
 // Of all groups together.
 SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v);
+
+// A list over the open parts alone; the others get nothing. No part open: no rank has any, whatever the list.
+template <class F>
+std::vector<Index> over(const std::vector<bool>& open, Index size, F list_of) {
+  std::vector<std::size_t> which;
+  for (std::size_t i = 0; i < open.size(); i++)
+    if (open[i]) which.push_back(i);
+  if (which.empty()) return Partition::even(size, static_cast<int>(open.size())).sizes();
+  std::vector<Index> out(open.size(), 0);
+  const std::vector<Index> list = list_of(which);
+  for (std::size_t i = 0; i < which.size(); i++) out[which[i]] = list[i];
+  return out;
+}
+std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of);
+// By one speed number per part: its seconds for the whole dim in all that follows its cut.
+std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
 
 // Seconds that each rank would take for all passes alone.
 std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost);
