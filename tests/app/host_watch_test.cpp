@@ -17,26 +17,16 @@
 #include <thread>
 
 #include "run/meet_hosts.h"
+#include "support/directory.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;
+using motley::testing::Directory;
 
 namespace {
 
 constexpr std::uint64_t kToken = 0x1234567890abcdef;
 constexpr double kPatience = 20;  // of waits that end at once where all is well
-
-struct Directory {
-  Directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  std::filesystem::path path;
-};
 
 // The ranks of a job, all of this process.
 struct Ranks {

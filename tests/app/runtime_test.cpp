@@ -10,23 +10,13 @@
 
 #include "run/start.h"
 #include "run/watch.h"
+#include "support/directory.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;
+using motley::testing::Directory;
 
 namespace {
-
-struct Directory {
-  Directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "motley-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  std::filesystem::path path;
-};
 
 // Three ranks' records, written from here.
 struct Trio {

@@ -83,7 +83,7 @@ def verify(folder: str, program: str) -> int:
 
 
 def watched(folder: str, command: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess:
-    """Once more where mpiexec itself did not come back in a minute (seen once in 50 runs, on a busy machine, with a job that does nothing); a second time fails."""
+    """Once more where mpiexec itself did not come back in a minute (seen once, on a busy machine, with a job that does nothing); a second time fails."""
     options = {"private": True, "capture_output": True, "env": {**os.environ, **settings}}
     try:
         return run(folder, command, timeout=60, **options)
