@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "run/meet_hosts.h"
-#include "support/directory.h"
+#include "tests/support/directory.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;

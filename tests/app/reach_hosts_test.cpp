@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "support/config_files.h"
+#include "tests/support/config_files.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;

@@ -10,7 +10,7 @@
 
 #include "run/start.h"
 #include "run/watch.h"
-#include "support/directory.h"
+#include "tests/support/directory.h"
 
 using namespace motley;
 using Catch::Matchers::Contains;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every backend against the reference, for every KernelSpec.
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 #include <catch2/catch.hpp>
 
 #include "kernels/emulated/emulated_backend.h"
-#include "support/fake_device.h"
+#include "tests/support/fake_device.h"
 
 using namespace motley;
 using namespace motley::testing;

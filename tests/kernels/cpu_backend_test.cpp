@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/operands.h"
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 namespace {
 thread_local std::size_t allocations = 0, largest = 0;

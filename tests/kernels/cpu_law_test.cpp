@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/operands.h"
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 using namespace motley;
 using namespace motley::testing;

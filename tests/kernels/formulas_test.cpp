@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/backend_law.h"
-#include "support/host_launch.h"
+#include "tests/support/backend_law.h"
+#include "tests/support/host_launch.h"
 
 using namespace motley;
 using namespace motley::testing;

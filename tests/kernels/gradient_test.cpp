@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/operands.h"
-#include "support/kernel_runner.h"
+#include "tests/support/kernel_runner.h"
 
 using namespace motley;
 using namespace motley::testing;

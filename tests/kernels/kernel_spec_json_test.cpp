@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 using namespace motley;
 

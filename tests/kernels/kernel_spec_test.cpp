@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/operands.h"
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 using namespace motley;
 

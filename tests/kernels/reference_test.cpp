@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "support/kernel_runner.h"
+#include "tests/support/kernel_runner.h"
 
 using namespace motley;
 using namespace motley::testing;

@@ -8,9 +8,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 #include "plan/plan_data.h"
-#include "support/synthetic_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -72,7 +72,7 @@ std::map<std::string, Index> sizes_of(const Plan& plan) {
 
 TEST_CASE("choice law: no plan of the list is predicted faster than the chosen one", "[law]") {
   Random random(20261122);
-  for (int n = 0; n < 40; n++) {
+  for (int n = 0; n < share_of(40); n++) {
     const bool two_axes = chance(random, 0.35);
     const int hosts = static_cast<int>(pick(random, 1, 2));
     const Mesh mesh = two_axes ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 #include "plan/plan_data.h"
 #include "plan/formats.h"
 #include "plan/planner.h"

@@ -8,12 +8,12 @@
 #include <mutex>
 #include <optional>
 
-#include "laws/random_network.h"
-#include "laws/shrink.h"
+#include "tests/support/random_network.h"
+#include "tests/support/shrink.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
 #include "run/views.h"
-#include "support/threads.h"
+#include "tests/support/threads.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -123,8 +123,8 @@ TEST_CASE("copies law: none differs, and one that is made to differ is named on 
       for (const CopyDifference& d : list) CHECK(d.tensor == found.harmed->tensor);
     }
   }
-  CHECK(held > share_of(30));
-  CHECK(harmed > share_of(40));
+  CHECK(held > when_all(30));
+  CHECK(harmed > when_all(40));
 }
 
 TEST_CASE("copies law: what a comparison sends grows with the ranks, not with their square", "[law]") {

@@ -5,12 +5,11 @@
 
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <cstdlib>
 
 #include "kernels/cuda_module.h"
-#include "laws/random_network.h"
-#include "laws/run_plan.h"
-#include "support/backend_law.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
+#include "tests/support/backend_law.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -29,22 +28,17 @@ Device gpu() {
   return device;
 }
 
-int cases(int usual) {  // fewer under compute-sanitizer
-  const char* told = std::getenv("MOTLEY_LAW_CASES");
-  return told == nullptr ? usual : std::atoi(told);
-}
-
 }  // namespace
 
 TEST_CASE("CUDA law: every kernel against the reference", "[kernels]") {
   const auto backend = open_cuda_backend(gpu());
-  CHECK(testing::backend_law(*backend, 31, cases(3000), testing::LawMode::exact) == "");
-  CHECK(testing::backend_law(*backend, 32, cases(3000), testing::LawMode::tolerance) == "");
+  CHECK(testing::backend_law(*backend, 31, share_of(3000), testing::LawMode::exact) == "");
+  CHECK(testing::backend_law(*backend, 32, share_of(3000), testing::LawMode::tolerance) == "");
 }
 
 TEST_CASE("CUDA law: GPU and CPU ranks in one plan, small integers, bit for bit", "[layouts]") {
   const Device device = gpu();
-  for (int number = 0; number < cases(60); number++) {
+  for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(97000 + number));
     const Network net = build(random_integer_recipe(random));
     const Step step = training(net.loss, Sgd{.learning_rate = 1, .momentum = 0});

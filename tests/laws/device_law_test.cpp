@@ -10,11 +10,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "laws/random_network.h"
-#include "laws/run_plan.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
-#include "support/fake_device.h"
+#include "tests/support/fake_device.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -54,7 +54,7 @@ void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Ra
 }  // namespace
 
 TEST_CASE("device law: any ranks on devices, random layouts, the reference's kernels", "[law]") {
-  for (int number = 0; number < 50; number++) {
+  for (int number = 0; number < share_of(50); number++) {
     Random random(static_cast<unsigned>(90000 + number));
     const Network net = build(random_recipe(random));
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
@@ -69,7 +69,7 @@ TEST_CASE("device law: any ranks on devices, random layouts, the reference's ker
 }
 
 TEST_CASE("device law: kernels and formats that users run", "[law]") {
-  for (int number = 0; number < 25; number++) {
+  for (int number = 0; number < share_of(25); number++) {
     Random random(static_cast<unsigned>(95000 + number));
     const Network net = build(random_recipe(random));
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});

@@ -2,11 +2,11 @@
 // The exchange law over MPI.
 #include <catch2/catch.hpp>
 
-#include "laws/redistribute_law.h"
+#include "tests/support/redistribute_law.h"
 #include "tests/support/mpi_world.h"
 
 TEST_CASE("exchange law over MPI", "[law]") {
-  for (unsigned number = 0; number < 60; number++) {
+  for (unsigned number = 0; number < motley::law::share_of(60U); number++) {
     INFO("case " << number << ", rank " << world().rank() << " of " << world().size());
     CHECK(motley::law::redistribute_law(world(), number) == "");
   }

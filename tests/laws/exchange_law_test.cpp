@@ -8,7 +8,7 @@
 #include <limits>
 #include <mutex>
 
-#include "laws/redistribute_law.h"
+#include "tests/support/redistribute_law.h"
 #include "plan/schedules.h"
 #include "tests/support/threads.h"
 
@@ -16,7 +16,7 @@ using namespace motley;
 using namespace motley::law;
 
 TEST_CASE("exchange law: any layout to any layout, and back", "[law]") {
-  for (unsigned number = 0; number < 240; number++) {
+  for (unsigned number = 0; number < share_of(240U); number++) {
     const int ranks = number % 40 == 39 ? 12 : static_cast<int>(number % 4) + 1;
     std::mutex mutex;
     std::string wrong;
@@ -143,7 +143,7 @@ TEST_CASE("paths: where messages cost and bytes do not, straight is the cheapest
 
 TEST_CASE("paths: equal to brute force over all paths, never dearer than direct", "[law]") {
   int through = 0;
-  for (unsigned number = 0; number < 60; number++) {
+  for (unsigned number = 0; number < share_of(60U); number++) {
     Random random(number);
     const Shape shape{{"a", pick(random, 1, 6)}, {"b", pick(random, 1, 5)}, {"c", 2}};
     auto state = [&] {
@@ -175,7 +175,7 @@ TEST_CASE("paths: equal to brute force over all paths, never dearer than direct"
     }
     CHECK(along + seconds_of(fill(at, to), 4, link) == Approx(path.seconds));
   }
-  CHECK(through > 0);
+  CHECK(through > when_all(0));
 }
 
 // ---- schedules that a plan takes
@@ -225,7 +225,7 @@ TEST_CASE("schedules: the cheapest by the measured links, never dearer than dire
   CHECK(chosen(one_move(1 << 20, 2, to_all), 2, links(1e-6, 1e10, 1e-4, 1e9)).tree != Tree::direct);
   CHECK(chosen(one_move(4, 2, {{0, 1}, {1, 2}}), 2, links(1e-6, 1e10, 1e-4, 1e9)) == Schedule{});
   CHECK(chosen(one_move(1 << 20, 2, {{0, 1}}), 2, links(1e-6, 1e10, 1e-4, 1e9)) == Schedule{});  // it stays on its host
-  for (unsigned number = 0; number < 200; number++) {
+  for (unsigned number = 0; number < share_of(200U); number++) {
     Random random(number);
     std::vector<std::pair<int, int>> messages;
     const std::size_t move = chance(random, 0.5) ? 0 : 2;
@@ -291,7 +291,7 @@ TEST_CASE("schedules: routed where a detour is faster than the own link, as fast
 
 TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
   int routed = 0;
-  for (unsigned number = 0; number < 3000; number++) {
+  for (unsigned number = 0; number < share_of(3000U); number++) {
     Random random(number);
     std::vector<double> rate;
     for (int i = 0; i < 16; i++) rate.push_back(std::pow(10.0, static_cast<double>(pick(random, 60, 100)) / 10));
@@ -310,5 +310,5 @@ TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
     INFO("case " << number);
     CHECK(takes <= seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link));
   }
-  CHECK(routed > 300);
+  CHECK(routed > when_all(300));
 }

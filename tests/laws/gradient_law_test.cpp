@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 #include "plan/plan_data.h"
 
 using namespace motley;
@@ -49,7 +49,7 @@ struct Runner {
 }  // namespace
 
 TEST_CASE("gradient law: finite differences of every parameter of random networks", "[law]") {
-  for (int number = 0; number < 60; number++) {
+  for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(40000 + number));
     const Network net = build(random_recipe(random));
     Runner run(training(net.loss, Sgd{.learning_rate = 0}));

@@ -6,12 +6,12 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "laws/random_network.h"
-#include "laws/shrink.h"
+#include "tests/support/random_network.h"
+#include "tests/support/shrink.h"
 #include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
-#include "support/config_files.h"
+#include "tests/support/config_files.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -106,11 +106,11 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
     }
     held++;
   }
-  CHECK(held > share_of(50));
-  CHECK(named > share_of(100));
-  CHECK(apart > share_of(20));
-  CHECK(routed > share_of(100));
-  CHECK(in_blocks > share_of(20));
+  CHECK(held > when_all(50));
+  CHECK(named > when_all(100));
+  CHECK(apart > when_all(20));
+  CHECK(routed > when_all(100));
+  CHECK(in_blocks > when_all(20));
 }
 
 TEST_CASE("plan file law: what does not fit is refused", "[law]") {

@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "laws/shrink.h"
+#include "tests/support/shrink.h"
 #include "plan/plan_data.h"
 
 using namespace motley;

@@ -12,7 +12,7 @@
 #include <numeric>
 #include <random>
 
-#include "measured_tables.h"
+#include "tests/lib/measured_tables.h"
 #include "plan/balance_dim.h"
 #include "plan/balance_sum.h"
 #include "plan/candidate_sizes.h"

@@ -5,7 +5,7 @@
 #include "config/check.h"
 #include "config/job.h"
 #include "graph/passes.h"
-#include "support/config_files.h"
+#include "tests/support/config_files.h"
 
 using namespace motley;
 

@@ -9,12 +9,12 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "lib/train_nets.h"
+#include "tests/lib/train_nets.h"
 #include "plan/planner.h"
 #include "run/chrome_trace.h"
 #include "run/copies.h"
 #include "run/gather.h"
-#include "support/fake_device.h"
+#include "tests/support/fake_device.h"
 #include "train/verify.h"
 
 using namespace motley;

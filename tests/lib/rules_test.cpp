@@ -6,7 +6,7 @@
 
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
-#include "support/config_files.h"
+#include "tests/support/config_files.h"
 
 using namespace motley;
 

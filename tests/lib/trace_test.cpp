@@ -10,12 +10,12 @@
 #include <set>
 
 #include "base/json.h"
-#include "lib/train_nets.h"
+#include "tests/lib/train_nets.h"
 #include "plan/describe.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
 #include "run/trace_summary.h"
-#include "support/allocations.h"
+#include "tests/support/allocations.h"
 #include "train/train_job.h"
 
 using namespace motley;

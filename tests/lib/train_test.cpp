@@ -15,7 +15,7 @@
 
 #include "base/json.h"
 #include "base/npy.h"
-#include "lib/train_nets.h"
+#include "tests/lib/train_nets.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
 #include "run/gather.h"

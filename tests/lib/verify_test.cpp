@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/npy.h"
-#include "lib/train_nets.h"
+#include "tests/lib/train_nets.h"
 #include "train/verify.h"
 
 using namespace motley;

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/config_files.h"
+#include "tests/support/config_files.h"
 
 using namespace motley;
 

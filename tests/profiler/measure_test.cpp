@@ -13,7 +13,7 @@
 #include "kernels/operands.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
-#include "support/fake_device.h"
+#include "tests/support/fake_device.h"
 
 using namespace motley;
 

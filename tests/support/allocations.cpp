@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/allocations.h"
+#include "tests/support/allocations.h"
 
 #include <cstdlib>
 #include <new>

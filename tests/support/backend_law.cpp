@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 #include <motley/error.h>
 

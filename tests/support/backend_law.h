@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "support/kernel_runner.h"
+#include "tests/support/kernel_runner.h"
 
 namespace motley::testing {
 

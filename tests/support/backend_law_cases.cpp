@@ -8,7 +8,7 @@
 
 #include "kernels/operands.h"
 #include "kernels/reference/reference.h"
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 namespace motley::testing {
 namespace {

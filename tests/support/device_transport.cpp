@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/device_transport.h"
+#include "tests/support/device_transport.h"
 
 #include <map>
 

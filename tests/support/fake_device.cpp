@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/fake_device.h"
+#include "tests/support/fake_device.h"
 
 #include <motley/error.h>
 #include <sys/mman.h>

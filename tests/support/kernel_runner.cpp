@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/kernel_runner.h"
+#include "tests/support/kernel_runner.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Catch2's main over MPI. After each test case the ranks tell each other whether anyone failed; then all end. Those who wait
 // for a rank that left a case early are woken by their deadline, so nothing hangs.
-#define CATCH_CONFIG_RUNNER
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <motley/mpi.h>
 
 #include <catch2/catch.hpp>
@@ -10,6 +10,7 @@
 #include "mesh/control.h"
 #include "mesh/mpi_session.h"
 #include "tests/support/mpi_world.h"
+#include "tests/support/run_tests.h"
 
 namespace {
 
@@ -67,7 +68,7 @@ int main(int argc, char** argv) {
   motley::MpiSession session(argc, argv);
   g_world = session.transport();
   motley::set_deadline_seconds(kDeadlineSeconds);
-  const int failed = Catch::Session().run(argc, argv);
+  const int failed = run_tests(argc, argv);
   if (failed != 0 || g_failed) end_failed();
   g_world.reset();
   session.finish();

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "kernels/operands.h"
-#include "support/backend_law.h"
+#include "tests/support/backend_law.h"
 
 namespace motley::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/synthetic_profile.h"
+#include "tests/support/synthetic_profile.h"
 
 #include <cmath>
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 
 namespace motley::law {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 
 namespace motley::law {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "laws/run_plan.h"
+#include "tests/support/run_plan.h"
 
 #include <motley/executor.h>
 
@@ -17,8 +17,8 @@
 #include "plan/plan_data.h"
 #include "run/gather.h"
 #include "run/views.h"
-#include "support/device_transport.h"
-#include "support/fake_device.h"
+#include "tests/support/device_transport.h"
+#include "tests/support/fake_device.h"
 
 namespace motley {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "laws/random_network.h"
+#include "tests/support/random_network.h"
 
 #include <motley/partition.h>
 

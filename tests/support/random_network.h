@@ -7,6 +7,7 @@
 #include <motley/rules.h>
 
 #include <memory>
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,8 +23,10 @@ bool chance(Random& random, double p);
 int law_percent();
 template <class T>
 T share_of(T full) {
-  return full * static_cast<T>(law_percent()) / 100;
+  return std::max(T{1}, full * static_cast<T>(law_percent()) / 100);
 }
+// What must be counted more often than this when all cases run; a part of them is too few to tell.
+inline int when_all(int count) { return law_percent() == 100 ? count : -1; }
 
 // A window along one dim; one that does not fit is made to fit when the network is built.
 struct Sliding {

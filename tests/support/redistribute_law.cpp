@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "laws/redistribute_law.h"
+#include "tests/support/redistribute_law.h"
 
 #include <algorithm>
 #include <set>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "laws/shrink.h"
+#include "tests/support/shrink.h"
 
 #include <motley/error.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "laws/run_plan.h"
+#include "tests/support/run_plan.h"
 #include "plan/blocks.h"
 #include "plan/formats.h"
 #include "plan/plan_data.h"
