@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// motley check: everything that is wrong with files.
+// motley check: everything that is wrong with files. motley schema: what may be in them.
 #include "config/check.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include "app/console.h"
 #include "app/verbs.h"
 #include "config/job.h"
+#include "config/schema.h"
 
 namespace motley::app {
 
@@ -14,7 +15,7 @@ int check(const Options& options) {
   if (!options.sets.empty()) {  // they change jobs
     std::string report;
     for (const std::string& file : options.files) {
-      static_cast<void>(load_job(file, options.sets));
+      static_cast<void>(load_job(file, options.sets, Data::needed));
       report += file + ": job, with --set: nothing wrong\n";
     }
     print_result(report);
@@ -24,6 +25,11 @@ int check(const Options& options) {
   fmt::print(stderr, "{}", result.complaints);
   print_result(result.report);
   return static_cast<int>(result.code);
+}
+
+int schema(const Options& options) {
+  print_result(to_text(schema_of_file(options.kind), 2) + "\n");
+  return 0;
 }
 
 }  // namespace motley::app

@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "app/console.h"
+#include "app/cpu_isas.h"
 #include "app/mpiexec.h"
 #include "app/topology.h"
 #include "app/verbs.h"
@@ -24,6 +25,7 @@
 #include "mesh/mesh_json.h"
 #include "mesh/mpi_session.h"
 #include "run/start.h"
+#include "train/data_files.h"
 
 namespace motley::app {
 
@@ -53,23 +55,6 @@ double meminfo_bytes(const std::string& key) {
   return text >> kib ? kib * 1024 : 0;
 }
 
-// Of the names that a mesh's "isa" may have, those this CPU can run.
-std::string usable_isas() {
-  static const std::map<std::string, std::string> flags{{"sse41", "sse4_1"},
-                                                        {"avx", "avx"},
-                                                        {"avx2", "avx2"},
-                                                        {"avx2_vnni", "avx_vnni"},
-                                                        {"avx512_core", "avx512bw"},
-                                                        {"avx512_core_vnni", "avx512_vnni"},
-                                                        {"avx512_core_bf16", "avx512_bf16"}};
-  const std::string here = " " + line_of("/proc/cpuinfo", "flags") + " ";
-  std::string out;
-  for (const std::string& isa : isa_names())
-    if (const auto flag = flags.find(isa); flag != flags.end() && here.find(" " + flag->second + " ") != std::string::npos)
-      out += (out.empty() ? "" : " ") + isa;
-  return out;
-}
-
 void look_at_cpu(Findings& found, const HostFacts& host) {
   const auto backend = open_backend({.name = "cpu"});
   const std::vector<int> cores = allowed_cores();
@@ -79,7 +64,7 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
   found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, host.sockets.size(),
                                   host.sockets.size() == 1 ? "" : "s", to_text(cores)));
   found.line("ranks", fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer", cores.size()));
-  found.line("ISA", usable_isas());
+  found.line("ISA", fmt::format("{}", fmt::join(usable_isas(), " ")));
   found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
 }
 
@@ -115,7 +100,7 @@ void look_at_mpi(Findings& found, bool takes_device_memory) {
   try {
     const fs::path mpiexec = find_mpiexec();
     const std::string version = first_version(mpiexec);
-    found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; MPICH's mpiexec belongs here"
+    found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; expected MPICH's mpiexec"
                                       : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
                                                     takes_device_memory ? "go from and to their memory" : "are staged in the host's memory"));
     if (version.empty()) found.packages.emplace_back("mpich");
@@ -151,13 +136,12 @@ void look_at_limits(Findings& found) {
 }
 
 void look_at_data(Findings& found) {
-  const fs::path folder = "/usr/share/datasets/fashion-mnist";
-  bool whole = true;
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"})
-    whole = whole && (fs::exists(folder / name) || fs::exists(folder / (std::string(name) + ".gz")));
-  found.line("data", whole ? "fashion_mnist (" + folder.string() + ")" : "none installed; synthetic needs none");
-  if (whole) return;
+  try {
+    found.line("data", "fashion_mnist (" + fashion_mnist_files({}).front().parent_path().string() + ")");
+    return;
+  } catch (const UserError&) {
+    found.line("data", "none installed; synthetic needs none");
+  }
   found.missing.emplace_back("the Fashion-MNIST images");
   found.packages.emplace_back("dataset-fashion-mnist");
 }
@@ -179,8 +163,11 @@ int doctor(const Options& options) {
   if (!found.packages.empty()) found.line("to get it", fmt::format("apt-get install {}", fmt::join(found.packages, " ")));
   if (found.missing.empty()) found.line("missing", "nothing");
   if (!options.mesh.empty()) {
-    write_file(options.mesh.string(), to_text(to_json(mesh_of(host)), 2) + "\n");
+    const Mesh mesh = mesh_of(host);
+    write_file(options.mesh.string(), to_text(to_json(mesh), 2) + "\n");
     found.line("mesh", options.mesh.string());
+    if (mesh.ranks() == 1)
+      found.line("note", "the mesh has one rank, so nothing will be split; to try motley on one CPU, give each rank some of its cores and cap one's \"isa\" (configs/meshes/fast_slow.json)");
   }
   print_result(found.lines);
   return 0;

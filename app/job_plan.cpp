@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
+#include "app/cpu_isas.h"
 #include "app/mpiexec.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -154,6 +156,62 @@ std::vector<std::string> core_notes(const Mesh& mesh) {
   for (const auto& [core, several] : ranks)
     if (several.size() > 1) shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
   if (!shared.empty()) notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
+  return notes;
+}
+
+namespace {
+
+// What a mesh says of a device's speed.
+bool look_equal(const Device& a, const Device& b) {
+  const Device &x = driven(a), &y = driven(b);
+  return a.kind == b.kind && a.slowdown == b.slowdown && x.kind == y.kind && x.threads == y.threads && x.isa == y.isa && x.tf32 == y.tf32;
+}
+
+// Geometric mean of b's times over a's, of the kernels that were measured on both.
+std::optional<double> measured_ratio(const Profile& profile, int a, int b) {
+  double sum = 0;
+  int both = 0;
+  for (const KernelPoint& point : profile.kernels()) {
+    if (point.device != a) continue;
+    const Estimate other = profile.seconds(b, point.spec);
+    if (other.known != Known::measured || other.seconds <= 0 || point.seconds.typical() <= 0) continue;
+    sum += std::log(other.seconds / point.seconds.typical());
+    both++;
+  }
+  return both < 3 ? std::nullopt : std::optional(std::exp(sum / both));
+}
+
+}  // namespace
+
+std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
+  constexpr double kEqual = 0.05;
+  std::vector<std::string> notes;
+  const std::vector<std::string> names = isa_names(), here = usable_isas();
+  const auto level = [&](const Device& d) {  // of the ISA that its kernels use
+    const auto at = [&](const std::string& isa) { return std::find(names.begin(), names.end(), isa) - names.begin(); };
+    const auto best = here.empty() ? std::ptrdiff_t{0} : at(here.back());
+    return driven(d).isa.empty() ? best : std::min(best, at(driven(d).isa));
+  };
+  for (int r = 0; r < mesh.ranks() && !here.empty(); r++) {
+    const Device& d = driven(mesh.device(r));
+    if (d.kind != DeviceKind::cpu || !mesh.device(r).host.empty() || d.isa.empty()) continue;
+    if (std::find(here.begin(), here.end(), d.isa) == here.end())
+      notes.push_back(fmt::format("rank {} ({}): \"isa\": \"{}\" has no effect, this CPU's best is {}", r, mesh.device(r).name, d.isa, here.back()));
+  }
+  constexpr int kMostCompared = 32;  // ranks; a note for each pair of more would be no help
+  for (int a = 0; a < std::min(mesh.ranks(), kMostCompared); a++)
+    for (int b = a + 1; b < std::min(mesh.ranks(), kMostCompared); b++) {
+      const Device &x = mesh.device(a), &y = mesh.device(b);
+      if (look_equal(x, y)) continue;
+      Device with_isa_of_y = x;
+      with_isa_of_y.isa = y.isa;
+      const bool only_isa = x.kind == DeviceKind::cpu && x.host.empty() && y.host.empty() && look_equal(with_isa_of_y, y);
+      if (only_isa && level(x) == level(y))
+        notes.push_back(fmt::format("ranks {} ({}) and {} ({}) differ in \"isa\" alone, and on this CPU that makes no difference: they are equal", a, x.name, b, y.name));
+      else if (const auto ratio = measured_ratio(profile, a, b); ratio && std::abs(*ratio - 1) < kEqual)
+        notes.push_back(fmt::format("ranks {} ({}) and {} ({}) look unequal in the mesh and measure as equal: kernel times differ by {:.1f} %", a, x.name, b, y.name,
+                                    100 * std::abs(*ratio - 1)));
+    }
   return notes;
 }
 

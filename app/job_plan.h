@@ -28,6 +28,8 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 // own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
 std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
+// Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.
+std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // The job's rules with every part told as that plan tells it.

@@ -134,7 +134,7 @@ Role role(int mesh_ranks) {
   const Start start = how_started();
   if (start.lone_tasks > 0)
     throw UserError(
-        fmt::format("srun started {} tasks that do not know each other, the mesh has {} devices; start motley alone (it starts its "
+        fmt::format("srun started {} tasks without PMI, the mesh has {} devices; start motley alone (it starts its "
                     "ranks itself), or with srun --mpi=pmi2 -n {}",
                     start.lone_tasks, mesh_ranks, mesh_ranks));
   if (!start.mpi) return Role::launcher;

@@ -41,7 +41,8 @@ void silence() {
 }
 
 int work(const Parsed& parsed, const app::CommandLine& line) {
-  const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check || parsed.options->verb == Verb::trace);
+  const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check || parsed.options->verb == Verb::trace ||
+                                        parsed.options->verb == Verb::schema);
   if ((alone || !parsed.options) && how_started().rank > 0) silence();
   if (!parsed.options) {
     if (parsed.code == 0)
@@ -54,6 +55,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     case Verb::doctor: return app::doctor(*parsed.options);
     case Verb::check: return app::check(*parsed.options);
     case Verb::trace: return app::trace(*parsed.options);
+    case Verb::schema: return app::schema(*parsed.options);
     case Verb::rank: return app::rank_main(*parsed.options, line);
     case Verb::profile:
     case Verb::plan:

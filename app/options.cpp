@@ -5,59 +5,84 @@
 #include <motley/error.h>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
+
+#include "config/schema.h"
 
 namespace motley {
 
 namespace {
 
 constexpr const char* kVersion = MOTLEY_VERSION;
-constexpr std::array kLater{"eval", "predict", "report", "simulate", "schema", "convert"};
+constexpr std::array kLater{"eval", "predict", "report", "simulate", "convert"};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
 Examples:
-  motley doctor --mesh mesh.json                 what is here; a mesh of this machine into mesh.json
-  motley check configs/jobs/quickstart.json      all that is wrong with it, at once
+  motley doctor --mesh mesh.json                 list devices and libraries; write a mesh of this machine to mesh.json
+  motley check configs/jobs/quickstart.json      list all errors at once
   motley profile configs/jobs/quickstart.json    measure this machine for the job
-  motley plan configs/jobs/quickstart.json       who will compute what, how long it takes, and why
-  motley explain configs/jobs/quickstart.json --svg plan.svg    the plan in words, and a picture of it
+  motley plan configs/jobs/quickstart.json       show how the model will be split, predicted times, and why
+  motley explain configs/jobs/quickstart.json --svg plan.svg    describe the plan in text and as a picture
   motley train configs/jobs/quickstart.json --set train.batch=64
-  motley trace runs/quickstart-20261122T120000Z  where that run's predicted and measured steps part, by name
-  motley verify configs/jobs/quickstart.json     the sharded network against the unsharded one
+  motley trace runs/quickstart-20261122T120000Z  compare that run's predicted and measured times, kernel by kernel
+  motley verify configs/jobs/quickstart.json     compare the sharded network with the unsharded one
+  motley schema job > job.schema.json            JSON Schema of job files, for editors
 
-Exit codes: 0 ok, 64 usage, 65 bad data, 66 input missing, 69 device, 70 internal error, loss not finite or verify found a
-difference, 74 I/O, 75 stopped on request, 78 bad config, 86 a rank hung or died.
+Exit codes: 0 ok, 64 usage, 65 bad data, 66 input missing, 69 device unavailable or out of memory, 70 internal error, loss not
+finite or verify found a difference, 74 I/O, 75 stopped on request, 78 bad config, 86 a rank hung or died.
 )";
 
 constexpr const char* kEverywhere = R"(
 For every command:
-  --set KEY=VALUE              changes any value of the job: --set train.batch=64 --set mesh.devices.0.threads=2
-  --progress auto|plain|never  on stderr: one line rewritten, a line every few seconds, nothing
-  --log-level error|warning|info|debug
-  --quiet                      nothing on stderr but errors
+  --set KEY=VALUE              change a value of the job: --set train.batch=64 --set mesh.devices.0.threads=2
+  --progress auto|plain|never  auto: one updating line on a terminal; plain: a line every few seconds; never: none
+  --log-level LEVEL            what is printed on stderr: error, warning, info or debug (info)
+  --quiet                      only errors on stderr
 
 )";
 
 struct Words {
-  std::string progress = "auto", log_level = "info", form = "text";
-  std::string job{};
+  std::string progress{}, log_level = "info", form = "text";
+  std::string job{}, kind{};
   bool quiet = false, resume = false;
 };
+
+// One of some words; help lists them once.
+void one_of(CLI::Option* option, const std::vector<std::string>& words) {
+  std::string shown;
+  for (const std::string& word : words) shown += (shown.empty() ? "" : "|") + word;
+  option->type_name(shown)->check(CLI::Validator(
+      [words, shown](std::string& given) {
+        return std::find(words.begin(), words.end(), given) != words.end() ? std::string() : "expected " + shown + ", found \"" + given + "\"";
+      },
+      ""));
+}
+
+// A number of [least, most].
+template <class T>
+void within(CLI::Option* option, const char* shown, T least, T most) {
+  option->type_name(shown)->check(CLI::Validator(
+      [least, most](std::string& given) {
+        T value{};
+        const auto read = std::from_chars(given.data(), given.data() + given.size(), value);
+        if (read.ec == std::errc{} && read.ptr == given.data() + given.size() && value >= least && value <= most) return std::string();
+        return fmt::format("expected {} from {} to {}, found \"{}\"", std::is_integral_v<T> ? "an integer" : "a number", least, most, given);
+      },
+      ""));
+}
 
 void add_common(CLI::App& app, Options& o, Words& w) {
   app.add_option("--set", o.sets, "change a value of the job: train.batch=64, mesh.devices.0.threads=2 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  app.add_option("--progress", w.progress, "on stderr: one line rewritten, a line every few seconds, nothing")
-      ->check(CLI::IsMember({"auto", "plain", "never"}))
-      ->type_name("auto|plain|never");
-  app.add_option("--log-level", w.log_level, "how much is said on stderr")
-      ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
-      ->type_name("error|warning|info|debug");
-  app.add_flag("--quiet,-q", w.quiet, "nothing on stderr but errors");
+  one_of(app.add_option("--progress", w.progress, "auto: one updating line on a terminal; plain: a line every few seconds; never: none"), {"auto", "plain", "never"});
+  one_of(app.add_option("--log-level", w.log_level, "what is printed on stderr"), {"error", "warning", "info", "debug"});
+  app.add_flag("--quiet,-q", w.quiet, "only errors on stderr");
 }
 
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& text) {
@@ -72,53 +97,55 @@ CLI::Option* add_job(CLI::App* verb, Words& w, const char* text) {
 }
 
 void add_form(CLI::App* verb, Words& w) {
-  verb->add_option("--format", w.form, "of the result")->check(CLI::IsMember({"text", "json"}))->type_name("text|json");
+  one_of(verb->add_option("--format", w.form, "of the result"), {"text", "json"});
 }
 
 void add_verbs(CLI::App& app, Options& o, Words& w) {
-  CLI::App* doctor = add_verb(app, "doctor", "what is here: devices, libraries, limits, data; what is missing and how to get it");
-  doctor->add_option("--mesh,-o", o.mesh, "write a mesh of this node: one rank per GPU, one per socket")->type_name("FILE");
+  CLI::App* doctor = add_verb(app, "doctor", "list devices, libraries, limits and data; what is missing and how to get it");
+  doctor->add_option("--mesh,-o", o.mesh, "write a mesh of this node: one rank per GPU, one per kind of CPU core and socket")->type_name("FILE");
 
-  CLI::App* check = add_verb(app, "check", "validates jobs, meshes, models, layouts, profiles: all errors at once");
-  check->add_option("FILE", o.files, "what to validate")->required()->type_name("FILE");
+  CLI::App* check = add_verb(app, "check", "validate jobs, meshes, models, layouts, profiles, plans and runs: all errors at once");
+  check->add_option("FILE", o.files, "the files to validate")->required()->type_name("");
 
-  CLI::App* profile = add_verb(app, "profile", "measures devices and links: for a job's kernels, or for a grid of convolutions");
-  add_job(profile, w, "whose kernels; without it a grid of convolution shapes");
-  profile->add_option("--mesh", o.mesh, "the devices; without it the job's, or this node's")->type_name("FILE");
-  profile->add_option("-o,--output", o.output, "where the profile goes")->type_name("FILE");
-  profile->add_option("--budget-seconds", o.budget_seconds, "at most so long (60)")
-      ->check(CLI::Range(0.1, 1e6))
-      ->type_name("SECONDS");
+  CLI::App* profile = add_verb(app, "profile", "measure devices and links, for a job's kernels or for a grid of convolutions");
+  add_job(profile, w, "the job whose kernels are measured; without it a grid of convolution shapes");
+  profile->add_option("--mesh", o.mesh, "the devices (default: the job's, else this node's)")->type_name("FILE");
+  profile->add_option("-o,--output", o.output, "write the profile there (default: the job's profile.path)")->type_name("FILE");
+  within(profile->add_option("--budget-seconds", o.budget_seconds, "time limit (default 60)"), "SECONDS", 0.1, 1e6);
 
-  CLI::App* plan = add_verb(app, "plan", "chosen cuts, predicted seconds and bytes per rank, why, and what is next best");
+  CLI::App* plan = add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
   add_job(plan, w, "the job")->required();
   add_form(plan, w);
-  plan->add_option("-o,--output", o.output, "where the plan goes; without it: stdout")->type_name("FILE");
+  plan->add_flag("--full", o.full, "every exchange and tensor, also of a plan for more than 16 ranks");
+  plan->add_option("-o,--output", o.output, "write the plan there (default: stdout)")->type_name("FILE");
 
-  CLI::App* explain = add_verb(app, "explain", "a plan in words and drawn: who holds, owns and reads what, what moves and why");
+  CLI::App* explain = add_verb(app, "explain", "describe a plan: which rank stores, owns and reads what, what is sent and why");
   add_job(explain, w, "the job")->required();
-  explain->add_option("--tensor", o.tensor, "one tensor alone, as conv2d_1 or conv2d_1.weight")->type_name("NAME");
-  explain->add_option("--svg", o.svg, "where the picture goes")->type_name("FILE");
+  explain->add_option("--tensor", o.tensor, "only this tensor, e.g. conv2d_1 or conv2d_1.weight")->type_name("NAME");
+  explain->add_option("--svg", o.svg, "write a picture there")->type_name("FILE");
   add_form(explain, w);
 
-  CLI::App* train = add_verb(app, "train", "trains; starts its own ranks, one per device of the mesh");
+  CLI::App* train = add_verb(app, "train", "train; starts its own ranks, one per device of the mesh");
   add_job(train, w, "the job")->required();
-  train->add_option("--run-dir", o.run_directory, "where results go (runs/<job>-<UTC time>)")->type_name("DIR");
-  train->add_flag("--overwrite", o.overwrite, "replace the run that is in the directory");
-  train->add_flag("--resume", w.resume, "go on with it (not built yet)");
-  train->add_option("--dump", o.dump, "weights before and after, and the batches, as .npy")->type_name("DIR");
-  train->add_option("--trace", o.trace, "Chrome trace JSON of the last steps, measured and simulated side by side")->type_name("FILE");
+  train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
+  train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
+  train->add_flag("--resume", w.resume)->group("");  // not built yet
+  train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
+  train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")->type_name("FILE");
 
-  CLI::App* trace = add_verb(app, "trace", "where a run's predicted and measured steps part, by name");
+  CLI::App* trace = add_verb(app, "trace", "compare a run's predicted and measured times, kernel by kernel");
   trace->add_option("RUN", o.run_directory, "the run directory")->required()->type_name("DIR");
   add_form(trace, w);
 
-  CLI::App* verify = add_verb(app, "verify", "the job under its layout against the same job unsharded, in f64 and in f32");
+  CLI::App* verify = add_verb(app, "verify", "check that the sharded job computes the same result as the unsharded one, in f64 and f32");
   add_job(verify, w, "the job")->required();
-  verify->add_option("--steps", o.steps, "training steps (3)")->check(CLI::Range(1, 1000000))->type_name("N");
-  verify->add_option("--batch", o.batch, "samples per step (4)")->check(CLI::Range(1, 1000000000))->type_name("N");
-  verify->add_option("--dump", o.dump, "what the sharded runs had, as .npy")->type_name("DIR");
+  within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
+  within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
+  verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
+
+  CLI::App* schema = add_verb(app, "schema", "print the JSON Schema of a kind of file, for editors");
+  one_of(schema->add_option("KIND", w.kind, "which files")->required(), schema_kinds());
 
   for (const char* name : kLater) app.add_subcommand(name, "not built yet")->group("")->prefix_command()->set_help_flag();
   add_job(app.add_subcommand(kRank, "what the launcher starts")->group(""), w, "the run directory")->required();
@@ -127,7 +154,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (verb->get_name() != kRank) out.push_back(verb->get_name());
+    if (verb->get_name() != kRank && std::find(kLater.begin(), kLater.end(), verb->get_name()) == kLater.end()) out.push_back(verb->get_name());
   return out;
 }
 
@@ -146,19 +173,19 @@ std::string unexpected(const CLI::App& app) {
     if (word == "--") continue;
     if (!word.starts_with("-")) {
       if (verb == nullptr) return "unknown command \"" + word + "\"" + did_you_mean(word, verbs_of(app));
-      return verb->get_name() + ": one thing too many: \"" + word + "\"";
+      return verb->get_name() + ": unexpected argument \"" + word + "\"";
     }
     std::vector<std::string> known = options_of(app);
     if (verb != nullptr)
       for (const std::string& name : options_of(*verb)) known.push_back(name);
     return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), known);
   }
-  return "something was not expected";
+  return "unexpected arguments";
 }
 
 Verb verb_of(const std::string& name) {
   static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check}, {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"trace", Verb::trace}, {"verify", Verb::verify},
+                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"trace", Verb::trace}, {"verify", Verb::verify}, {"schema", Verb::schema},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }
@@ -168,16 +195,19 @@ void apply(const Words& w, Options& o) {
       {"auto", ProgressMode::automatic}, {"plain", ProgressMode::plain}, {"never", ProgressMode::never}};
   static const std::map<std::string, LogLevel> levels{
       {"error", LogLevel::error}, {"warning", LogLevel::warning}, {"info", LogLevel::info}, {"debug", LogLevel::debug}};
-  o.progress = w.quiet ? ProgressMode::never : modes.at(w.progress);
   o.log_level = w.quiet ? LogLevel::error : levels.at(w.log_level);
+  o.progress = !w.progress.empty() && !w.quiet      ? modes.at(w.progress)
+               : o.log_level == LogLevel::error ? ProgressMode::never
+                                                : ProgressMode::automatic;
   o.form = w.form == "json" ? Form::json : Form::text;
   if (!w.job.empty()) o.files = {w.job};
+  o.kind = w.kind;
 }
 
 Parsed usage(const std::string& text, const std::string& verb) {
   return {{},
           static_cast<int>(Exit::usage),
-          "motley: " + text + "\nRun 'motley " + (verb.empty() ? "" : verb + " ") + "--help' for what there is.\n"};
+          "motley: " + text + "\nSee 'motley " + (verb.empty() ? "" : verb + " ") + "--help'.\n"};
 }
 
 Parsed not_built(const std::string& what) {
@@ -186,10 +216,16 @@ Parsed not_built(const std::string& what) {
 
 }  // namespace
 
-Parsed parse_options(const std::vector<std::string>& arguments) {
+Parsed parse_options(const std::vector<std::string>& given) {
+  std::vector<std::string> arguments = given;
+  if (!arguments.empty() && arguments[0] == "help") {  // help VERB: VERB --help
+    arguments.erase(arguments.begin());
+    arguments.insert(arguments.begin() + (arguments.empty() ? 0 : 1), "--help");
+  }
+  if (arguments == std::vector<std::string>{"version"}) arguments[0] = "--version";
   Options options;
   Words words;
-  CLI::App app("motley trains convolutional networks on devices that are not equal", "motley");
+  CLI::App app("Train convolutional networks on unequal devices.", "motley");
   app.set_version_flag("--version", std::string("motley ") + kVersion);
   app.footer(kExamples);
   app.require_subcommand(0, 1);
@@ -202,8 +238,8 @@ Parsed parse_options(const std::vector<std::string>& arguments) {
     app.parse(reversed);
     verb = parsed_verb();
   } catch (const CLI::CallForHelp&) {
-    const auto given = app.get_subcommands();
-    return {{}, 0, given.empty() ? app.help() : given.front()->help("motley")};
+    const auto verbs = app.get_subcommands();
+    return {{}, 0, verbs.empty() ? app.help() : verbs.front()->help("motley")};
   } catch (const CLI::CallForVersion& e) {
     return {{}, 0, std::string(e.what()) + "\n"};
   } catch (const CLI::ExtrasError&) {

@@ -128,7 +128,9 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
   }
   std::string text = options.form == Form::json ? plan.json() : plan.table();
   if (!text.ends_with('\n')) text += '\n';
-  for (const std::string& note : notes) {  // of this machine, not of the plan: JSON stays the plan's alone
+  std::vector<std::string> all = equal_notes(plan.mesh(), profile);
+  all.insert(all.end(), notes.begin(), notes.end());
+  for (const std::string& note : all) {  // of this machine, not of the plan: JSON stays the plan's alone
     if (options.form == Form::json)
       console.say(LogLevel::warning, "note: " + note);
     else
@@ -150,7 +152,10 @@ void profile_ranks(Runtime& rt, const Task& task) {
   const std::filesystem::path file = task.options.output.empty() ? profile_path(task.job) : task.options.output;
   const Profile profile = measure(rt, task.job.mesh, step_of(task.job), task.job.rules, file, measuring(task, Measure::always));
   task.console.progress_done();
-  rt.print(summary_of(profile, file));
+  std::string text = summary_of(profile, file);
+  if (rt.rank() == 0)
+    for (const std::string& note : equal_notes(task.job.mesh, profile)) text += "note        " + note + "\n";
+  rt.print(text);
 }
 
 void train_ranks(Runtime& rt, const Task& task) {

@@ -150,7 +150,7 @@ void RunDirectory::make() {
     else if (errno != EEXIST)
       throw io_error(*at, errno);
   }
-  if (!fs::is_directory(path_)) throw UserError(path_.string() + " is no directory; runs are kept in one");
+  if (!fs::is_directory(path_)) throw UserError(path_.string() + " is not a directory; runs are kept in one");
 }
 
 void RunDirectory::lock() {

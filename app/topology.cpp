@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -45,15 +46,28 @@ std::vector<int> cores_of(hwloc_topology_t topology, hwloc_obj_t object, const s
   return out;
 }
 
+// Splits a socket's cores by their kind (hwloc's, slowest first).
+void add_kinds(hwloc_topology_t topology, const std::vector<int>& cores, const std::string& name, std::vector<Socket>& out) {
+  std::map<int, std::vector<int>> kinds;
+  for (const int core : cores) {
+    hwloc_bitmap_t one = hwloc_bitmap_alloc();
+    hwloc_bitmap_only(one, static_cast<unsigned>(core));
+    kinds[std::max(0, hwloc_cpukinds_get_by_cpuset(topology, one, 0))].push_back(core);
+    hwloc_bitmap_free(one);
+  }
+  for (auto& [kind, own] : kinds) out.push_back({std::move(own), kinds.size() == 1 ? name : name + " core kind " + std::to_string(kind)});
+}
+
 std::vector<Socket> sockets() {
   const std::vector<int> list = allowed_cores();
   const std::set<int> allowed(list.begin(), list.end());
   const Topology topology = load_topology();
   std::vector<Socket> out;
+  int number = 0;
   hwloc_obj_t package = nullptr;
   while ((package = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, package)) != nullptr)
-    if (Socket socket{cores_of(topology.get(), package, allowed)}; !socket.cores.empty()) out.push_back(std::move(socket));
-  if (out.empty()) out.push_back({list});  // a machine that does not say what it is made of
+    add_kinds(topology.get(), cores_of(topology.get(), package, allowed), "socket " + std::to_string(number++), out);
+  if (out.empty()) out.push_back({list, "socket 0"});  // a machine that does not say what it is made of
   return out;
 }
 
@@ -92,7 +106,7 @@ Mesh mesh_of(const HostFacts& host) {
   }
   for (std::size_t i = 0; i < sockets.size(); i++) {
     Device device;
-    device.name = "socket " + std::to_string(i);
+    device.name = sockets[i].name;
     device.threads = static_cast<int>(sockets[i].cores.size());
     device.cores = sockets[i].cores;
     devices.push_back(std::move(device));

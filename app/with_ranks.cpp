@@ -48,7 +48,8 @@ struct Subject {
 };
 
 Subject load_subject(const Options& options) {
-  if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options)), {}};
+  const Data data = options.verb == Verb::train || options.verb == Verb::verify ? Data::needed : Data::unread;
+  if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options), data), {}};
   if (!options.sets.empty()) throw UserError("--set changes a job, and no JOB is given", Exit::usage);
   return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
 }
@@ -69,7 +70,7 @@ void check_trace_file(const fs::path& file) {
   if (file.empty()) return;
   if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
   const fs::path folder = fs::absolute(file).parent_path();
-  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
+  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is not a directory " + folder.string() + "; make it, or give another file", Exit::io);
 }
 
 RunDirectory directory_for(const Options& options, const Subject& subject) {
@@ -96,6 +97,7 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
     case Verb::doctor:
     case Verb::check:
     case Verb::trace:
+    case Verb::schema:
     case Verb::rank: break;
   }
   throw InternalError("a command that has no ranks");

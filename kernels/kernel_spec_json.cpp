@@ -85,7 +85,7 @@ template <std::size_t N>
 void read(Reader& reader, const Json& json, std::array<Index, N>& out, std::int64_t least) {
   std::vector<Index> list;
   read(reader, json, list, least);
-  if (list.size() != N) return reader.complain(json, std::to_string(N) + " integers belong here");
+  if (list.size() != N) return reader.complain(json, "expected " + std::to_string(N) + " integers");
   std::copy(list.begin(), list.end(), out.begin());
 }
 
@@ -118,7 +118,7 @@ void check_strides(Reader& reader, const Json& json, const KernelSpec& spec) {
   reader.in("operands", [&] {
     reader.list(*operands, [&](const Json& one, std::size_t i) {
       if (i < spec.operands.size() && one.find("strides") != nullptr && spec.operands[i].strides.size() != spec.fold_extents.size())
-        reader.complain(one, std::to_string(spec.fold_extents.size()) + " strides belong here, one per fold extent");
+        reader.complain(one, "expected " + std::to_string(spec.fold_extents.size()) + " strides, one per fold extent");
     });
   });
 }

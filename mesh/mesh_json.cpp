@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <unordered_set>
 
 namespace motley {
 
 namespace {
 
+constexpr std::size_t kMostAxes = 64;
 constexpr std::int64_t kMostAlong = 4096, kMostThreads = 4096, kMostCores = 65536;
 
 struct MeshFile {
@@ -31,13 +33,15 @@ const Table<Axis>& axis_table() {
   return table;
 }
 
-void read_kind(Reader& r, const Json& j, Device& d) {
+const std::vector<std::string>& device_kinds() {
   static const std::vector<std::string> kinds{"cpu", "cuda", "emulated"};
+  return kinds;
+}
+
+void read_kind(Reader& r, const Json& j, Device& d) {
   std::string kind;
-  if (const auto* word = std::get_if<std::string>(&j.value); word != nullptr && *word == "gpu")
-    return r.complain(j, "\"gpu\" is not known here; an NVIDIA GPU is of kind \"cuda\"");
-  if (!r.text(j, kind, kinds)) return;
-  d.kind = static_cast<DeviceKind>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+  if (!r.text(j, kind, device_kinds())) return;
+  d.kind = static_cast<DeviceKind>(std::find(device_kinds().begin(), device_kinds().end(), kind) - device_kinds().begin());
 }
 
 void read_device_name(Reader& r, const Json& j, Device& d) {
@@ -52,7 +56,7 @@ void read_host(Reader& r, const Json& j, Device& d) {
   const bool good =
       !d.host.empty() && d.host.size() < 256 && letter(d.host[0]) &&
       std::all_of(d.host.begin(), d.host.end(), [&](char c) { return letter(c) || c == '.' || c == '-' || c == '_'; });
-  if (!good) r.complain(j, Reader::kind(j) + " is no host name: letters, digits, . - and _, a letter or digit first");
+  if (!good) r.complain(j, Reader::kind(j) + " is not a valid host name: letters, digits, . - and _, a letter or digit first");
 }
 
 void read_cores(Reader& r, const Json& j, Device& d) {
@@ -61,32 +65,32 @@ void read_cores(Reader& r, const Json& j, Device& d) {
     std::int64_t core = 0;
     if (!r.integer(one, core, 0, kMostCores)) return;
     if (std::find(cores.begin(), cores.end(), core) != cores.end())
-      r.complain(one, "core " + std::to_string(core) + " stands twice");
+      r.complain(one, "core " + std::to_string(core) + " is listed twice");
     cores.push_back(static_cast<int>(core));
   });
   if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
-    r.complain(j, "at least one core belongs here; without `cores` a device takes the host's cores in turn");
+    r.complain(j, "expected at least one core; without `cores` a device takes the host's cores in turn");
   d.cores = std::move(cores);
 }
 
 const Table<Device>& device_table() {
   static const Table<Device> table{
       {"name", "unique in its mesh; without one: `rank N`", "text", false, read_device_name},
-      {"kind", "cpu, cuda or emulated", "text", true, read_kind},
+      {"kind", "cpu, cuda or emulated", "text", true, read_kind, schema_of_words(device_kinds())},
       small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
       small<Device>("threads", "of its CPU kernels", &Device::threads, 1, kMostThreads),
-      {"cores", "it is bound to; without: the host's allowed cores in turn", "list of integers", false, read_cores},
+      {"cores", "it is bound to; without: the host's allowed cores in turn", "list", false, read_cores, schema_of_list(schema_of_type("integer"))},
       {"isa", "cap of what its CPU kernels may use", "text", false,
-       [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }},
+       [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
       {"memory_bytes", "it may use", "integer", false,
        [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
       {"host", "another machine's name", "text", false, read_host},
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
-      {"tf32", "cuda: f32 products may lose bits on tensor cores", "true or false", false,
+      {"tf32", "cuda: f32 products may lose bits on tensor cores", "boolean", false,
        [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.tf32); }},
-      {"deterministic", "cuda: false lets sums be made in an order that varies from run to run", "true or false", false,
+      {"deterministic", "cuda: false lets sums be made in an order that varies from run to run", "boolean", false,
        [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.deterministic); }}};
   return table;
 }
@@ -163,29 +167,32 @@ Table<MeshFile> mesh_table(VersionKey version) {
   return {version_field<MeshFile>(version),
           {"axes", "a list of { \"name\", \"size\" }", "list", true,
            [](Reader& r, const Json& j, MeshFile& m) {
-             r.list(j, [&](const Json& one, std::size_t i) {
+             const auto* list = std::get_if<Json::Array>(&j.value);
+             if (list != nullptr && (list->empty() || list->size() > kMostAxes))
+               return r.complain(j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");
+             r.list(j, [&](const Json& one, std::size_t) {
                Axis axis;
                r.object(one, axis_table(), axis);
-               for (std::size_t k = 0; k < i && !axis.name.empty(); k++)
-                 if (m.axes[k].name == axis.name) r.complain(one, "axis \"" + axis.name + "\" stands twice in the mesh");
+               for (const Axis& other : m.axes)
+                 if (!axis.name.empty() && other.name == axis.name) r.complain(one, "axis \"" + axis.name + "\" is listed twice in the mesh");
                m.axes.push_back(std::move(axis));
              });
-             if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
-               r.complain(j, "a mesh has at least one axis");
-           }},
+           },
+           schema_of_list(object_schema(axis_table()))},
           {"devices", "one per rank, row-major in the axes", "list", true, [](Reader& r, const Json& j, MeshFile& m) {
              r.list(j, [&](const Json& one, std::size_t) { m.devices.push_back(read_device(r, one)); });
-           }}};
+           }, schema_of_list(object_schema(device_table()))}};
 }
 
 void check_whole(Reader& r, const Json& j, MeshFile& m) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   std::int64_t ranks = 1;
   std::string product;
   for (const Axis& a : m.axes) {
-    ranks = std::min<std::int64_t>(ranks * a.size, std::numeric_limits<int>::max());
+    ranks = std::min(ranks * a.size, kMost);
     product += (product.empty() ? "" : " x ") + std::to_string(a.size);
   }
-  if (m.axes.size() > 1) product += " = " + std::to_string(ranks);
+  if (m.axes.size() > 1) product += ranks == kMost ? ", more than two thousand million," : " = " + std::to_string(ranks);
   const bool told = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
   if (told && ranks != static_cast<std::int64_t>(m.devices.size()))
     r.in("devices", [&] {
@@ -193,14 +200,11 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
                                          (m.devices.size() == 1 ? " device is" : " devices are") +
                                          " listed; list one device per rank");
     });
+  std::unordered_set<std::string> names;
   for (std::size_t i = 0; i < m.devices.size(); i++) {
     if (m.devices[i].name.empty()) m.devices[i].name = "rank " + std::to_string(i);
-    for (std::size_t k = 0; k < i; k++)
-      if (m.devices[k].name == m.devices[i].name) {
-        complain_below(r, j, "/devices/" + std::to_string(i) + "/name",
-                       "two devices are called \"" + m.devices[i].name + "\"; name them apart");
-        break;
-      }
+    if (!names.insert(m.devices[i].name).second && r.complaints.list.size() < Reader::kMostInList)
+      complain_below(r, j, "/devices/" + std::to_string(i) + "/name", "two devices are called \"" + m.devices[i].name + "\"; name them apart");
   }
 }
 
@@ -252,6 +256,8 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
   if (reader.complaints.list.size() == before) parts.whole = Mesh(std::move(file.axes), std::move(file.devices));
   return parts;
 }
+
+Json mesh_schema(VersionKey version) { return object_schema(mesh_table(version)); }
 
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version) {
   return read_mesh_parts(reader, json, version).whole;

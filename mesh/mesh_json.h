@@ -20,5 +20,6 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version);
 // Nothing when it complained.
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version);
 Json to_json(const Mesh& mesh);
+Json mesh_schema(VersionKey version);
 
 }  // namespace motley

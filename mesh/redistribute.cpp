@@ -26,7 +26,7 @@ std::vector<std::size_t> order_of(const Shape& to, const Shape& from) {
   for (const Dim& d : to.dims())
     if (const auto at = from.find(d.name); at && from[*at].size == d.size) order.push_back(*at);
   if (order.size() != to.rank() || to.rank() != from.rank())
-    throw UserError("a tensor " + dims_of(from) + " cannot be laid out as " + dims_of(to) +
+    throw UserError("a tensor " + dims_of(from) + " cannot be redistributed to " + dims_of(to) +
                     ": redistribute() moves values, names and sizes of the dims stay; give both layouts one shape (in any order)");
   return order;
 }
@@ -40,7 +40,7 @@ std::vector<T> ordered(const std::vector<T>& in, const std::vector<std::size_t>&
 
 void check_cuts(const LaidOut& at) {
   for (const auto& [dim, cut] : at.layout.cuts) {
-    if (!at.layout.shape.has(dim)) throw UserError("the layout cuts \"" + dim + "\", which is no dim of " + dims_of(at.layout.shape));
+    if (!at.layout.shape.has(dim)) throw UserError("the layout cuts \"" + dim + "\", which is not a dim of " + dims_of(at.layout.shape));
     for (const Partition& list : cut.lists)
       if (list.size() != at.layout.shape.size_of(dim))
         throw UserError("the parts of \"" + dim + "\" sum to " + std::to_string(list.size()) + ", its size is " +

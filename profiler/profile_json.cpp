@@ -142,7 +142,7 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
     bool ordered = !segments.empty();
     for (std::size_t k = 1; k < segments.size(); k++) ordered = ordered && segments[k - 1].bytes_up_to < segments[k].bytes_up_to;
     if (!ordered)
-      reader.complaints.add(value ? value->where : json.where, at, "at least one segment belongs here, with ascending bytes_up_to");
+      reader.complaints.add(value ? value->where : json.where, at, "expected at least one segment, with ascending bytes_up_to");
   };
   for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
     check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");

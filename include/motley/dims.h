@@ -58,7 +58,7 @@ std::string to_string(const Box& box);  // [0,3)x[2,5)
 
 // [A-Za-z_][A-Za-z0-9_-]*
 bool is_name(const std::string& text);
-// `; did you mean "x"?`, or ` (known: a, b)` where nothing is near.
+// `; did you mean "x"?` (typing errors, and what other systems call it), or ` (known: a, b)` where nothing is near.
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right);
 
 }  // namespace motley

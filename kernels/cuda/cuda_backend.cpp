@@ -23,7 +23,7 @@ std::string library() {
 std::string missing(int& count) {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-    return "no CUDA device: driver not installed; NVIDIA's driver (libcuda.so.1) belongs here";
+    return "no CUDA device: driver not installed; expected NVIDIA's driver (libcuda.so.1)";
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";
   if (status == cudaErrorInsufficientDriver)

@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <set>
 
+#include "base/foreign_words.h"
+
 namespace motley {
 
 Shape::Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {
   std::set<std::string> seen;
   double elements = 1;
   for (const Dim& d : dims_) {
-    if (!is_name(d.name)) throw UserError("\"" + d.name + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
-    if (!seen.insert(d.name).second) throw UserError("dim \"" + d.name + "\" stands twice in one shape");
+    if (!is_name(d.name)) throw UserError("\"" + d.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+    if (!seen.insert(d.name).second) throw UserError("dim \"" + d.name + "\" is listed twice in one shape");
     if (d.size < 0) throw UserError("dim \"" + d.name + "\" has the size " + std::to_string(d.size));
     elements *= static_cast<double>(d.size);
   }
@@ -109,18 +111,20 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right) {
+  const auto foreign = foreign_word(wrong, right);
+  if (foreign && !foreign->meant.empty()) return "; did you mean \"" + foreign->meant + "\"?";
   std::size_t best = std::max<std::size_t>(1, wrong.size() / 3) + 1;
   std::string near, known;
   for (const std::string& r : right) {
     known += (known.empty() ? "" : ", ") + r;
-    if (wrong.size() > 200) continue;
+    if (wrong.size() > 200 || foreign) continue;
     if (const std::size_t d = distance(wrong, r); d < best) {
       best = d;
       near = r;
     }
   }
   if (!near.empty()) return "; did you mean \"" + near + "\"?";
-  return known.empty() ? "" : " (known: " + known + ")";
+  return known.empty() ? "" : (foreign ? "; motley has no such thing yet (known: " : " (known: ") + known + ")";
 }
 
 }  // namespace motley

@@ -81,10 +81,10 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
   for (std::size_t i = begin + 1; i < text.size(); i++) {
     const char c = text[i];
     if (c == '"') return "";
-    if (c == '\n' || c == '\r') return "this text has no closing quote on its line";
+    if (c == '\n' || c == '\r') return "this string has no closing quote on its line";
     if (static_cast<unsigned char>(c) < 32) {
       begin = i;
-      return c == '\t' ? "a tab inside a text is written \\t" : "a control character inside a text is written \\u00XX";
+      return c == '\t' ? "a tab inside a string is written \\t" : "a control character inside a string is written \\u00XX";
     }
     if (c != '\\') continue;
     const char escape = i + 1 < text.size() ? text[i + 1] : '\0';
@@ -109,20 +109,20 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
       return "\\ begins one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX; a backslash itself is written \\\\";
     }
   }
-  return "this text has no closing quote";
+  return "this string has no closing quote";
 }
 
 // A word that stands where a value belongs.
 std::string fault_of_word(const std::string& word) {
   const std::string shown = shortened(printable(word), 40);
-  if (word.front() == '\'') return "texts stand in double quotes: \"...\"";
+  if (word.front() == '\'') return "strings need double quotes: \"...\"";
   for (const char* other : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "+inf"})
-    if (word == other) return shown + " is no JSON number; numbers are finite";
+    if (word == other) return shown + " is not a valid JSON number; numbers are finite";
   if (word.find_first_not_of("+-.0123456789eExXabcdefABCDEF_") == std::string::npos &&
       word.find_first_of("0123456789") != std::string::npos)
-    return shown + " is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the point)";
+    return shown + " is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the point)";
   const std::string near = did_you_mean(word, {"true", "false", "null"});
-  return shown + " is no JSON value" + (near.starts_with(";") ? near : "; texts stand in double quotes");
+  return shown + " is not valid JSON" + (near.starts_with(";") ? near : "; strings need double quotes");
 }
 
 enum class After { nothing, object_begin, key, member, array_begin, element, whole };
@@ -138,8 +138,8 @@ Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
   auto open_comment = [&] { return Fault{scan.at, "this comment has no end; */ is missing"}; };
   scan.skip_blanks();
   if (scan.open_comment) return open_comment();
-  if (after == After::nothing && scan.done()) return {0, "empty; a JSON object belongs here"};
-  if (after == After::whole) return {scan.at, "one value belongs in a file; this stands behind it"};
+  if (after == After::nothing && scan.done()) return {0, "empty; expected a JSON object"};
+  if (after == After::whole) return {scan.at, "one value belongs in a file; more follows"};
   const bool in_object = after == After::object_begin || after == After::member;
   const char separator = after == After::key ? ':' : ',';
   const bool wants_separator = after == After::key || after == After::member || after == After::element;
@@ -164,14 +164,14 @@ Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
   const std::string token(text.substr(begin, scan.at - begin)), shown = shortened(printable(token), 40);
   if (wants_separator && !separated) {
     if (c == '}' || c == ']')
-      return {begin, after == After::key ? ": and a value belong here, this is " + shown
-                                         : closing + " or a comma belongs here, this is " + shown};
+      return {begin, after == After::key ? "expected : and a value, found " + shown
+                                         : "expected " + closing + " or a comma, found " + shown};
     return {begin, std::string(separator == ':' ? "a colon" : "a comma") + " is missing in front of this " + shown};
   }
-  if (separated && separator == ',' && shown == closing) return {begin, "there is a comma too many in front of this " + shown};
-  if (in_object) return {begin, "a key in double quotes belongs here, this is " + shown};
+  if (separated && separator == ',' && shown == closing) return {begin, "extra comma before this " + shown};
+  if (in_object) return {begin, "expected a key in double quotes, found " + shown};
   if (std::string_view("}],:{[").find(c) != std::string_view::npos || c == '"' || c == '/')
-    return {begin, "a value belongs here, this is " + shown};
+    return {begin, "expected a value, found " + shown};
   return {begin, fault_of_word(token)};
 }
 
@@ -310,7 +310,7 @@ std::optional<Fault> fault_of_bytes(const std::string& text) {
     if (n == 0 || (c < 32 && !is_blank(text[i]))) {
       constexpr const char* kDigits = "0123456789ABCDEF";
       const std::string hex{'0', 'x', kDigits[c / 16], kDigits[c % 16]};
-      return Fault{i, n == 0 ? "the byte " + hex + " is no UTF-8; save the file as UTF-8"
+      return Fault{i, n == 0 ? "the byte " + hex + " is not UTF-8; save the file as UTF-8"
                              : "the byte " + hex + " does not belong in a text file"};
     }
     i += n;

@@ -59,13 +59,15 @@ struct Complaints {
   struct One {
     Where where{};
     std::string path{}, text{};
+    Exit code = Exit::config;
   };
   std::vector<One> list{};
   bool empty() const { return list.empty(); }
-  void add(Where where, std::string path, std::string text) { list.push_back({std::move(where), std::move(path), std::move(text)}); }
+  void add(Where where, std::string path, std::string text, Exit code = Exit::config) { list.push_back({std::move(where), std::move(path), std::move(text), code}); }
   // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most 10, then "and N more".
   std::string print() const;
-  void raise(Exit code = Exit::config) const;  // UserError with print(), if there are any
+  // UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing one).
+  void raise(std::optional<Exit> as = std::nullopt) const;
 };
 
 // A key inside a pointer: ~ is written ~0, / is written ~1 (RFC 6901).
@@ -73,16 +75,18 @@ std::string pointer_token(const std::string& key);
 
 // Complains and gives nothing on a syntax error; a key written twice is complained about, the tree is still given.
 std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
-std::string read_file(const std::string& path);                     // UserError (66) when it cannot be read
+// The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (told before it is read).
+std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);  // beside, sync, rename; UserError (74)
 
 // ---- field tables: one per object; they drive reading, unknown keys, defaults and docs
 struct Reader;
 template <class T>
 struct Field {
-  std::string name, doc, type;
+  std::string name, doc, type;  // type: "text", "name or list", ... as in base/json_schema.h
   bool required;
   std::function<void(Reader&, const Json&, T&)> read;
+  Json schema{};  // of the value; null: follows from `type` (base/json_schema.h)
 };
 template <class T>
 using Table = std::vector<Field<T>>;
@@ -95,32 +99,35 @@ struct Reader {
   void complain(const Where& at, const std::string& text) { complaints.add(at, path, text); }
   template <class F>
   void in(const std::string& key, F&& f) {
-    const std::string old = path;
+    const std::size_t size = path.size();
     path += "/" + pointer_token(key);
     f();
-    path = old;
+    path.resize(size);
   }
   bool integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi = INT64_MAX);  // 20e9 is one
   bool number(const Json& j, double& out, double lo, double hi);
   bool boolean(const Json& j, bool& out);
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
   bool name(const Json& j, std::string& out);  // [A-Za-z_][A-Za-z0-9_-]*
+  static constexpr std::size_t kMostInList = 1000;  // complaints about one list; what comes after is not read
   template <class F>
   bool list(const Json& j, F&& one) {  // one(element, index)
     const auto* a = std::get_if<Json::Array>(&j.value);
-    if (a == nullptr) return complain(j, "a list belongs here, this is " + kind(j)), false;
-    for (std::size_t i = 0; i < a->size(); i++) in(std::to_string(i), [&] { one((*a)[i], i); });
+    if (a == nullptr) return complain(j, "expected a list, found " + kind(j)), false;
+    const std::size_t most = complaints.list.size() + kMostInList;
+    for (std::size_t i = 0; i < a->size() && complaints.list.size() < most; i++) in(std::to_string(i), [&] { one((*a)[i], i); });
     return true;
   }
   template <class T>
   bool object(const Json& j, const Table<T>& table, T& out) {
     const auto* o = std::get_if<Json::Object>(&j.value);
-    if (o == nullptr) return complain(j, "an object belongs here, this is " + kind(j)), false;
-    std::vector<std::string> names, suggested;
-    for (const auto& f : table) names.push_back(f.name);
+    if (o == nullptr) return complain(j, "expected an object, found " + kind(j)), false;
+    std::vector<std::string> suggested;
     for (const auto& m : *o) in(m.key, [&] {
         for (const auto& f : table)
           if (f.name == m.key) return f.read(*this, m.value, out);
+        std::vector<std::string> names;
+        for (const auto& f : table) names.push_back(f.name);
         unknown_key(m, names, suggested);
       });
     for (const auto& f : table)

@@ -3,7 +3,7 @@
 #pragma once
 #include <filesystem>
 
-#include "base/json.h"
+#include "base/json_schema.h"
 
 namespace motley {
 
@@ -14,7 +14,8 @@ Field<T> version_field(VersionKey key) {
   return {"version", "of the file's form: 1", "integer", key == VersionKey::required, [](Reader& r, const Json& j, T&) {
             std::int64_t version = 0;
             r.integer(j, version, 1, 1);
-          }};
+          },
+          std::move(Json{Json::Object{}}.set("const", 1))};
 }
 
 template <class T>
@@ -30,7 +31,8 @@ Field<T> list_field(const char* name, const char* doc, List T::*member, const Ta
               typename List::value_type element;
               if (r.object(one, table, element)) (out.*member).push_back(std::move(element));
             });
-          }};
+          },
+          schema_of_list(object_schema(table))};
 }
 
 // Reads a whole file with read(reader, json), which gives an optional value. UserError with every complaint.
@@ -56,13 +58,13 @@ bool one_or_several(Reader& r, const Json& j, F&& one) {
 }
 
 // Complains about what stands at `pointer` below `root` (which the reader's path names), or about the nearest that is written out.
-inline void complain_below(Reader& r, const Json& root, std::string pointer, const std::string& text) {
+inline void complain_below(Reader& r, const Json& root, std::string pointer, const std::string& text, Exit code = Exit::config) {
   const Json* at = root.at(pointer);
   while (at == nullptr && !pointer.empty()) {
     pointer.erase(pointer.rfind('/'));
     at = root.at(pointer);
   }
-  r.complaints.add((at == nullptr ? root : *at).where, r.path + pointer, text);
+  r.complaints.add((at == nullptr ? root : *at).where, r.path + pointer, text, code);
 }
 
 }  // namespace motley

@@ -86,11 +86,12 @@ std::string Complaints::print() const {
   return out;
 }
 
-void Complaints::raise(Exit code) const {
+void Complaints::raise(std::optional<Exit> as) const {
   if (empty()) return;
+  const Exit largest = std::max_element(list.begin(), list.end(), [](const One& a, const One& b) { return a.code < b.code; })->code;
   std::string text = print();
   text.pop_back();  // who prints an error ends its line
-  throw UserError(text, code);
+  throw UserError(text, as.value_or(largest));
 }
 
 std::string pointer_token(const std::string& key) {
@@ -119,7 +120,7 @@ bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int
     std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
     if (lo == hi) range = " " + std::to_string(lo);
     if (lo < hi && hi > kAny && !exceeds) range = " of at least " + std::to_string(lo);
-    complain(j, "an integer" + range + " belongs here, this is " + kind(j));
+    complain(j, "expected an integer" + range + ", found " + kind(j));
     return false;
   }
   out = *v;
@@ -141,7 +142,7 @@ bool Reader::number(const Json& j, double& out, double lo, double hi) {
                               : low       ? " of at least " + shown(lo)
                               : high      ? " of at most " + shown(hi)
                                           : "";
-    complain(j, "a number" + range + " belongs here, this is " + kind(j));
+    complain(j, "expected a number" + range + ", found " + kind(j));
     return false;
   }
   out = *v;
@@ -150,12 +151,12 @@ bool Reader::number(const Json& j, double& out, double lo, double hi) {
 
 bool Reader::boolean(const Json& j, bool& out) {
   if (const auto* b = std::get_if<bool>(&j.value)) return out = *b, true;
-  return complain(j, "true or false belongs here, this is " + kind(j)), false;
+  return complain(j, "expected true or false, found " + kind(j)), false;
 }
 
 bool Reader::text(const Json& j, std::string& out, const std::vector<std::string>& allowed) {
   const auto* s = std::get_if<std::string>(&j.value);
-  if (s == nullptr) return complain(j, "a text belongs here, this is " + kind(j)), false;
+  if (s == nullptr) return complain(j, "expected a string, found " + kind(j)), false;
   if (!allowed.empty() && !is_one_of(*s, allowed))
     return complain(j, kind(j) + " is not known here" + did_you_mean(*s, allowed)), false;
   out = *s;
@@ -164,8 +165,8 @@ bool Reader::text(const Json& j, std::string& out, const std::vector<std::string
 
 bool Reader::name(const Json& j, std::string& out) {
   const auto* s = std::get_if<std::string>(&j.value);
-  if (s == nullptr) return complain(j, "a name belongs here, this is " + kind(j)), false;
-  if (!is_name(*s)) return complain(j, kind(j) + " is no name: letters, digits, _ and -, a letter or _ first"), false;
+  if (s == nullptr) return complain(j, "expected a name, found " + kind(j)), false;
+  if (!is_name(*s)) return complain(j, kind(j) + " is not a valid name: letters, digits, _ and -, a letter or _ first"), false;
   out = *s;
   return true;
 }

@@ -142,17 +142,19 @@ Json& Json::push(Json v) {
 }
 
 std::string read_file(const std::string& path) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;
+  constexpr std::size_t kMost = std::size_t{64} << 20;
   std::error_code failed;
-  if (std::filesystem::is_directory(path, failed)) throw UserError(path + " is a folder; a file belongs here", Exit::missing);
+  auto too_large = [&] { return UserError(path + " is larger than 64 MiB; no file of motley's is", Exit::config); };
+  if (std::filesystem::is_directory(path, failed)) throw UserError(path + " is a folder; expected a file", Exit::missing);
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw UserError((errno == ENOENT ? "no file " + path : "cannot read " + path + ": " + std::strerror(errno)), Exit::missing);
+  if (const auto size = std::filesystem::file_size(path, failed); !failed && size > kMost) throw too_large();
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMost) throw UserError(path + " is larger than 1 GiB", Exit::missing);
+    if (text.size() > kMost) throw too_large();  // a pipe
   }
   if (file.bad()) throw UserError("cannot read " + path + ": " + std::strerror(errno), Exit::missing);
   return text;

@@ -97,7 +97,7 @@ class Header {
     return at_ < text_.size() && text_[at_] == c;
   }
   void expect(char c) {
-    if (!is(c)) damaged(std::string("'") + c + "' belongs here");
+    if (!is(c)) damaged("expected '" + std::string(1, c) + "'");
     at_++;
   }
   std::string_view quoted() {
@@ -122,7 +122,7 @@ class Header {
       const std::size_t begin = at_;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 16; at_++)
         n = 10 * n + (text_[at_] - '0');
-      if (at_ == begin) damaged("an extent belongs here");
+      if (at_ == begin) damaged("expected an extent");
       if (__builtin_mul_overflow(elements, n, &elements)) damaged("more elements than a file can hold");
       extents.push_back(n);
       if (!is(')')) expect(',');
@@ -145,7 +145,7 @@ std::vector<T> values(const std::filesystem::path& path, const std::string& byte
   const std::size_t there = bytes.size() - from;
   if (there % sizeof(T) != 0 || there / sizeof(T) != elements)
     throw UserError(path.string() + ": byte " + std::to_string(from) + ": " + std::to_string(elements) + " elements of " +
-                        std::to_string(sizeof(T)) + " bytes belong here, there are " + std::to_string(there) + " bytes",
+                        std::to_string(sizeof(T)) + " bytes expected, there are " + std::to_string(there) + " bytes",
                     Exit::data);
   std::vector<T> out(elements);
   if (elements > 0) std::memcpy(out.data(), bytes.data() + from, there);

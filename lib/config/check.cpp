@@ -8,6 +8,8 @@
 
 #include "config/job.h"
 #include "mesh/mesh_json.h"
+#include "plan/plan_file.h"
+#include "train/run_files.h"
 
 namespace motley {
 
@@ -24,8 +26,10 @@ const std::vector<FileKind>& file_kinds() {
       {"mesh", {"axes", "devices"}, [](const std::string& p) { Mesh::load(p); }},
       {"model", {"inputs", "layers", "loss"}, [](const std::string& p) { ModelSpec::load(p); }},
       {"layout", {"split", "tensors", "place"}, [](const std::string& p) { LayoutRules::load(p); }},
-      {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p); }},
-      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }}};
+      {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p, {}, Data::needed); }},
+      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }},
+      {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { check_plan_file(p); }},
+      {"run", {"status", "steps", "train_loss", "measured_step_seconds"}, [](const std::string& p) { load_run_json(p); }}};
   return kinds;
 }
 
@@ -59,7 +63,7 @@ std::string check_file(const std::string& path) {
       for (std::size_t i = 0; i < k.keys.size(); i++) known += (i == 0 ? "" : ", ") + k.keys[i];
       known += ")";
     }
-    complaints.add(json->where, "", "the keys of no kind of file stand here; there is " + known);
+    complaints.add(json->where, "", "not a file that motley knows; expected " + known);
     complaints.raise();
   }
   kind->load(path);

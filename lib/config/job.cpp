@@ -9,6 +9,7 @@
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
+#include "train/data_files.h"
 
 namespace motley {
 
@@ -34,7 +35,7 @@ int position(const std::vector<T>& list, const T& one) {
 
 void read_path(Reader& r, const Json& j, std::string& out) {
   if (!r.text(j, out)) return;
-  if (out.empty() || out.find('\0') != std::string::npos) r.complain(j, "a path belongs here, this is " + Reader::kind(j));
+  if (out.empty() || out.find('\0') != std::string::npos) r.complain(j, "expected a path, found " + Reader::kind(j));
 }
 
 const Table<ProfileOptions>& profile_table() {
@@ -45,7 +46,7 @@ const Table<ProfileOptions>& profile_table() {
       {"measure", "if_missing, always or never", "text", false, [](Reader& r, const Json& j, ProfileOptions& p) {
          std::string word;
          if (r.text(j, word, kMeasures)) p.measure = static_cast<MeasureWhen>(position(kMeasures, word));
-       }}};
+       }, schema_of_words(kMeasures)}};
   return table;
 }
 
@@ -56,7 +57,7 @@ Table<DataOptions> data_table(VersionKey version) {
        [](Reader& r, const Json& j, DataOptions& d) {
          std::string word;
          if (r.text(j, word, kDataKinds)) d.kind = static_cast<DataKind>(position(kDataKinds, word));
-       }},
+       }, schema_of_words(kDataKinds)},
       {"path", "the folder of its files", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
       {"samples", "synthetic: how many; without: 8 batches", "integer", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
@@ -88,7 +89,7 @@ const Table<OptimizerFile>& optimizer_table() {
     return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
   };
   static const Table<OptimizerFile> table{
-      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }},
+      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }, schema_of_words({"sgd"})},
       {"learning_rate", "of each step", "number", true, number(&Sgd::learning_rate, 1e300)},
       {"momentum", "how much of the last step stays", "number", false, number(&Sgd::momentum, 1)},
       {"weight_decay", "how much of a parameter joins its gradient", "number", false, number(&Sgd::weight_decay, 1e300)}};
@@ -107,7 +108,7 @@ Table<TrainOptions> train_table(VersionKey version) {
            [](Reader& r, const Json& j, TrainOptions& t) {
              std::string word;
              if (r.text(j, word, {"f32", "f64"})) t.dtype = word == "f64" ? DType::f64 : DType::f32;
-           }},
+           }, schema_of_words({"f32", "f64"})},
           {"batch", "samples per step", "integer", true,
            [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
           {"epochs", "how often the data is gone through", "integer", false, count(&TrainOptions::epochs)},
@@ -122,7 +123,7 @@ Table<TrainOptions> train_table(VersionKey version) {
              OptimizerFile file;
              r.object(j, optimizer_table(), file);
              t.optimizer = file.sgd;
-           }}};
+           }, object_schema(optimizer_table())}};
 }
 
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
@@ -148,6 +149,19 @@ class JobReader {
     return parts;
   }
 
+  // Complaints of f about the part `key` get the pointer of the file they stand in; those about --set that of the joined tree.
+  template <class F>
+  void inside(const std::string& key, F&& f) {
+    const std::size_t before = complaints_.list.size();
+    const bool file = tree_.from_file(*tree_.root().find(key));
+    Reader r{complaints_, file ? "" : "/" + key};
+    f(r);
+    for (std::size_t i = before; i < complaints_.list.size() && file; i++)
+      if (tree_.from_set(complaints_.list[i].where)) complaints_.list[i].path = "/" + key + complaints_.list[i].path;
+  }
+
+  Json schema() { return object_schema(table()); }
+
  private:
   // Reads one part with read(reader, json, version) under the pointer of the file it stands in.
   template <class F>
@@ -160,16 +174,7 @@ class JobReader {
     return part;
   }
 
-  // Complaints of f about the part `key` get the pointer of the file they stand in; those about --set that of the joined tree.
-  template <class F>
-  void inside(const std::string& key, F&& f) {
-    const std::size_t before = complaints_.list.size();
-    const bool file = tree_.from_file(*tree_.root().find(key));
-    Reader r{complaints_, file ? "" : "/" + key};
-    f(r);
-    for (std::size_t i = before; i < complaints_.list.size() && file; i++)
-      if (tree_.from_set(complaints_.list[i].where)) complaints_.list[i].path = "/" + key + complaints_.list[i].path;
-  }
+  static Json path_or(Json object) { return schema_of_any({schema_of_type("text"), std::move(object)}); }
 
   Table<Parts> table() {
     return {version_field<Parts>(VersionKey::required),
@@ -180,24 +185,24 @@ class JobReader {
                  r.complain(j, "a job's name is part of a folder's name: no slash, no dot first");
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); }},
+             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); }, path_or(mesh_schema(VersionKey::optional))},
             {"model", "the layers: a path or the object", "text or object", true,
              [this](Reader&, const Json& j, Parts& p) {
                p.model = read_part("model", j, [](Reader& r, const Json& m, VersionKey v) -> std::optional<ModelSpec> {
                  return read_model(r, m, v);
                });
-             }},
+             }, path_or(model_schema(VersionKey::optional))},
             {"layout", "how dims are cut: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); }},
-            {"profile", "where measured times lie, when to measure", "object", false,
+             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); }, path_or(rules_schema(VersionKey::optional))},
+            {"profile", "where measured times are stored, when to measure: a path or the object", "object", false,
              [](Reader& r, const Json& j, Parts& p) {
                r.object(j, profile_table(), p.profile);
                p.profile.given = true;
-             }},
+             }, path_or(object_schema(profile_table()))},
             {"data", "what to train on: { \"kind\": ... }", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); }},
+             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); }, path_or(object_schema(data_table(VersionKey::optional)))},
             {"train", "how to train", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); }}};
+             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); }, path_or(object_schema(train_table(VersionKey::optional)))}};
   }
 
   // What only shows when the parts are held against each other: as far as each of them is known.
@@ -265,7 +270,7 @@ class JobReader {
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
     if (shape[0].name != batch) return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; it belongs first");
-    if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim of its own behind \"" + batch + "\"");
+    if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
     if (kind == DataKind::synthetic) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
@@ -291,9 +296,24 @@ class JobReader {
   Complaints& complaints_;
 };
 
-Job finish(JobTree& tree, Complaints& complaints, const std::string& path) {
+void require_files(const DataOptions& data) {
+  switch (data.kind) {
+    case DataKind::fashion_mnist: return static_cast<void>(fashion_mnist_files(data.path));
+    case DataKind::mnist: return static_cast<void>(mnist_files(data.path));
+    case DataKind::cifar10: return static_cast<void>(cifar10_files(data.path));
+    case DataKind::synthetic: return;
+  }
+}
+
+Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
   tree.resolve_paths();
-  Parts parts = JobReader(tree, complaints).read();
+  JobReader reader(tree, complaints);
+  Parts parts = reader.read();
+  if (parts.data && data == Data::needed) try {
+      require_files(*parts.data);
+    } catch (const UserError& e) {
+      reader.inside("data", [&](Reader& r) { complain_below(r, *tree.root().find("data"), "/path", e.what(), e.code()); });
+    }
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {
@@ -312,19 +332,25 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path) {
 
 }  // namespace
 
-Job load_job(const std::string& path, const std::vector<std::string>& sets) {
+Job load_job(const std::string& path, const std::vector<std::string>& sets, Data data) {
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.load(path)) complaints.raise();
   for (const std::string& argument : sets) tree.set(argument);
-  return finish(tree, complaints, path);
+  return finish(tree, complaints, path, data);
 }
 
 Job parse_job(const std::string& name, const std::string& text) {
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.parse(name, text)) complaints.raise();
-  return finish(tree, complaints, name);
+  return finish(tree, complaints, name, Data::unread);
+}
+
+Json job_schema() {
+  Complaints none;
+  JobTree empty(none);
+  return JobReader(empty, none).schema();
 }
 
 std::string to_string(DataKind kind) {

@@ -47,11 +47,14 @@ struct Job {
   Json joined{};  // the whole tree: parts read in, --set applied, paths absolute; parse_job reads its text
 };
 
-// sets: "train.batch=64", on the joined tree, in turn. UserError: 66 no such file, 78 every complaint about it, its parts and how
-// they fit each other, each at its place in the file it stands in.
-Job load_job(const std::string& path, const std::vector<std::string>& sets = {});
+enum class Data : std::uint8_t { unread, needed };  // needed: its files must be there
+// sets: "train.batch=64", on the joined tree, in turn. UserError with every complaint about the job, its parts and how they fit each
+// other, each at its place in its file: 78; where nothing is wrong but that files are missing: 66.
+Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);
 // The joined tree of another process. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);
+
+Json job_schema();
 
 std::string to_string(DataKind kind);
 

@@ -83,16 +83,16 @@ void JobTree::join_parts() {
     if (text == nullptr || broken(key) || (key == "layout" && *text == "auto")) continue;
     const std::string path = *text;
     const std::string pointer = "/" + key;
-    auto refuse = [&](const std::string& why) {
-      complaints_.add(part->where, pointer, why);
+    auto refuse = [&](const std::string& why, Exit code = Exit::config) {
+      complaints_.add(part->where, pointer, why, code);
       broken_.insert(key);
     };
     if (path.empty() || path.find('\0') != std::string::npos) {
-      refuse("the path of a file belongs here, or the object itself");
+      refuse("expected the path of a file, or the object itself");
       continue;
     }
     if (key == "data" && path.find_first_of("./") == std::string::npos) {
-      refuse("an object belongs here, as { \"kind\": \"" + path + "\" }, or the path of a file that holds one");
+      refuse("expected an object, e.g. { \"kind\": \"" + path + "\" }, or the path of a file that holds one");
       continue;
     }
     try {
@@ -106,7 +106,7 @@ void JobTree::join_parts() {
       kept_.push_back(tree->where.source);
       *part = std::move(*tree);
     } catch (const UserError& e) {
-      refuse(e.what());
+      refuse(e.what(), e.code());
     }
   }
 }
@@ -116,8 +116,8 @@ void JobTree::set(const std::string& argument) {
   sets_.insert(source.get());
   kept_.push_back(source);
   const std::size_t eq = argument.find('=');
-  if (eq == std::string::npos || eq == 0) return complaints_.add({source, 0}, "", "KEY.KEY=VALUE belongs here, as train.batch=64");
-  if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing behind this =");
+  if (eq == std::string::npos || eq == 0) return complaints_.add({source, 0}, "", "expected KEY.KEY=VALUE, e.g. train.batch=64");
+  if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing after this =");
   Complaints own;
   auto value = read_json("--set", std::string(eq + 1, ' ') + argument.substr(eq + 1), own);  // padded: columns stay right
   if (!value && std::string("{[\"").find(argument[eq + 1]) != std::string::npos) {
@@ -127,7 +127,7 @@ void JobTree::set(const std::string& argument) {
   if (!value) {  // a bare word is a text
     own.list.clear();
     if (printable(argument) != argument)
-      return complaints_.add({source, eq + 1}, "", "a text without control characters, in UTF-8, belongs here");
+      return complaints_.add({source, eq + 1}, "", "expected a string without control characters, in UTF-8");
     value = Json(argument.substr(eq + 1));
     value->where.byte = eq + 1;
   }
@@ -142,14 +142,14 @@ void JobTree::set(const std::string& argument) {
     if (pointer.empty()) part = key;
     pointer += "/" + pointer_token(key);
     begin = end + 1;
-    if (end + 1 == eq) return complaints_.add({source, end}, "", "a key is missing behind this dot");
+    if (end + 1 == eq) return complaints_.add({source, end}, "", "a key is missing after this dot");
     if (auto* list = std::get_if<Json::Array>(&at->value)) {
       std::size_t i = 0;
       const auto read = std::from_chars(key.data(), key.data() + key.size(), i);
       if (read.ec != std::errc{} || read.ptr != key.data() + key.size() || i >= list->size())
         return complaints_.add(
             here, pointer,
-            list->empty() ? "this list is empty" : "an index from 0 to " + std::to_string(list->size() - 1) + " belongs here");
+            list->empty() ? "this list is empty" : "expected an index from 0 to " + std::to_string(list->size() - 1));
       at = &(*list)[i];
       continue;
     }

@@ -162,7 +162,7 @@ class Builder {
     const std::string batch = spec_.batch_dim();
     if (!logits.has(batch))
       throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
-    if (over.name == batch) throw UserError("\"" + batch + "\" counts the samples; the dim of the classes belongs here");
+    if (over.name == batch) throw UserError("\"" + batch + "\" counts the samples; expected the dim of the classes");
     model_.label = model_.graph->input("label", Shape{logits[logits.position(batch)]}, DType::i32);
     model_.loss = mean(softmax_cross_entropy(model_.logits, model_.label, over));
   }

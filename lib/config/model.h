@@ -62,6 +62,7 @@ using ModelComplaint = std::function<void(const std::string& pointer, const std:
 
 // Complains to the reader; layers with a complaint are marked, so that the others can still be built and checked.
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version);
+Json model_schema(VersionKey version);
 
 // The graph for this many samples (0: as many as the model says). Not whole when it complained, or when the spec is not good; a
 // layer that reads one that could not be built is passed over in silence.

@@ -21,7 +21,7 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
   for (const Json::Member& m : std::get<Json::Object>(j.value))
     r.in(m.key, [&] {
       if (!is_name(m.key))
-        return r.complain(m.where, "\"" + m.key + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
+        return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
       Dim d{m.key, 0};
       if (r.integer(m.value, d.size, 1, kMostSize)) out.push_back(std::move(d));
     });
@@ -31,25 +31,25 @@ void read_names(Reader& r, const Json& j, std::vector<std::string>& out) {
   one_or_several(r, j, [&](const Json& one) {
     std::string name;
     if (!r.name(one, name)) return false;
-    if (Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" stands twice"), false;
+    if (Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" is listed twice"), false;
     out.push_back(name);
     return true;
   });
   if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
-    r.complain(j, "at least one name belongs here");
+    r.complain(j, "expected at least one name");
 }
 
 // { "filters1": 60 }, or the name of a dim that stands further up.
 void read_out(Reader& r, const Json& j, LayerSpec& layer) {
   if (std::holds_alternative<Json::Object>(j.value)) {
     read_sized_dims(r, j, layer.out);
-    if (std::get<Json::Object>(j.value).empty()) r.complain(j, "one dim belongs here, as { \"filters1\": 60 }");
+    if (std::get<Json::Object>(j.value).empty()) r.complain(j, "expected one dim, e.g. { \"filters1\": 60 }");
   } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
     std::vector<std::string> names;
     read_names(r, j, names);
     for (std::string& name : names) layer.out.push_back({std::move(name), 0});
   } else {
-    r.complain(j, "a dim and its size belong here, as { \"filters1\": 60 }; this is " + Reader::kind(j));
+    r.complain(j, "expected a dim and its size, e.g. { \"filters1\": 60 }, found " + Reader::kind(j));
   }
   if (layer.op != "dense" && layer.op != "reshape" && layer.out.size() > 1)
     r.complain(j, layer.op + " makes one dim, these are " + std::to_string(layer.out.size()));
@@ -61,12 +61,12 @@ void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
   if (list == nullptr) {
     std::int64_t both = 0;
     if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
-      return r.complain(j, "a number or [rows, cols] belongs here, this is " + Reader::kind(j));
+      return r.complain(j, "expected a number or [rows, cols], found " + Reader::kind(j));
     if (r.integer(j, both, least, kMostWindow)) out = Extent2(both);
     return;
   }
   if (list->size() != 2)
-    return r.complain(j, "[rows, cols] belongs here, this list has " + std::to_string(list->size()) + " elements");
+    return r.complain(j, "expected [rows, cols], found a list of " + std::to_string(list->size()));
   r.list(j, [&](const Json& one, std::size_t i) { r.integer(one, i == 0 ? out.rows : out.cols, least, kMostWindow); });
 }
 
@@ -92,7 +92,7 @@ void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
   }
   if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
     return r.complain(j,
-                      "\"valid\", \"same\", a number or [[top, bottom], [left, right]] belongs here, this is " + Reader::kind(j));
+                      "expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found " + Reader::kind(j));
   std::int64_t all = 0;
   if (r.integer(j, all, 0, kMostWindow)) layer.padding = Padding(all);
 }
@@ -100,14 +100,14 @@ void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
 void read_over(Reader& r, const Json& j, LayerSpec& layer) {
   const auto* list = std::get_if<Json::Array>(&j.value);
   if (list == nullptr || list->size() != 2)
-    return r.complain(j, "the two dims that the window slides over belong here, as [\"rows\", \"cols\"]");
+    return r.complain(j, "expected the two dims that the window slides over, e.g. [\"rows\", \"cols\"]");
   read_names(r, j, layer.over);
 }
 
 // [begin, end)
 void read_range(Reader& r, const Json& j, LayerSpec& layer) {
   const auto* list = std::get_if<Json::Array>(&j.value);
-  if (list == nullptr || list->size() != 2) return r.complain(j, "the first element and the one behind the last belong here, as [0, 3]");
+  if (list == nullptr || list->size() != 2) return r.complain(j, "expected the first element and the end (exclusive), e.g. [0, 3]");
   r.list(j, [&](const Json& one, std::size_t i) { r.integer(one, i == 0 ? layer.range.begin : layer.range.end, 0, kMostSize); });
 }
 
@@ -126,7 +126,7 @@ const std::map<std::string, LayerField>& layer_fields() {
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
              {"name", "of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
-             {"out", "the dim it makes and its size", "object", false, read_out},
+             {"out", "the dim it makes and its size", "object, name or list", false, read_out},
              {"in", "the dims it contracts", "name or list", false, names(&LayerSpec::in)},
              {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
              {"over", "the two dims it slides over, rows first", "list", false, read_over},
@@ -147,7 +147,7 @@ const std::map<std::string, LayerField>& layer_fields() {
                 if (!r.text(j, word, activation_names())) return;
                 l.activation = static_cast<Activation>(std::find(activation_names().begin(), activation_names().end(), word) -
                                                        activation_names().begin());
-              }}})
+              }, schema_of_words(activation_names())}})
       out.emplace(f.name, std::move(f));
     return out;
   }();
@@ -200,7 +200,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   layer.good = false;
   const std::size_t before = r.complaints.list.size();
   if (!std::holds_alternative<Json::Object>(j.value))
-    return r.complain(j, "a layer is an object, this is " + Reader::kind(j)), layer;
+    return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
   const Json* op = j.find("op");
   if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
   std::vector<std::string> known;
@@ -224,18 +224,18 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   const auto* members = std::get_if<Json::Object>(&j.value);
   if (members == nullptr || members->size() != 1)
     return r.complain(j,
-                      "one input belongs here, as { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
-                          (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
+                      "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
+                          (members != nullptr && members->size() > 1 ? std::string("; several are not supported yet") : ""));
   const Json::Member& m = members->front();
   r.in(m.key, [&] {
     InputSpec input{m.key, {}};
     const std::size_t before = r.complaints.list.size();
-    if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is no name: letters, digits, _ and -, a letter or _ first");
-    if (m.key == "label") r.complain(m.where, "\"label\" is the labels' own name; call the input another");
+    if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
+    if (m.key == "label") r.complain(m.where, "\"label\" is the labels' own name; rename this input");
     if (!std::holds_alternative<Json::Object>(m.value.value))
-      r.complain(m.value, "the input's dims and their sizes belong here, this is " + Reader::kind(m.value));
+      r.complain(m.value, "expected the input's dims and their sizes, found " + Reader::kind(m.value));
     else if (std::get<Json::Object>(m.value.value).empty())
-      r.complain(m.value, "the input's dims and their sizes belong here");
+      r.complain(m.value, "expected the input's dims and their sizes");
     else
       read_sized_dims(r, m.value, input.dims);
     if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
@@ -245,23 +245,34 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
 const Table<LossSpec>& loss_table() {
   static const Table<LossSpec> table{
       {"op", "softmax_cross_entropy", "text", true,
-       [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, {"softmax_cross_entropy"}); }},
+       [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, {"softmax_cross_entropy"}); }, schema_of_words({"softmax_cross_entropy"})},
       {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }}};
   return table;
+}
+
+// One form per op, told by its "op".
+Json layers_schema() {
+  Json::Array forms;
+  for (const auto& [op, keys] : op_keys()) {
+    Table<LayerSpec> table = layer_table(op);
+    table.front().schema = schema_of_words({op});
+    forms.push_back(object_schema(table));
+  }
+  return schema_of_list(std::move(Json{Json::Object{}}.set("oneOf", std::move(forms))));
 }
 
 Table<ModelSpec> model_table(VersionKey version) {
   return {version_field<ModelSpec>(version),
           {"name", "for people", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
-          {"inputs", "name -> its dims and their sizes", "object", true, read_inputs},
+          {"inputs", "name -> its dims and their sizes", "object", true, read_inputs, schema_of_map(schema_of_map(schema_of_type("integer")))},
           {"layers", "in the order in which they compute", "list", true,
            [](Reader& r, const Json& j, ModelSpec& m) {
              r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
              if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
-               r.complain(j, "at least one layer belongs here");
-           }},
+               r.complain(j, "expected at least one layer");
+           }, layers_schema()},
           {"loss", "what training makes small", "object", true,
-           [](Reader& r, const Json& j, ModelSpec& m) { r.object(j, loss_table(), m.loss); }}};
+           [](Reader& r, const Json& j, ModelSpec& m) { r.object(j, loss_table(), m.loss); }, object_schema(loss_table())}};
 }
 
 // Names that layers get and names that they read.
@@ -278,7 +289,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     const std::string at = "/layers/" + std::to_string(i);
     if (l.name == "label" || Reader::is_one_of(l.name, earlier)) {
       complain_below(r, j, at + "/name",
-                     l.name == "label" ? "\"label\" is the labels' own name; call the layer another"
+                     l.name == "label" ? "\"label\" is the labels' own name; rename this layer"
                                        : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
       l.good = false;
     }
@@ -290,7 +301,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       const std::string hint = did_you_mean(l.from[k], earlier);
       complain_below(r, j, at + "/from/" + std::to_string(k),
                      own     ? "a layer cannot read itself"
-                     : after ? "\"" + l.from[k] + "\" stands further down; a layer reads what stands above it"
+                     : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
                              : "there is no layer or input \"" + l.from[k] + "\" above" + hint);
       // What was probably meant is read instead: so the layers behind it are built and checked too.
       const auto meant = std::find_if(earlier.begin(), earlier.end(), [&](const std::string& name) { return hint == "; did you mean \"" + name + "\"?"; });
@@ -304,6 +315,8 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
 }
 
 }  // namespace
+
+Json model_schema(VersionKey version) { return object_schema(model_table(version)); }
 
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version) {
   ModelSpec model;

@@ -24,8 +24,8 @@ std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tens
 }
 
 void GraphNodes::declare(const Dim& dim) {
-  if (!is_name(dim.name)) throw UserError("\"" + dim.name + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
-  if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; at least 1 belongs here");
+  if (!is_name(dim.name)) throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+  if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; expected at least 1");
   auto [at, fresh] = sizes.emplace(dim.name, dim.size);
   if (!fresh && at->second != dim.size)
     throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(at->second) +
@@ -33,7 +33,7 @@ void GraphNodes::declare(const Dim& dim) {
 }
 
 void GraphNodes::claim(const std::string& name) {
-  if (!is_name(name)) throw UserError("\"" + name + "\" is no name: letters, digits, _ and -, a letter or _ first");
+  if (!is_name(name)) throw UserError("\"" + name + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
   if (!names.insert(name).second) throw UserError("two layers or inputs are called \"" + name + "\"");
 }
 

@@ -19,7 +19,7 @@ std::uint64_t Step::hash() const { return hash_of(*passes_); }
 
 Step training(const Tensor& loss, const Optimizer& optimizer) {
   auto graph = GraphNodes::graph_of({loss});
-  if (loss.shape().rank() != 0) throw UserError("\"" + loss.name() + "\" is no scalar; take its mean() or sum() to train on it");
+  if (loss.shape().rank() != 0) throw UserError("\"" + loss.name() + "\" is not a scalar; take its mean() or sum() to train on it");
   Lowering to(*graph, {GraphNodes::id(loss)});
   to.lower(*graph, true, GraphNodes::id(loss));
   Passes out = to.out();

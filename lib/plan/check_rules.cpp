@@ -146,7 +146,7 @@ class RuleChecker {
         ranks *= static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(axis)].size);
       if (std::find(rule.axes.names.begin(), rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i), name) !=
           rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i))
-        complain(inner, "axis " + quoted(name) + " stands twice");
+        complain(inner, "axis " + quoted(name) + " is listed twice");
     }
     if (out_.size() == before && !rule.axes.names.empty()) check_parts(at, rule, subject_.mesh != nullptr ? ranks : 0);
     if (out_.size() != before) bad_.insert(at);
@@ -182,7 +182,7 @@ class RuleChecker {
       if (jagged->of.size() != rows)
         return complain(at + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
                                            " has the size " + std::to_string(rows) +
-                                           "; one list per coordinate of it belongs here");
+                                           "; expected one list per coordinate of it");
       for (std::size_t i = 0; i < rows; i++) check_sizes(at + "/parts/" + std::to_string(i), jagged->of[i], rule, ranks);
     }
   }
@@ -192,7 +192,7 @@ class RuleChecker {
     for (const std::string& a : rule.axes.names) axes += (axes.empty() ? "" : " and ") + quoted(a);
     const bool one = rule.axes.names.size() == 1;
     return plural(found, what) + ", but " + (one ? "axis " : "the axes ") + axes + (one ? " has " : " have ") +
-           plural(ranks, "rank") + "; one " + what + " per rank belongs here (0 is one)";
+           plural(ranks, "rank") + "; expected one " + what + " per rank (0 is allowed)";
   }
 
   void check_sizes(const std::string& at, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
@@ -202,7 +202,7 @@ class RuleChecker {
     if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
     if (rule.dim == batch_) {
-      if (sum == 0) complain(at, "at least one part above 0 belongs here");
+      if (sum == 0) complain(at, "expected at least one part above 0");
       return;
     }
     if (sum == size) return;
@@ -227,7 +227,7 @@ class RuleChecker {
       const std::string at = "/place/" + pointer_token(layer);
       if (!layers_.contains(layer) && !subject_.may_be(layer))
         refuse(at, "the model has no layer " + quoted(layer) + did_you_mean(layer, {known_layers_.begin(), known_layers_.end()}));
-      if (on.empty() && !bad_.contains(at)) refuse(at, "at least one device belongs here");
+      if (on.empty() && !bad_.contains(at)) refuse(at, "expected at least one device");
       for (std::size_t i = 0; i < on.size(); i++) {
         const std::string inner = at + "/" + std::to_string(i);
         if (subject_.devices != nullptr && !Reader::is_one_of(on[i], devices)) {
@@ -235,7 +235,7 @@ class RuleChecker {
           bad_.insert(at);
         }
         if (std::count(on.begin(), on.begin() + static_cast<std::ptrdiff_t>(i), on[i]) > 0)
-          complain(inner, "device " + quoted(on[i]) + " stands twice");
+          complain(inner, "device " + quoted(on[i]) + " is listed twice");
       }
     }
   }
@@ -303,7 +303,7 @@ class RuleChecker {
         names += (names.empty() ? "" : ", ") + quoted(t);
         lines += (lines.empty() ? "" : ", ") + quoted(t) + ": { " + c.lines + " }";
       }
-      complain(c.pointer, "the dims " + c.dims + " of " + names + " cannot both be cut: they lie on one axis, " + quoted(c.axis) +
+      complain(c.pointer, "the dims " + c.dims + " of " + names + " cannot both be cut over one axis, " + quoted(c.axis) +
                               "; say which of them is not cut there, as \"tensors\": { " + lines + " }");
     }
   }

@@ -52,7 +52,7 @@ std::string explain(const DimBalance& best) {
   if (!best.next_best.empty()) {
     char text[32];
     std::snprintf(text, sizeof text, " (+%.1f %%)", 100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
-    out += "; next best " + parts_text(best.next_best) + ": " + milliseconds(best.next_best_seconds) + text;
+    out += "; second best " + parts_text(best.next_best) + ": " + milliseconds(best.next_best_seconds) + text;
   }
   return out;
 }
@@ -85,7 +85,7 @@ class Chooser {
       best = search();
     }
     if (!measured)
-      out.notes.push_back("no profile: a rank's speed is taken as its share of the parts, a byte as 50 flops of the fastest rank; seconds are unknown");
+      out.notes.push_back("no profile: times are unknown; to rank choices, a device's speed is assumed proportional to its share and a byte sent to cost as much as 50 flops");
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
     list_cuts(out, best.of.why);

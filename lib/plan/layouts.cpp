@@ -98,7 +98,7 @@ struct CutMaker {
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
       cut.per = mesh.axis(jagged->per);
       if (static_cast<int>(jagged->of.size()) != mesh.axes()[static_cast<std::size_t>(cut.per)].size)
-        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) + " lists of parts, one per coordinate of \"" + jagged->per + "\" belongs here");
+        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) + " lists of parts; expected one per coordinate of \"" + jagged->per + "\"");
       for (const auto& one : jagged->of) cut.lists.push_back(sizes(rule.dim, one, ranks, size));
     } else {
       cut.lists = {dealt(std::vector<double>(static_cast<std::size_t>(ranks), 1.0), all, size)};
@@ -220,7 +220,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
       std::string dims;
       for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw LayoutError(t.name, found.back().first, "in \"" + t.name + "\" the dims " + dims + " cannot both be cut: they lie on one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
+      throw LayoutError(t.name, found.back().first, "in \"" + t.name + "\" the dims " + dims + " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
                       (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }

@@ -183,7 +183,7 @@ const Table<Decisions>& decision_fields() {
                                       list_field("routes", "of moves that are routed, where they are no straight ways", &Decisions::routes, route_fields(), false),
                                       list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
                                       list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
-                                      {"implementations", "per rank, where its device has a choice", "list of lists", false, read_implementations}};
+                                      {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
 
@@ -206,7 +206,7 @@ const Table<PredictedRank>& rank_fields() {
                                            [](Reader& r, const Json& j, PredictedRank& out) {
                                              if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.seconds, 0, kMost);
                                            }},
-                                          integer("bytes", "received a step", &PredictedRank::bytes),
+                                          integer("bytes", "received per step", &PredictedRank::bytes),
                                           integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
   return table;
 }
@@ -238,6 +238,15 @@ bool check_version(Reader& r, const Json& j) {
   r.complain(version == nullptr ? j : *version, std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
                                                     " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");
   return false;
+}
+
+PlanFile read_plan(const std::filesystem::path& file) {
+  return load_json(file, [](Reader& r, const Json& j) {
+    if (!check_version(r, j)) return std::optional<PlanFile>();
+    std::optional<PlanFile> out(std::in_place);
+    r.object(j, plan_fields(), *out);
+    return out;
+  });
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) { throw UserError(file.string() + ": " + text); }
@@ -352,13 +361,10 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
 
 void Plan::save(const std::filesystem::path& file) const { write_file(file.string(), json()); }
 
+void check_plan_file(const std::filesystem::path& file) { static_cast<void>(read_plan(file)); }
+
 Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
-  PlanFile from = load_json(file, [](Reader& r, const Json& j) {
-    if (!check_version(r, j)) return std::optional<PlanFile>();
-    std::optional<PlanFile> out(std::in_place);
-    r.object(j, plan_fields(), *out);
-    return out;
-  });
+  PlanFile from = read_plan(file);
   if (from.decisions.step != hex(step.hash())) refuse(file, "this plan is for another step: its network, sizes, loss or optimizer are not these; make it anew with balance()");
   std::vector<AxisFile> axes;
   for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});

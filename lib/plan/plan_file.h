@@ -2,6 +2,7 @@
 // What a plan decided, as JSON; the plan follows from it, the step and the mesh.
 #pragma once
 #include <array>
+#include <filesystem>
 #include <string>
 
 #include "base/json.h"
@@ -11,6 +12,9 @@ namespace motley {
 
 inline constexpr int kPlanVersion = 2;  // of the file; what was hashed otherwise before is 1 and had no "version"
 inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
+
+// Whether a file is a plan that can be read; for which step and mesh only Plan::load can tell. UserError with every complaint.
+void check_plan_file(const std::filesystem::path& file);
 
 std::string hex(std::uint64_t value);
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh);

@@ -93,7 +93,7 @@ std::string Plan::table() const {
   if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
   for (const CutChoice& c : d.cuts)
     out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(lists_text(c.parts) + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
-  out += "ranks                             busy     idle   received a step      memory\n";
+  out += "ranks                             busy     idle   received per step      memory\n";
   for (std::size_t r = 0; r < d.predicted.size(); r++) {
     const PredictedRank& p = d.predicted[r];
     char idle[16] = "-";
@@ -103,7 +103,7 @@ std::string Plan::table() const {
                   d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
     out += line;
   }
-  out += "memory: of tensors; kernels' workspaces, which only the devices know, come on top\n";
+  out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
     auto beside = [&](const char* name, const std::optional<double>& seconds) {

@@ -9,7 +9,8 @@ namespace motley {
 namespace {
 
 constexpr Index kMostSize = Index{1} << 53;
-const char* const kPartsForm = "parts are \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
+const std::vector<std::string> kCuts{"profile", "even", "proportional"};
+const char* const kPartsForm = "expected \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of sizes";
 
 // What one rule's object says, before it becomes a Rule.
 struct RuleFile {
@@ -23,12 +24,12 @@ void read_axes(Reader& r, const Json& j, std::vector<std::string>& axes) {
   one_or_several(r, j, [&](const Json& one) {
     std::string name;
     if (!r.name(one, name)) return false;
-    if (Reader::is_one_of(name, axes)) return r.complain(one, "axis \"" + name + "\" stands twice"), false;
+    if (Reader::is_one_of(name, axes)) return r.complain(one, "axis \"" + name + "\" is listed twice"), false;
     axes.push_back(name);
     return true;
   });
   if (const auto* list = std::get_if<Json::Array>(&j.value); list != nullptr && list->empty())
-    r.complain(j, "at least one axis belongs here; a dim without a rule is not cut");
+    r.complain(j, "expected at least one axis; a dim without a rule is not cut");
 }
 
 std::vector<Index> read_sizes(Reader& r, const Json& j) {
@@ -53,20 +54,20 @@ void read_shares(Reader& r, const Json& j, RuleFile& rule) {
   const auto* list = std::get_if<Json::Array>(&j.value);
   if (list != nullptr && shares.of.size() == list->size() &&
       std::all_of(shares.of.begin(), shares.of.end(), [](double s) { return s == 0; }))
-    r.complain(j, "at least one share above 0 belongs here");
+    r.complain(j, "expected at least one share above 0");
   rule.parts = std::move(shares);
 }
 
 const Table<RuleFile>& shares_table() {
-  static const Table<RuleFile> table{{"shares", "one number per device of the axis, as [70, 25, 5]", "list", true, read_shares}};
+  static const Table<RuleFile> table{
+      {"shares", "one number per device of the axis, as [70, 25, 5]", "list", true, read_shares, schema_of_list(schema_of_type("number"))}};
   return table;
 }
 
 void read_parts(Reader& r, const Json& j, RuleFile& rule) {
   if (std::holds_alternative<std::string>(j.value)) {
-    static const std::vector<std::string> words{"profile", "even", "proportional"};
     std::string word;
-    if (r.text(j, word, words)) rule.parts = static_cast<CutBy>(std::find(words.begin(), words.end(), word) - words.begin());
+    if (r.text(j, word, kCuts)) rule.parts = static_cast<CutBy>(std::find(kCuts.begin(), kCuts.end(), word) - kCuts.begin());
   } else if (const auto* list = std::get_if<Json::Array>(&j.value)) {
     rule.lists = !list->empty() && std::all_of(list->begin(), list->end(),
                                                [](const Json& one) { return std::holds_alternative<Json::Array>(one.value); });
@@ -80,14 +81,15 @@ void read_parts(Reader& r, const Json& j, RuleFile& rule) {
   } else if (std::holds_alternative<Json::Object>(j.value)) {
     r.object(j, shares_table(), rule);
   } else {
-    r.complain(j, std::string(kPartsForm) + "; this is " + Reader::kind(j));
+    r.complain(j, std::string(kPartsForm) + ", found " + Reader::kind(j));
   }
 }
 
 const Table<RuleFile>& rule_table() {
   static const Table<RuleFile> table{{"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
                                       [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
-                                     {"parts", kPartsForm, "text, list or object", false, read_parts},
+                                     {"parts", kPartsForm, "text, list or object", false, read_parts,
+                                      schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))})},
                                      {"per", "the axis along which the lists of `parts` differ", "name", false,
                                       [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
   return table;
@@ -114,7 +116,7 @@ void read_rule(Reader& r, const std::string& dim, const Json& j, std::vector<Rul
   } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
     read_axes(r, j, rule.axes);
   } else {
-    r.complain(j, "an axis or { \"axis\", \"parts\" } belongs here, this is " + Reader::kind(j));
+    r.complain(j, "expected an axis or { \"axis\", \"parts\" }, found " + Reader::kind(j));
   }
   if (r.complaints.list.size() != before) return;
   if (auto* jagged = std::get_if<Jagged>(&rule.parts)) jagged->per = rule.per;
@@ -125,14 +127,14 @@ void read_rule(Reader& r, const std::string& dim, const Json& j, std::vector<Rul
 template <class F>
 void each_member(Reader& r, const Json& j, F&& one) {
   const auto* members = std::get_if<Json::Object>(&j.value);
-  if (members == nullptr) return r.complain(j, "an object belongs here, this is " + Reader::kind(j));
+  if (members == nullptr) return r.complain(j, "expected an object, found " + Reader::kind(j));
   for (const Json::Member& m : *members) r.in(m.key, [&] { one(m); });
 }
 
 void read_dims(Reader& r, const Json& j, std::vector<Rule>& out) {
   each_member(r, j, [&](const Json::Member& m) {
     if (!is_name(m.key))
-      return r.complain(m.where, "\"" + m.key + "\" is no dim name: letters, digits, _ and -, a letter or _ first");
+      return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
     read_rule(r, m.key, m.value, out);
   });
 }
@@ -153,20 +155,27 @@ void read_place(Reader& r, const Json& j, LayoutRules& rules) {
     one_or_several(r, m.value, [&](const Json& one) {
       std::string device;
       if (!r.text(one, device)) return false;
-      if (Reader::is_one_of(device, devices)) return r.complain(one, "device \"" + device + "\" stands twice"), false;
+      if (Reader::is_one_of(device, devices)) return r.complain(one, "device \"" + device + "\" is listed twice"), false;
       devices.push_back(device);
       return true;
     });
     if (const auto* list = std::get_if<Json::Array>(&m.value.value); list != nullptr && list->empty())
-      r.complain(m.value, "at least one device belongs here");
+      r.complain(m.value, "expected at least one device");
   });
+}
+
+// An axis, several, or { "axis", "parts", "per" }; as an override null too.
+Json rule_schema(bool may_be_null) {
+  Json rule = schema_of_any({schema_of_type("name"), schema_of_list(schema_of_type("name")), object_schema(rule_table())});
+  if (may_be_null) std::get<Json::Array>(std::get<Json::Object>(rule.value).front().value.value).push_back(schema_of_type("null"));
+  return schema_of_map(std::move(rule));
 }
 
 Table<LayoutRules> rules_table(VersionKey version) {
   return {version_field<LayoutRules>(version),
-          {"split", "dim -> axis and how to cut it", "object", false, read_split},
-          {"tensors", "overrides of single tensors", "object", false, read_tensors},
-          {"place", "layer -> the devices it lies on", "object", false, read_place}};
+          {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema(false)},
+          {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema(true))},
+          {"place", "layer -> the devices it lies on", "object", false, read_place, schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
 }
 
 Json names_json(const std::vector<std::string>& names) {
@@ -217,6 +226,8 @@ std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionK
   if (!reader.object(json, rules_table(version), rules)) return std::nullopt;
   return rules;
 }
+
+Json rules_schema(VersionKey version) { return object_schema(rules_table(version)); }
 
 Json to_json(const LayoutRules& rules) {
   Json out, tensors{Json::Object{}}, places{Json::Object{}};

@@ -12,5 +12,6 @@ namespace motley {
 // When it complained: what is good of them. Whether the rules fit a model and a mesh: check_rules.
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version);
 Json to_json(const LayoutRules& rules);
+Json rules_schema(VersionKey version);
 
 }  // namespace motley

@@ -206,7 +206,7 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
     const Start start = how_started();
     if (start.lone_tasks > 0)
       throw UserError("srun started " + std::to_string(start.lone_tasks) +
-                      " tasks that do not know each other; use srun --mpi=pmi2 or mpiexec");
+                      " tasks without PMI; use srun --mpi=pmi2 or mpiexec");
     if (start.mpi) {
       code = run_among_others(start, argc, argv, body);
       return;

@@ -58,7 +58,7 @@ std::vector<int> parse_cores(const std::string& text) {
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     const int core = number(text.substr(at, end - at), -1);
-    if (core < 0 || core >= CPU_SETSIZE) throw UserError("\"" + text + "\" is no list of cores such as 0,2");
+    if (core < 0 || core >= CPU_SETSIZE) throw UserError("\"" + text + "\" is not a list of cores such as 0,2");
     cores.push_back(core);
     at = end + 1;
   }

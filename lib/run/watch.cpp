@@ -20,7 +20,7 @@ double seconds_from(const char* name, double usual) {
   char* end = nullptr;
   const double value = std::strtod(text, &end);
   if (end == text || *end != 0 || !(value > 0) || !std::isfinite(value))
-    throw UserError(std::string(name) + "=" + text + " in the environment: a number of seconds above 0 belongs here");
+    throw UserError(std::string(name) + "=" + text + " in the environment: expected a number of seconds above 0");
   return value;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "train/byte_images.h"
+#include "train/data_files.h"
 #include "train/packed_file.h"
 
 namespace motley {
@@ -18,15 +19,13 @@ struct Records {
   std::vector<std::uint8_t> pixels{}, labels{};
 };
 
-void read_batch(const fs::path& folder, const std::string& name, Records& into) {
-  const fs::path path =
-      find_packed(folder, name, "unpack cifar-10-binary.tar.gz; data.path names the folder with data_batch_1.bin in it");
+void read_batch(const fs::path& path, Records& into) {
   PackedFile file(path);
   std::array<std::uint8_t, kRecord> record{};
   do {
     const Index at = file.position();
     file.read(record);
-    if (record[0] >= kClasses) file.damaged(at, "the label " + std::to_string(record[0]) + "; 0 to 9 belongs here");
+    if (record[0] >= kClasses) file.damaged(at, "the label " + std::to_string(record[0]) + "; expected 0 to 9");
     into.labels.push_back(record[0]);
     into.pixels.insert(into.pixels.end(), record.begin() + 1, record.end());
   } while (!file.at_end());
@@ -41,8 +40,8 @@ std::shared_ptr<const Dataset> made(Records records) {
 
 Datasets load_cifar10(const fs::path& folder) {
   Records train, test;
-  for (int i = 1; i <= 5; i++) read_batch(folder, "data_batch_" + std::to_string(i) + ".bin", train);
-  read_batch(folder, "test_batch.bin", test);
+  const std::vector<fs::path> files = cifar10_files(folder);
+  for (const fs::path& file : files) read_batch(file, file == files.back() ? test : train);
   return {made(std::move(train)), made(std::move(test))};
 }
 

@@ -3,6 +3,7 @@
 #include <motley/error.h>
 
 #include "train/byte_images.h"
+#include "train/data_files.h"
 #include "train/packed_file.h"
 
 namespace motley {
@@ -36,7 +37,7 @@ Idx read_idx(PackedFile& file, std::uint32_t magic) {
     if (extent == 0) file.damaged(at, "a size of 0");
     out.extents.push_back(extent);
     if (__builtin_mul_overflow(elements, extent, &elements) || elements > file.most_bytes())
-      file.damaged(at, "the sizes tell of more elements than the file can hold");
+      file.damaged(at, "the header claims more elements than the file contains");
   }
   out.bytes.resize(static_cast<std::size_t>(elements));
   file.read(out.bytes);
@@ -44,9 +45,9 @@ Idx read_idx(PackedFile& file, std::uint32_t magic) {
   return out;
 }
 
-std::shared_ptr<const Dataset> load_pair(const fs::path& folder, const std::string& which, const std::string& how) {
-  PackedFile image_file(find_packed(folder, which + "-images-idx3-ubyte", how));
-  PackedFile label_file(find_packed(folder, which + "-labels-idx1-ubyte", how));
+std::shared_ptr<const Dataset> load_pair(const fs::path& images_path, const fs::path& labels_path) {
+  PackedFile image_file(images_path);
+  PackedFile label_file(labels_path);
   Idx images = read_idx(image_file, kImages);
   Idx labels = read_idx(label_file, kLabels);
   if (labels.extents[0] != images.extents[0])
@@ -54,13 +55,13 @@ std::shared_ptr<const Dataset> load_pair(const fs::path& folder, const std::stri
   constexpr Index kHeader = 8;  // of a file of labels
   for (std::size_t i = 0; i < labels.bytes.size(); i++)
     if (labels.bytes[i] >= kClasses)
-      label_file.damaged(kHeader + static_cast<Index>(i), "the label " + std::to_string(labels.bytes[i]) + "; 0 to 9 belongs here");
+      label_file.damaged(kHeader + static_cast<Index>(i), "the label " + std::to_string(labels.bytes[i]) + "; expected 0 to 9");
   return std::make_shared<ByteImages>(std::vector<Index>{1, images.extents[1], images.extents[2]}, std::move(images.bytes),
                                       std::move(labels.bytes), kClasses);
 }
 
-Datasets load_both(const fs::path& folder, const std::string& how) {
-  Datasets out{load_pair(folder, "train", how), load_pair(folder, "t10k", how)};
+Datasets load_both(const fs::path& folder, const std::vector<fs::path>& files) {
+  Datasets out{load_pair(files[0], files[1]), load_pair(files[2], files[3])};
   if (out.train->sample_extents() != out.test->sample_extents())
     throw UserError(folder.string() + ": the images of train-* and of t10k-* differ in size", Exit::data);
   return out;
@@ -68,14 +69,8 @@ Datasets load_both(const fs::path& folder, const std::string& how) {
 
 }  // namespace
 
-Datasets load_mnist(const fs::path& folder) {
-  return load_both(folder, "MNIST is four files: {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]; data.path names their folder");
-}
+Datasets load_mnist(const fs::path& folder) { return load_both(folder, mnist_files(folder)); }
 
-Datasets load_fashion_mnist(const fs::path& folder) {
-  return load_both(
-      folder.empty() ? fs::path("/usr/share/datasets/fashion-mnist") : folder,
-      "`apt-get install dataset-fashion-mnist` puts it into /usr/share/datasets/fashion-mnist, else data.path names its folder");
-}
+Datasets load_fashion_mnist(const fs::path& folder) { return load_both(folder, fashion_mnist_files(folder)); }
 
 }  // namespace motley

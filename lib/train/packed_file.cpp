@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 fs::path find_packed(const fs::path& folder, const std::string& name, const std::string& how) {
   for (const char* suffix : {"", ".gz"})
     if (std::error_code ignored; fs::is_regular_file(folder / (name + suffix), ignored)) return folder / (name + suffix);
-  throw UserError((folder / name).string() + ": no such file, nor with .gz behind its name; " + how, Exit::missing);
+  throw UserError((folder / name).string() + ": not found (nor with .gz added); " + how, Exit::missing);
 }
 
 PackedFile::PackedFile(const fs::path& path) : path_(path) {

@@ -8,15 +8,84 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 
 namespace motley {
 
 namespace {
 
+constexpr double kMost = 1e300;
+
 template <class T>
 Json known(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+template <class T>
+Field<T> number(const char* name, const char* doc, std::optional<double> T::* member) {
+  return {name, doc, "number or null", true, [member](Reader& r, const Json& j, T& out) {
+            double value = 0;
+            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, 0, kMost)) out.*member = value;
+          }};
+}
+
+template <class T>
+Field<T> integer(const char* name, const char* doc, std::optional<Index> T::* member) {
+  return {name, doc, "integer or null", true, [member](Reader& r, const Json& j, T& out) {
+            Index value = 0;
+            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, value, 0)) out.*member = value;
+          }};
+}
+
+const Table<RankFigures>& rank_fields() {
+  static const Table<RankFigures> table{
+      number("predicted_step_seconds", "by the plan", &RankFigures::predicted_step_seconds),
+      number("measured_step_seconds", "median after warm-up", &RankFigures::measured_step_seconds),
+      number("busy_seconds", "computing, per step", &RankFigures::busy_seconds),
+      number("waiting_seconds", "for other ranks, per step", &RankFigures::waiting_seconds),
+      number("feed_seconds", "reading the inputs, per step", &RankFigures::feed_seconds),
+      number("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed),
+      integer("bytes_predicted", "received per step, by the plan", &RankFigures::bytes_predicted),
+      integer("bytes_counted", "received per step", &RankFigures::bytes_counted),
+      integer("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes)};
+  return table;
+}
+
+const Table<TrainSummary>& run_fields() {
+  static const Table<TrainSummary> table{
+      version_field<TrainSummary>(VersionKey::required),
+      {"status", "done, stopped or failed", "text", true,
+       [](Reader& r, const Json& j, TrainSummary& out) { r.text(j, out.status, {"done", "stopped", "failed"}); }},
+      {"code", "the exit code of a failed run", "integer", false,
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         Index code = 0;
+         if (r.integer(j, code, 0, 255)) out.code = static_cast<int>(code);
+       }},
+      {"rank", "that failed", "integer or null", false,
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         Index rank = 0;
+         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, rank, 0, INT32_MAX)) out.rank = static_cast<int>(rank);
+       }},
+      text_field("reason", "of the failure", &TrainSummary::reason, false),
+      {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
+      number("seconds", "from the start of the first step", &TrainSummary::seconds),
+      {"train_loss", "of the last step", "number or null", true,
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         double value = 0;
+         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, -kMost, kMost)) out.train_loss = value;
+       }},
+      number("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy),
+      number("test_loss", "mean over the test samples", &TrainSummary::test_loss),
+      number("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds),
+      number("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds),
+      integer("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
+      integer("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
+      {"disturbed", "of the most disturbed rank", "number or null", false, [](Reader&, const Json&, TrainSummary&) {}},  // follows from the ranks
+      list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
+      {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
+         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.copies_differ.emplace_back()); });
+       }}};
+  return table;
 }
 
 }  // namespace
@@ -89,6 +158,14 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   for (const std::string& name : s.copies_differ) differ.push(name);
   out.set("ranks", std::move(ranks)).set("copies_differ", std::move(differ));
   write_file((directory / "run.json").string(), to_text(out, 2) + "\n");
+}
+
+TrainSummary load_run_json(const std::filesystem::path& file) {
+  return load_json(file, [](Reader& r, const Json& j) {
+    std::optional<TrainSummary> out(std::in_place);
+    r.object(j, run_fields(), *out);
+    return out;
+  });
 }
 
 }  // namespace motley

@@ -55,5 +55,6 @@ struct TrainSummary {
 
 // Whole or not at all. UserError(io). Also for whoever outlives the ranks (the launcher) and knows why they ended.
 void write_run_json(const std::filesystem::path& directory, const TrainSummary& summary);
+TrainSummary load_run_json(const std::filesystem::path& file);  // UserError with every complaint
 
 }  // namespace motley

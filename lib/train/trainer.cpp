@@ -97,7 +97,7 @@ struct Trainer::Impl {
     for (const auto& [name, read] : feeds) {
       const int tensor = plan.data().passes.find(name);
       const TensorRole role = tensor < 0 ? TensorRole::activation : plan.data().passes.tensors[static_cast<std::size_t>(tensor)].role;
-      if (role != TensorRole::input && role != TensorRole::label) throw UserError("\"" + name + "\" is fed, but it is no input of this step");
+      if (role != TensorRole::input && role != TensorRole::label) throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
     }
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       const auto at = feeds.find(name);

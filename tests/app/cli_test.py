@@ -120,19 +120,29 @@ def usage():
     room = Room()
     for words, part in [((), "no command given"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
                         (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
-                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'one thing too many: "y"'), (("check",), "FILE"),
+                        (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"),
                         (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
                         (("profile", "--set", "train.batch=1"), "--set")]:
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    for verb in ["eval", "predict", "report", "simulate", "schema", "convert"]:
+    later = ["eval", "predict", "report", "simulate", "convert"]
+    for verb in later:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
     has(room.run("train", "x", "--resume", code=78).err, "not built yet")
-    has(room.run("--help").out, "doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "Examples")
-    for verb in ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify"]:
-        has(room.run(verb, "--help").out, verb, "--set")
+    verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "schema"]
+    text = room.run("--help").out
+    has(text, *verbs, "Examples")
+    assert not any(f"\n  {verb} " in text for verb in later) and "resume" not in text and "not built" not in text, text
+    assert room.run("help").out == text
+    has(room.run("nonsense", code=64).err, "known: doctor")
+    assert not any(f" {verb}" in room.run("nonsense", code=64).err for verb in later)
+    for verb in verbs:
+        shown = room.run(verb, "--help").out
+        has(shown, verb, "--set")
+        assert room.run("help", verb).out == shown and "not built" not in shown
     has(room.run("--version").out, "motley ")
+    assert room.run("version").out == room.run("--version").out
 
 
 def doctor():
@@ -168,6 +178,21 @@ def checks():
     assert room.run("plan", "bad.json", code=78).err.startswith("bad.json:")
     has(room.run("check", room.write("broken.json", '{"version": 1,'), code=78).err, "broken.json:1:")
     room.run("check", "not there.json", code=66)
+    # A missing file is 66 wherever it is named; a wrong one beside it counts more.
+    for part in ["mesh", "model", "layout", "data", "train"]:
+        done = room.run("check", room.write("named.json", {**job(), part: "no/such.json"}), code=66)
+        has(done.err, "named.json:", f": error: /{part}: no file no/such.json")
+        room.run("plan", "named.json", code=66)
+        room.run("check", "named.json", "bad.json", code=78)
+    without_data = job()
+    without_data["data"] = {"kind": "mnist", "path": "no data"}
+    without_data["model"]["inputs"]["image"].update(rows=28, cols=28)
+    without_data["model"]["layers"][-1]["out"]["classes"] = 10
+    room.write("no data.json", without_data)
+    for verb in ["check", "train", "verify"]:
+        has(room.run(verb, "no data.json", code=66).err, "no data.json:", "/data/path", "train-images-idx3-ubyte", "not found")
+    room.run("plan", "no data.json")
+    assert not (room.path / "runs").exists()
     room.run("check", "good.json", "bad.json", code=78)
     has(room.run("check", "good.json", "--set", "train.batch=0", code=78).err, "--set")
     has(room.run("plan", "good.json", "--set", "train.batc=3", code=78).err, "--set")
@@ -176,6 +201,113 @@ def checks():
     has(room.run("check", room.write("path.json", path_like), code=78).err, "../../up")
     has(room.run("train", "path.json", code=78).err, "../../up")
     assert not (room.path / "runs").exists()
+
+
+def foreign_words():
+    room = Room()
+    layer = '/model/layers/0'
+    conv = {"op": "conv2d", "out": {"filters": 6}, "window": 3}
+    for path, value, meant in [
+            (f"{layer}/kernel_size", {**conv, "kernel_size": 3}, "window"), (f"{layer}/out_channels", {**conv, "out_channels": 3}, "out"),
+            (f"{layer}/strides", {**conv, "strides": 2}, "stride"), (f"{layer}/op", {**conv, "op": "Linear"}, "dense"),
+            (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
+            (f"{layer}/activation", {**conv, "activation": "relu6"}, None), (f"{layer}/op", {**conv, "op": "batch_norm"}, None),
+            (f"{layer}/groups", {**conv, "groups": 2}, None),
+            ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
+            ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "adam", None), ("/train/dtype", "float32", "f32"),
+            ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
+            ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
+            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "imagenet", None)]:
+        foreign = job()
+        at, keys = foreign, path.split("/")[1:]
+        if path.startswith(layer):
+            foreign["model"]["layers"][0] = value
+        else:
+            for key in keys[:-1]:
+                at = at[int(key)] if isinstance(at, list) else at[key]
+            at[keys[-1]] = value
+        done = room.run("check", room.write("foreign.json", foreign), code=78)
+        hint = f'did you mean "{meant}"?' if meant else "motley has no such thing yet"
+        assert any(f": error: {path}: " in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
+
+
+def plan_and_run_files():
+    room = Room()
+    room.write("job.json", job())
+    room.run("plan", "job.json", "--format", "json", "-o", "plan.json")
+    room.run("train", "job.json", "--run-dir", "run", "--set", "train.max_steps=2")
+    done = room.run("check", "plan.json", "run/plan.json", "run/run.json", "run/job.resolved.json")
+    has(done.out, "plan.json: plan,", "run/run.json: run,", "job.resolved.json: job,")
+    plan, run = room.json("plan.json"), room.json("run/run.json")
+    plan["decisions"]["dtipe"] = plan["decisions"].pop("dtype")
+    has(room.run("check", room.write("bad plan.json", plan), code=78).err, "bad plan.json:", '/decisions/dtipe: unknown key; did you mean "dtype"?')
+    plan["version"] = 99
+    has(room.run("check", room.write("new plan.json", plan), code=78).err, "a newer motley")
+    run["status"], run["steps"] = "ok", -1
+    has(room.run("check", room.write("bad run.json", run), code=78).err, "/status:", "/steps:")
+
+
+def large_files():
+    room = Room()
+    done = room.run("check", room.write("large.json", " " * (65 << 20) + "{}"), code=78)
+    has(done.err, "large.json is larger than 64 MiB")
+    # No step over pairs of devices: 100,000 take no longer than reading them.
+    devices = ",".join(['{"kind":"cpu"}'] * 100_000)
+    axes = ",".join(f'{{"name":"a{i}","size":4096}}' for i in range(4))
+    mesh = f'{{"version":1,"axes":[{axes}],"devices":[{devices}]}}'
+    has(room.run("check", room.write("mesh.json", mesh), code=78).err, "4096 x 4096 x 4096 x 4096, more than two thousand million", "100000 devices")
+    named = ",".join(['{"kind":"cpu","name":"a"}'] * 100_000)
+    has(room.run("check", room.write("mesh.json", f'{{"version":1,"axes":[{axes}],"devices":[{named}]}}'), code=78).err, 'two devices are called "a"', "and 9")
+
+
+# The part of JSON Schema that `motley schema` uses.
+def fits(value, schema):
+    kinds = {"object": dict, "array": list, "string": str, "null": type(None), "boolean": bool}
+    if "const" in schema and value != schema["const"]:
+        return False
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    if "anyOf" in schema and not any(fits(value, one) for one in schema["anyOf"]):
+        return False
+    if "oneOf" in schema and sum(fits(value, one) for one in schema["oneOf"]) != 1:
+        return False
+    kind = schema.get("type")
+    if kind in ("integer", "number") and (isinstance(value, bool) or not isinstance(value, (int, float)) or (kind == "integer" and value != int(value))):
+        return False
+    if kind in kinds and not isinstance(value, kinds[kind]):
+        return False
+    if kind == "array":
+        return all(fits(one, schema.get("items", {})) for one in value)
+    if kind == "object":
+        known = schema.get("properties", {})
+        rest = schema.get("additionalProperties", {})
+        return all(key in value for key in schema.get("required", [])) and all(
+            fits(one, known[key]) if key in known else rest is not False and fits(one, rest) for key, one in value.items())
+    return True
+
+
+def schemas():
+    room = Room()
+    schema = {kind: json.loads(room.run("schema", kind).out) for kind in ["job", "mesh", "model", "layout"]}
+    room.run("schema", "nonsense", code=64)
+    good = job()
+    assert fits(good, schema["job"])
+    for kind in ["mesh", "model", "layout"]:
+        assert fits({"version": 1, **good[kind]}, schema[kind]) and not fits(good[kind], schema[kind]), kind
+        assert not fits({"version": 1, "nonsense": 1, **good[kind]}, schema[kind]), kind
+    for change in [lambda j: j["train"].pop("batch"), lambda j: j["model"]["layers"][0].update(kernel_size=3), lambda j: j["mesh"]["devices"][0].update(kind="gpu"),
+                   lambda j: j["layout"]["split"].update(filters={"parts": "even"}), lambda j: j["train"]["optimizer"].update(kind="adam"), lambda j: j.pop("data")]:
+        bad = job()
+        change(bad)
+        assert not fits(bad, schema["job"]), bad
+    configs = pathlib.Path(__file__).resolve().parents[2] / "configs"
+    seen = 0
+    for folder, kind in [("jobs", "job"), ("meshes", "mesh"), ("models", "model"), ("layouts", "layout")]:
+        for file in sorted((configs / folder).glob("*.json")):
+            text = "\n".join(line.split("//")[0] for line in file.read_text().splitlines())
+            assert fits(json.loads(text), schema[kind]), file
+            seen += 1
+    assert seen > 15, seen
 
 
 def plans():
@@ -245,12 +377,20 @@ def notes():
     cores = len(os.sched_getaffinity(0))
     crowded = job(cores + 1, [6] + [0] * cores)
     has(room.run("plan", room.write("crowded.json", crowded)).out, "note: ranks share core", "assume a core for each rank")
+    flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags"))
+    best = [isa for isa, flag in [("sse41", "sse4_1"), ("avx", "avx"), ("avx2", "avx2"), ("avx2_vnni", "avx_vnni"), ("avx512_core", "avx512bw"),
+                                  ("avx512_core_vnni", "avx512_vnni"), ("avx512_core_bf16", "avx512_bf16")] if flag in flags.split()][-1]
+    has(room.run("plan", room.write("job.json", job()), "--set", f"mesh.devices.1.isa={best}").out,
+        'ranks 0 (cpu 0) and 1 (cpu 1) differ in "isa" alone, and on this CPU that makes no difference')
+    assert "no difference" not in room.run("plan", "job.json", "--set", "mesh.devices.1.isa=sse41").out
+    if best != "avx512_core_bf16":
+        has(room.run("plan", "job.json", "--set", "mesh.devices.1.isa=avx512_core_bf16").out, f'has no effect, this CPU\'s best is {best}')
     gpu = job()
     gpu["mesh"]["devices"][1] = {"name": "a gpu", "kind": "cuda", "index": 1000}
     done = room.run("plan", room.write("gpu.json", gpu))
     has(done.out, "note: rank 1 (a gpu) cannot run on this machine with this build: ")
     has(room.run("plan", "gpu.json", "--format", "json").err, "note: rank 1 (a gpu)")
-    has(done.out, " kB", "memory: of tensors")
+    has(done.out, " kB", "memory: tensors only")
     assert "KiB" not in done.out
 
 
@@ -371,7 +511,7 @@ def traces():
     has(room.run("trace", "run", code=65).err, "trace.json:1:")
     (room.path / "run/trace.json").unlink()
     has(room.run("trace", "run", code=66).err, "trace.json")
-    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
+    for file, part in [("nowhere/t.json", "there is not a directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
 
@@ -516,9 +656,11 @@ def progress():
         assert process.wait(timeout=LIMIT) == 0
         assert (b"\r" in said.replace(b"\r\n", b"\n")) == rewritten, (mode, terminal, term, said)
         assert b"step" in said
+    quiet = room.run("train", "job.json", "--run-dir", "run", "--overwrite", "--log-level", "error", "--set", "train.max_steps=3")
+    assert quiet.err == "", quiet.err
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, plans, explains, notes, measured_plans, verifies, trains, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
 
 
 def main():

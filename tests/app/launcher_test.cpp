@@ -315,9 +315,9 @@ TEST_CASE("what is missing or does not fit is said before a rank starts") {
   Probe nothing({.mode = "ok", .environment = {"PATH=/nowhere"}});
   CHECK_END(nothing, 69, "motley: there is no mpiexec to start the ranks with; install it: apt-get install mpich\n");
   Probe limit({.mode = "ok", .environment = {"MOTLEY_HUNG_SECONDS=soon"}});
-  CHECK_END(limit, 78, "motley: MOTLEY_HUNG_SECONDS=soon in the environment: a number of seconds above 0 belongs here");
+  CHECK_END(limit, 78, "motley: MOTLEY_HUNG_SECONDS=soon in the environment: expected a number of seconds above 0");
   Probe tasks({.mode = "ok", .environment = {"SLURM_STEP_NUM_TASKS=3", "SLURM_PROCID=0"}});
-  CHECK_END(tasks, 78, "srun started 3 tasks that do not know each other");
+  CHECK_END(tasks, 78, "srun started 3 tasks without PMI");
 }
 
 TEST_CASE("under the user's own mpiexec") {

@@ -54,47 +54,47 @@ std::size_t byte_of(const Json& json, const std::string& pointer) {
 
 TEST_CASE("malformed texts are refused with their place and what would be right") {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "1:1: error: empty; a JSON object belongs here"},
-      {" \n// nothing\n", "1:1: error: empty; a JSON object belongs here"},
+      {"", "1:1: error: empty; expected a JSON object"},
+      {" \n// nothing\n", "1:1: error: empty; expected a JSON object"},
       {"{", "1:1: error: the file ends before the closing }"},
       {"[1,", "1:3: error: the file ends before the closing ]"},
       {"{\"a\"", "1:4: error: /a: the file ends before the value"},
-      {"{\"a\": nul}", "1:7: error: /a: nul is no JSON value; did you mean \"null\"?"},
-      {"{\"a\": True}", "1:7: error: /a: True is no JSON value; did you mean \"true\"?"},
-      {"{\"a\": sgd}", "1:7: error: /a: sgd is no JSON value; texts stand in double quotes"},
-      {"{\"a\": NaN}", "1:7: error: /a: NaN is no JSON number; numbers are finite"},
-      {"{\"a\": -Infinity}", "1:7: error: /a: -Infinity is no JSON number; numbers are finite"},
+      {"{\"a\": nul}", "1:7: error: /a: nul is not valid JSON; did you mean \"null\"?"},
+      {"{\"a\": True}", "1:7: error: /a: True is not valid JSON; did you mean \"true\"?"},
+      {"{\"a\": sgd}", "1:7: error: /a: sgd is not valid JSON; strings need double quotes"},
+      {"{\"a\": NaN}", "1:7: error: /a: NaN is not a valid JSON number; numbers are finite"},
+      {"{\"a\": -Infinity}", "1:7: error: /a: -Infinity is not a valid JSON number; numbers are finite"},
       {"{\"a\": 1e999}", "1:7: error: /a: 1e999 is too large for a number (at most 1.7e308)"},
       {"{\"a\": 1, \"b\": [2, -1e400]}", "1:19: error: /b: -1e400 is too large for a number (at most 1.7e308)"},
       {"{\"a\": 1 \"b\": 2}", "1:9: error: a comma is missing in front of this \"b\""},
       {"{\"a\" 1}", "1:6: error: /a: a colon is missing in front of this 1"},
       {"[1 2]", "1:4: error: a comma is missing in front of this 2"},
-      {"[1, 2,]", "1:7: error: there is a comma too many in front of this ]"},
-      {"{\"a\": 1,}", "1:9: error: there is a comma too many in front of this }"},
-      {"{\"a\": 1,,\"b\": 2}", "1:9: error: a key in double quotes belongs here, this is ,"},
-      {"{\"a\": 1]", "1:8: error: } or a comma belongs here, this is ]"},
-      {"[1}", "1:3: error: ] or a comma belongs here, this is }"},
-      {"{\"a\":}", "1:6: error: /a: a value belongs here, this is }"},
-      {"{a: 1}", "1:2: error: a key in double quotes belongs here, this is a"},
-      {"{1: 1}", "1:2: error: a key in double quotes belongs here, this is 1"},
-      {"{'a': 1}", "1:2: error: a key in double quotes belongs here, this is 'a'"},
-      {"{\"a\": 'b'}", "1:7: error: /a: texts stand in double quotes: \"...\""},
+      {"[1, 2,]", "1:7: error: extra comma before this ]"},
+      {"{\"a\": 1,}", "1:9: error: extra comma before this }"},
+      {"{\"a\": 1,,\"b\": 2}", "1:9: error: expected a key in double quotes, found ,"},
+      {"{\"a\": 1]", "1:8: error: expected } or a comma, found ]"},
+      {"[1}", "1:3: error: expected ] or a comma, found }"},
+      {"{\"a\":}", "1:6: error: /a: expected a value, found }"},
+      {"{a: 1}", "1:2: error: expected a key in double quotes, found a"},
+      {"{1: 1}", "1:2: error: expected a key in double quotes, found 1"},
+      {"{'a': 1}", "1:2: error: expected a key in double quotes, found 'a'"},
+      {"{\"a\": 'b'}", "1:7: error: /a: strings need double quotes: \"...\""},
       {"{\"a\": 01}",
-       "1:7: error: 01 is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: 01 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
        "point)"},
       {"[true, 1-2]",
-       "1:8: error: 1-2 is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:8: error: 1-2 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
        "point)"},
-      {"[trueish]", "1:2: error: trueish is no JSON value; texts stand in double quotes"},
+      {"[trueish]", "1:2: error: trueish is not valid JSON; strings need double quotes"},
       {"{\"a\": .5}",
-       "1:7: error: /a: .5 is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: /a: .5 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
        "point)"},
       {"{\"a\": +1}",
-       "1:7: error: /a: +1 is no JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: /a: +1 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
        "point)"},
-      {"{\"a\": \"b}", "1:7: error: /a: this text has no closing quote"},
-      {"{\"a\": \"b\n\"}", "1:7: error: /a: this text has no closing quote on its line"},
-      {"{\"a\": \"\t\"}", "1:8: error: /a: a tab inside a text is written \\t"},
+      {"{\"a\": \"b}", "1:7: error: /a: this string has no closing quote"},
+      {"{\"a\": \"b\n\"}", "1:7: error: /a: this string has no closing quote on its line"},
+      {"{\"a\": \"\t\"}", "1:8: error: /a: a tab inside a string is written \\t"},
       {"{\"a\": \"C:\\dir\"}",
        "1:10: error: /a: \\ begins one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX; a backslash itself is written \\\\"},
       {"{\"a\": \"\\ud800\"}",
@@ -104,16 +104,16 @@ TEST_CASE("malformed texts are refused with their place and what would be right"
       {"{\"a\": 1} /* begun", "1:10: error: this comment has no end; */ is missing"},
       {"{\"a\": /* begun", "1:7: error: /a: this comment has no end; */ is missing"},
       {"/*", "1:1: error: this comment has no end; */ is missing"},
-      {"{} {}", "1:4: error: one value belongs in a file; this stands behind it"},
-      {"{\"a\": 1}\n}", "2:1: error: one value belongs in a file; this stands behind it"},
+      {"{} {}", "1:4: error: one value belongs in a file; more follows"},
+      {"{\"a\": 1}\n}", "2:1: error: one value belongs in a file; more follows"},
       {std::string("\x7f"
                    "ELF\x02\0\0",
                    7),
        "1:5: error: the byte 0x02 does not belong in a text file"},
-      {"{\"a\": \"\xff\"}", "1:8: error: the byte 0xFF is no UTF-8; save the file as UTF-8"},
+      {"{\"a\": \"\xff\"}", "1:8: error: the byte 0xFF is not UTF-8; save the file as UTF-8"},
       {"{\"gr\xc3\xb6\xc3\x9f"
        "e\": \"\xc0\xaf\"}",
-       "1:12: error: the byte 0xC0 is no UTF-8; save the file as UTF-8"},
+       "1:12: error: the byte 0xC0 is not UTF-8; save the file as UTF-8"},
       {"\xff\xfe{\0}\0", "1:1: error: UTF-16; save the file as UTF-8"},
       {"{\"a\": 1, \"b\": 2, \"a\": 3}", "1:18: error: /a: this key is written twice; the first is at line 1, column 2"},
       {"[[1, {\"x\": 1,\n  \"x\": 2}]]", "2:3: error: /0/1/x: this key is written twice; the first is at line 1, column 7"},
@@ -237,7 +237,7 @@ TEST_CASE("numbers round-trip and integers stay integers") {
   CHECK(std::holds_alternative<double>(parse("18446744073709551615").value));
 }
 
-TEST_CASE("texts round-trip; what is no UTF-8 is replaced") {
+TEST_CASE("texts round-trip; what is not UTF-8 is replaced") {
   const std::string odd =
       "a\"b\\c\nd\te\x01 gr\xc3\xb6\xc3\x9f"
       "e \xf0\x9f\x98\x80";
@@ -297,23 +297,23 @@ TEST_CASE("tables: wrong types, unknown and missing keys") {
   CHECK(t.count == 20000000000);
   CHECK(t.rate == 1.0);
   CHECK(read_thing(R"({"count": 3.5, "learning_rate": "fast"})", t) ==
-        List{"/count: an integer of at least 1 belongs here, this is 3.5",
-             "/learning_rate: a number of at least 0 belongs here, this is \"fast\""});
+        List{"/count: expected an integer of at least 1, found 3.5",
+             "/learning_rate: expected a number of at least 0, found \"fast\""});
   CHECK(read_thing(R"({"count": true, "learning_rate": false})", t) ==
-        List{"/count: an integer of at least 1 belongs here, this is true",
-             "/learning_rate: a number of at least 0 belongs here, this is false"});
+        List{"/count: expected an integer of at least 1, found true",
+             "/learning_rate: expected a number of at least 0, found false"});
   CHECK(read_thing(R"({"count": 18446744073709551615, "learning_rate": -1})", t).size() == 2);
   CHECK(read_thing(R"({"count": 1, "learnin_rate": 0.1})", t) ==
         List{"/learnin_rate: unknown key; did you mean \"learning_rate\"?"});
   CHECK(read_thing(R"({"count": 1, "zzz": 0.1})", t) ==
         List{"/zzz: unknown key (known: count, learning_rate, on, word, name)", ": \"learning_rate\" is missing (step size)"});
   CHECK(read_thing(R"({"count": 1, "learning_rate": 0, "on": 1, "word": "evem", "name": "1a"})", t) ==
-        List{"/on: true or false belongs here, this is 1", "/word: \"evem\" is not known here; did you mean \"even\"?",
-             "/name: \"1a\" is no name: letters, digits, _ and -, a letter or _ first"});
-  CHECK(read_thing("[]", t) == List{": an object belongs here, this is a list"});
+        List{"/on: expected true or false, found 1", "/word: \"evem\" is not known here; did you mean \"even\"?",
+             "/name: \"1a\" is not a valid name: letters, digits, _ and -, a letter or _ first"});
+  CHECK(read_thing("[]", t) == List{": expected an object, found a list"});
   CHECK(read_thing(R"({"count": [], "learning_rate": {}})", t) ==
-        List{"/count: an integer of at least 1 belongs here, this is a list",
-             "/learning_rate: a number of at least 0 belongs here, this is an object"});
+        List{"/count: expected an integer of at least 1, found a list",
+             "/learning_rate: expected a number of at least 0, found an object"});
 }
 
 TEST_CASE("files: read whole, written beside and renamed") {

@@ -58,7 +58,7 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   LaidOut other = one;
   other.layout = {Shape{{"rows", 6}, {"columns", 4}}, {}};
   CHECK(refused([&] { redistribute(std::span(all), one, other, *transport); }) ==
-        "a tensor [rows=6 cols=4] cannot be laid out as [rows=6 columns=4]: redistribute() moves values, names and sizes of the dims stay; "
+        "a tensor [rows=6 cols=4] cannot be redistributed to [rows=6 columns=4]: redistribute() moves values, names and sizes of the dims stay; "
         "give both layouts one shape (in any order)");
   CHECK(refused([&] { moves(one, cut_rows({3, 2})); }) == "the parts of \"rows\" sum to 5, its size is 6");
   const std::vector<double> values(24);

@@ -92,9 +92,12 @@ TEST_CASE("every configuration in the repository is right") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("configs"))
     if (entry.path().extension() == ".json") all.push_back(entry.path().string());
   CHECK(all.size() >= 15);
-  const CheckResult result = check_files(all);
-  CHECK(result.complaints == "");
-  CHECK(result.code == Exit::ok);
+  for (const std::string& file : all) {
+    const CheckResult one = check_files({file});
+    INFO(one.complaints);
+    const bool without_data = file.ends_with("jobs/paper_cifar.json") && one.code == Exit::missing;  // no package brings CIFAR-10
+    CHECK((one.code == Exit::ok || without_data));
+  }
 }
 
 TEST_CASE("a model becomes a graph") {
@@ -159,16 +162,16 @@ TEST_CASE("what is wrong in a model file") {
       {"\"window\": 5", "\"windw\": 5", {"m.json:4:49: error: /layers/0/windw: unknown key; did you mean \"window\"?"}},
       {"\"window\": 5",
        "\"window\": 5.5",
-       {"m.json:4:59: error: /layers/0/window: an integer from 1 to 1048576 belongs here, this is 5.5"}},
+       {"m.json:4:59: error: /layers/0/window: expected an integer from 1 to 1048576, found 5.5"}},
       {"\"window\": 5",
        "\"window\": true",
-       {"m.json:4:59: error: /layers/0/window: a number or [rows, cols] belongs here, this is true"}},
+       {"m.json:4:59: error: /layers/0/window: expected a number or [rows, cols], found true"}},
       {"\"window\": 5",
        "\"window\": [5]",
-       {"m.json:4:59: error: /layers/0/window: [rows, cols] belongs here, this list has 1 elements"}},
+       {"m.json:4:59: error: /layers/0/window: expected [rows, cols], found a list of 1"}},
       {"\"window\": 5",
        "\"window\": [5, 0]",
-       {"m.json:4:63: error: /layers/0/window/1: an integer from 1 to 1048576 belongs here, this is 0"}},
+       {"m.json:4:63: error: /layers/0/window/1: expected an integer from 1 to 1048576, found 0"}},
       {"\"padding\": \"same\"",
        "\"padding\": \"sames\"",
        {"m.json:4:73: error: /layers/0/padding: \"sames\" is not known here; did you mean \"same\"?"}},
@@ -177,8 +180,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:4:73: error: /layers/0/padding: a list of paddings is [[top, bottom], [left, right]]"}},
       {"\"padding\": \"same\"",
        "\"padding\": null",
-       {"m.json:4:73: error: /layers/0/padding: \"valid\", \"same\", a number or [[top, bottom], [left, right]] belongs here, this "
-        "is null"}},
+       {"m.json:4:73: error: /layers/0/padding: expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found null"}},
       {"\"relu\" },\n    { \"op\": \"max",
        "\"rely\" },\n    { \"op\": \"max",
        {"m.json:4:95: error: /layers/0/activation: \"rely\" is not known here; did you mean \"relu\"?"}},
@@ -197,7 +199,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:5:5: error: /layers/1: \"op\" is missing (what the layer computes, as \"conv2d\")"}},
       {"{ \"op\": \"max_pool2d\", \"window\": 2 }",
        "\"max_pool2d\"",
-       {"m.json:5:5: error: /layers/1: a layer is an object, this is \"max_pool2d\""}},
+       {"m.json:5:5: error: /layers/1: a layer is an object, found \"max_pool2d\""}},
       {"\"name\": \"middle\"",
        "\"name\": \"conv2d_1\"",
        {"m.json:6:31: error: /layers/2/name: two layers or inputs are called \"conv2d_1\"; give this one another name"}},
@@ -206,16 +208,16 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:31: error: /layers/2/name: two layers or inputs are called \"image\"; give this one another name"}},
       {"\"name\": \"middle\"",
        "\"name\": \"label\"",
-       {"m.json:6:31: error: /layers/2/name: \"label\" is the labels' own name; call the layer another"}},
+       {"m.json:6:31: error: /layers/2/name: \"label\" is the labels' own name; rename this layer"}},
       {"\"name\": \"middle\"",
        "\"name\": \"a.b\"",
-       {"m.json:6:31: error: /layers/2/name: \"a.b\" is no name: letters, digits, _ and -, a letter or _ first"}},
+       {"m.json:6:31: error: /layers/2/name: \"a.b\" is not a valid name: letters, digits, _ and -, a letter or _ first"}},
       {"\"name\": \"middle\"",
        "\"from\": \"imag\"",
        {"m.json:6:31: error: /layers/2/from: there is no layer or input \"imag\" above; did you mean \"image\"?"}},
       {"\"name\": \"middle\"",
        "\"from\": \"relu_4\"",
-       {"m.json:6:31: error: /layers/2/from: \"relu_4\" stands further down; a layer reads what stands above it"}},
+       {"m.json:6:31: error: /layers/2/from: \"relu_4\" is listed below; a layer reads what is listed above it"}},
       {"\"name\": \"middle\"",
        "\"from\": [\"image\", \"conv2d_1\"]",
        {"m.json:6:31: error: /layers/2/from: conv2d reads one tensor, these are 2"}},
@@ -228,19 +230,19 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:48: error: /layers/2/out: dim \"filters2\" is not declared above; write { \"filters2\": SIZE }"}},
       {"{ \"filters2\": 8 }",
        "8",
-       {"m.json:6:48: error: /layers/2/out: a dim and its size belong here, as { \"filters1\": 60 }; this is 8"}},
-      {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: true or false belongs here, this is 0"}},
+       {"m.json:6:48: error: /layers/2/out: expected a dim and its size, e.g. { \"filters1\": 60 }, found 8"}},
+      {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: expected true or false, found 0"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\", \"from\": [\"middle\"] }",
        {"m.json:7:28: error: /layers/3/from: add needs at least two, as [\"a\", \"b\"]"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\", \"from\": [\"middle\", \"middle\"] }",
-       {"m.json:7:39: error: /layers/3/from/1: \"middle\" stands twice"}},
+       {"m.json:7:39: error: /layers/3/from/1: \"middle\" is listed twice"}},
       // What was meant is read instead, so that what lies behind it is looked at too.
       {"\"window\": 2 },\n    { \"op\": \"conv2d\",",
        "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"stride\": 0,",
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
-        "m.json:6:33: error: /layers/2/stride: an integer from 1 to 1048576 belongs here, this is 0"}},
+        "m.json:6:33: error: /layers/2/stride: expected an integer from 1 to 1048576, found 0"}},
       {"\"window\": 2 },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2]",
        "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": 99",
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
@@ -269,11 +271,10 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:7:5: error: /layers/3: \"range\" is missing ([begin, end): the elements that stay)"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"slice\", \"in\": \"filters2\", \"range\": [3], \"out\": \"a\" }",
-       {"m.json:7:49: error: /layers/3/range: the first element and the one behind the last belong here, as [0, 3]"}},
+       {"m.json:7:49: error: /layers/3/range: expected the first element and the end (exclusive), e.g. [0, 3]"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"slice\", \"in\": \"filters2\", \"range\": [3, 9], \"out\": \"a\" }",
-       {"m.json:7:5: error: /layers/3: slice: the range [3, 9) of \"filters2\" does not fit its size 8 in \"middle\"; 0 <= begin < end <= 8 "
-        "belongs here"}},
+       {"m.json:7:5: error: /layers/3: slice: the range [3, 9) of \"filters2\" does not fit its size 8 in \"middle\"; expected 0 <= begin < end <= 8"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"concat\", \"from\": [\"middle\", \"conv2d_1\"], \"in\": [\"filters2\", \"filters1\"], \"out\": { \"a\": 9 } }",
        {"m.json:7:5: error: /layers/3: concat: \"conv2d_1\" and \"middle\" do not fit: \"rows\" has the size 28 in one and 12 in the other"}},
@@ -288,22 +289,22 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:9:52: error: /loss/over: no dim \"clases\" here; did you mean \"classes\"?"}},
       {"\"over\": \"classes\"",
        "\"over\": \"batch\"",
-       {"m.json:9:52: error: /loss/over: \"batch\" counts the samples; the dim of the classes belongs here"}},
-      {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not known here (known: softmax_cross_entropy)"}},
+       {"m.json:9:52: error: /loss/over: \"batch\" counts the samples; expected the dim of the classes"}},
+      {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not known here; motley has no such thing yet (known: softmax_cross_entropy)"}},
       {"\"batch\": 10",
        "\"batch\": 0",
-       {"m.json:2:35: error: /inputs/image/batch: an integer of at least 1 belongs here, this is 0"}},
+       {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
       {"\"inputs\": { \"image\"",
        "\"inputs\": { \"label\"",
-       {"m.json:2:15: error: /inputs/label: \"label\" is the labels' own name; call the input another"}},
+       {"m.json:2:15: error: /inputs/label: \"label\" is the labels' own name; rename this input"}},
       {"{ \"image\": {",
        "{ \"other\": { \"n\": 1 }, \"image\": {",
-       {"m.json:2:13: error: /inputs: one input belongs here, as { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
-        "\"cols\": 28 } }; several are not built "
+       {"m.json:2:13: error: /inputs: expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
+        "\"cols\": 28 } }; several are not supported "
         "yet"}},
       {"\"rows\": 28",
        "\"1rows\": 28",
-       {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is no dim name: letters, digits, _ and -, a letter or _ first"}},
+       {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ first"}},
       {"\"layers\"", "\"layer\"", {"m.json:3:3: error: /layer: unknown key; did you mean \"layers\"?"}}};
   for (const auto& [what, with, expected] : cases) {
     INFO(with);
@@ -326,7 +327,7 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
               "pad more",
               "m.json:7:72: error: /layers/3/strid: unknown key; did you mean \"stride\"?",
               "m.json:9:5: error: /layers/5: `out` may not be a dim that the input has: \"batch\"",
-              "m.json:10:52: error: /loss/over: a name belongs here, this is 3"});
+              "m.json:10:52: error: /loss/over: expected a name, found 3"});
   CHECK(said_of_model(R"({ "version": 1,
   "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
   "layers": [
@@ -343,41 +344,41 @@ TEST_CASE("what is wrong in a job file") {
        "learnin_rate",
        {"job.json:6:44: error: /train/optimizer/learnin_rate: unknown key; did you mean \"learning_rate\"?"}},
       {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (of each step)"}},
-      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not known here (known: sgd)"}},
-      {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: a number from 0 to 1 belongs here, this is 1.5"}},
+      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not known here; motley has no such thing yet (known: sgd)"}},
+      {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
       {"\"batch\": 32",
        "\"batch\": 32.5",
-       {"job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is 32.5"}},
+       {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found 32.5"}},
       {"\"batch\": 32",
        "\"batch\": \"32\"",
-       {"job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is \"32\""}},
+       {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found \"32\""}},
       {"\"batch\": 32",
        "\"batch\": 60001",
        {"job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller"}},
       {"\"epochs\": 2, ", "", {"job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)"}},
       {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
-      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not known here (known: f32, f64)"}},
-      {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: an integer of at least 0 belongs here, this is -7"}},
+      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not known here; motley has no such thing yet (known: f32, f64)"}},
+      {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"never\"", "\"newer\"", {"job.json:3:48: error: /profile/measure: \"newer\" is not known here; did you mean \"never\"?"}},
       {"\"fashion_mnist\"",
        "\"fashion\"",
-       {"job.json:4:21: error: /data/kind: \"fashion\" is not known here (known: fashion_mnist, mnist, cifar10, synthetic)"}},
+       {"job.json:4:21: error: /data/kind: \"fashion\" is not known here; did you mean \"fashion_mnist\"?"}},
       {"\"fashion_mnist\"", "\"mnist\"", {"job.json:4:11: error: /data: \"path\" is missing (the folder of its files)"}},
       {"\"fashion_mnist\"",
        "\"fashion_mnist\", \"samples\": 9",
        {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" belongs to synthetic"}},
       {"{ \"kind\": \"fashion_mnist\" }",
        "\"fashion_mnist\"",
-       {"job.json:4:11: error: /data: an object belongs here, as { \"kind\": \"fashion_mnist\" }, or the path of a file that holds "
+       {"job.json:4:11: error: /data: expected an object, e.g. { \"kind\": \"fashion_mnist\" }, or the path of a file that holds "
         "one"}},
       {"{ \"kind\": \"fashion_mnist\" }",
        "{ \"kind\": \"cifar10\", \"path\": \"x\" }",
        {"parts/model.json:2:24: error: /inputs/image: a sample of cifar10 is 3 x 32 x 32 (channels, rows, columns), this input's "
         "is 1 x 28 x 28"}},
       {"\"parts/mesh.json\"", "\"parts/mush.json\"", {"job.json:2:11: error: /mesh: no file parts/mush.json"}},
-      {"\"parts/mesh.json\"", "\"parts\"", {"job.json:2:11: error: /mesh: parts is a folder; a file belongs here"}},
-      {"\"parts/mesh.json\"", "3", {"job.json:2:11: error: /mesh: an object belongs here, this is 3"}},
+      {"\"parts/mesh.json\"", "\"parts\"", {"job.json:2:11: error: /mesh: parts is a folder; expected a file"}},
+      {"\"parts/mesh.json\"", "3", {"job.json:2:11: error: /mesh: expected an object, found 3"}},
       {"\"mesh\": \"parts/mesh.json\", ", "", {"job.json:1:1: error: \"mesh\" is missing (the devices: a path or the object)"}},
       {"\"mesh\"", "\"mash\"", {"job.json:2:3: error: /mash: unknown key; did you mean \"mesh\"?"}},
       {"\"parts/layout.json\"",
@@ -407,10 +408,10 @@ TEST_CASE("an error in an included file has that file's name, position and point
   files.folder.write("parts/model.json", replaced(kModel, "\"version\": 1, ", ""));
   files.folder.write("parts/layout.json", replaced(kLayout, "[4, 2]", "[4, 2"));
   CHECK(files.said_of_job("\"batch\": 32", "\"batch\": true") ==
-        Lines{"parts/layout.json:2:58: error: /split/filters1/parts: ] or a comma belongs here, this is }",
+        Lines{"parts/layout.json:2:58: error: /split/filters1/parts: expected ] or a comma, found }",
               "parts/mesh.json:1:44: error: /axes/0/sise: unknown key; did you mean \"size\"?",
               "parts/model.json:1:1: error: \"version\" is missing (of the file's form: 1)",
-              "job.json:5:39: error: /train/batch: an integer of at least 1 belongs here, this is true"});
+              "job.json:5:39: error: /train/batch: expected an integer of at least 1, found true"});
 }
 
 TEST_CASE("--set changes the joined tree") {
@@ -441,15 +442,15 @@ TEST_CASE("--set changes the joined tree") {
 TEST_CASE("what is wrong in --set") {
   const Files files;
   const std::vector<std::pair<std::string, Lines>> cases{
-      {"train.batch", {"--set:1:1: error: KEY.KEY=VALUE belongs here, as train.batch=64"}},
-      {"=64", {"--set:1:1: error: KEY.KEY=VALUE belongs here, as train.batch=64"}},
-      {"train.batch=", {"--set:1:12: error: a value is missing behind this ="}},
-      {"train.batch=true", {"--set:1:13: error: /train/batch: an integer of at least 1 belongs here, this is true"}},
+      {"train.batch", {"--set:1:1: error: expected KEY.KEY=VALUE, e.g. train.batch=64"}},
+      {"=64", {"--set:1:1: error: expected KEY.KEY=VALUE, e.g. train.batch=64"}},
+      {"train.batch=", {"--set:1:12: error: a value is missing after this ="}},
+      {"train.batch=true", {"--set:1:13: error: /train/batch: expected an integer of at least 1, found true"}},
       {"train.btch=1", {"--set:1:7: error: /train/btch: unknown key; did you mean \"batch\"?"}},
       {"trein.batch=1", {"--set:1:1: error: /trein: unknown key; did you mean \"train\"?"}},
       {"train.batch.x=1", {"--set:1:13: error: /train/batch/x: there is nothing below 32 that could be set"}},
-      {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: an index from 0 to 1 belongs here"}},
-      {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: an index from 0 to 1 belongs here"}},
+      {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: expected an index from 0 to 1"}},
+      {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: expected an index from 0 to 1"}},
       {"mesh.devices.1.isa=avx3", {"--set:1:20: error: /mesh/devices/1/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
       {"mesh.axes.0.size=3",
        {"parts/mesh.json:2:14: error: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
@@ -464,16 +465,16 @@ TEST_CASE("what is wrong in --set") {
         "right"}},
       {"layout.split={\"rows\":\"all\"}", {"fine"}},
       {"layout.split.f\xc3\xbcr=all",
-       {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is no dim name: letters, digits, _ and -, a letter or _ "
+       {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
         "first"}},
-      {"name=\xff", {"--set:1:6: error: a text without control characters, in UTF-8, belongs here"}}};
+      {"name=\xff", {"--set:1:6: error: expected a string without control characters, in UTF-8"}}};
   for (const auto& [argument, expected] : cases) {
     INFO(argument);
     CHECK(files.said_with({argument}) == expected);
   }
   CHECK(files.said_with({"train.batch=0", "train.seed=x"}) ==
-        Lines{"--set:1:13: error: /train/batch: an integer of at least 1 belongs here, this is 0",
-              "--set:1:12: error: /train/seed: an integer of at least 0 belongs here, this is \"x\""});
+        Lines{"--set:1:13: error: /train/batch: expected an integer of at least 1, found 0",
+              "--set:1:12: error: /train/seed: expected an integer of at least 0, found \"x\""});
 }
 
 TEST_CASE("at most ten complaints are printed") {
@@ -504,9 +505,10 @@ TEST_CASE("check tells kinds, complaints and codes") {
   CHECK(wrong.code == Exit::config);
   CHECK(complaints_in(files.folder, wrong.complaints) ==
         Lines{"no file none.json",
-              "odd.json:1:1: error: the keys of no kind of file stand here; there is a mesh (axes, devices), a model (inputs, "
+              "odd.json:1:1: error: not a file that motley knows; expected a mesh (axes, devices), a model (inputs, "
               "layers, loss), a layout (split, tensors, place), "
-              "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links)",
+              "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, predicted, cuts, baselines), "
+              "a run (status, steps, train_loss, measured_step_seconds)",
               "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
               "broken.json:1:1: error: the file ends before the closing }"});
 }
@@ -556,11 +558,11 @@ TEST_CASE("errors of independent parts are said at once") {
   CHECK(lines_of(kMesh, "nothing", layout).size() == 4);  // the model; axes and devices
   // What could not be read of a layout hides nothing of the rest, and is complained about once.
   CHECK(lines_of(kMesh, kModel, R"({ "version": 1, "split": { "filters1": 3, "nodim": "all" }, "place": { "middle": [], "relu_4": ["fast cpu", 1] } }
-)") == Lines{"parts/layout.json: /split/filters1: an axis or { \"axis\", \"parts\" } belongs here, this is 3",
+)") == Lines{"parts/layout.json: /split/filters1: expected an axis or { \"axis\", \"parts\" }, found 3",
              "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, classes, cols, filters1, "
              "filters2, rows)",
-             "parts/layout.json: /place/middle: at least one device belongs here",
-             "parts/layout.json: /place/relu_4/1: a text belongs here, this is 1"});
+             "parts/layout.json: /place/middle: expected at least one device",
+             "parts/layout.json: /place/relu_4/1: expected a string, found 1"});
 }
 
 TEST_CASE("what planning cannot do is said where the rule stands") {

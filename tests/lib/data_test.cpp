@@ -130,11 +130,11 @@ TEST_CASE("a damaged IDX file is named with the byte") {
   CHECK(says(with(image_name, labels(12)), "byte 0: an IDX file of images starts with 0x00000803, this one with 0x00000801"));
   CHECK(says(with(image_name, good.substr(0, good.size() - 1)), "byte 159: the file ends here; 144 bytes belong from byte 16 on"));
   CHECK(says(with(image_name, good + "x"), "byte 160: the file should end here"));
-  CHECK(says(with(image_name, good.substr(0, 18)), "byte 8: the sizes tell of more elements"));
+  CHECK(says(with(image_name, good.substr(0, 18)), "byte 8: the header claims more elements"));
   CHECK(says(with(image_name, ""), "byte 0: the file ends here"));
   CHECK(says(with(image_name, images(12, 0, 3)), "byte 8: a size of 0"));
   const std::string huge = big_endian(0x803) + big_endian(0xffffffff) + big_endian(0xffffffff) + big_endian(0xffffffff);
-  CHECK(says(with(image_name, huge), "byte 4: the sizes tell of more elements"));
+  CHECK(says(with(image_name, huge), "byte 4: the header claims more elements"));
   CHECK(says(with(label_name, labels(11)), "byte 4: 11 labels for 12 images"));
   std::string wrong = labels(12);
   wrong[13] = 10;

@@ -86,11 +86,11 @@ TEST_CASE("a layout file is read whole") {
 TEST_CASE("what is wrong in a layout file") {
   const std::vector<std::pair<std::string, Lines>> cases{
       {R"({ "version": 1, "splits": {} })", {"l.json:1:17: error: /splits: unknown key; did you mean \"split\"?"}},
-      {R"({ "version": 1, "split": [] })", {"l.json:1:26: error: /split: an object belongs here, this is a list"}},
+      {R"({ "version": 1, "split": [] })", {"l.json:1:26: error: /split: expected an object, found a list"}},
       {R"({ "version": 1, "split": { "1f": "all" } })",
-       {"l.json:1:28: error: /split/1f: \"1f\" is no dim name: letters, digits, _ and -, a letter or _ first"}},
+       {"l.json:1:28: error: /split/1f: \"1f\" is not a valid dim name: letters, digits, _ and -, a letter or _ first"}},
       {R"({ "version": 1, "split": { "f": 1 } })",
-       {"l.json:1:33: error: /split/f: an axis or { \"axis\", \"parts\" } belongs here, this is 1"}},
+       {"l.json:1:33: error: /split/f: expected an axis or { \"axis\", \"parts\" }, found 1"}},
       {R"({ "version": 1, "split": { "f": "all", "f": "all" } })",
        {"l.json:1:40: error: /split/f: this key is written twice; the first is at line 1, column 28"}},
       {R"({ "version": 1, "split": { "f": { "parts": "even" } } })",
@@ -98,30 +98,30 @@ TEST_CASE("what is wrong in a layout file") {
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": "evn" } } })",
        {"l.json:1:59: error: /split/f/parts: \"evn\" is not known here; did you mean \"even\"?"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": 3 } } })",
-       {"l.json:1:59: error: /split/f/parts: parts are \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of "
-        "sizes; this is 3"}},
+       {"l.json:1:59: error: /split/f/parts: expected \"profile\", \"even\", \"proportional\", { \"shares\": [...] } or a list of "
+        "sizes, found 3"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": [1.5, true, -1] } } })",
-       {"l.json:1:60: error: /split/f/parts/0: an integer of at least 0 belongs here, this is 1.5",
-        "l.json:1:65: error: /split/f/parts/1: an integer of at least 0 belongs here, this is true",
-        "l.json:1:71: error: /split/f/parts/2: an integer of at least 0 belongs here, this is -1"}},
+       {"l.json:1:60: error: /split/f/parts/0: expected an integer of at least 0, found 1.5",
+        "l.json:1:65: error: /split/f/parts/1: expected an integer of at least 0, found true",
+        "l.json:1:71: error: /split/f/parts/2: expected an integer of at least 0, found -1"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": { "share": [1] } } } })",
        {"l.json:1:61: error: /split/f/parts/share: unknown key; did you mean \"shares\"?"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": { "shares": [0, 0] } } } })",
-       {"l.json:1:71: error: /split/f/parts/shares: at least one share above 0 belongs here"}},
+       {"l.json:1:71: error: /split/f/parts/shares: expected at least one share above 0"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": [[1, 2], [2, 1]] } } })",
        {"l.json:1:59: error: /split/f/parts: lists of sizes need \"per\": the axis along which they differ"}},
       {R"({ "version": 1, "split": { "f": { "axis": "all", "parts": [1, 2], "per": "data" } } })",
        {"l.json:1:74: error: /split/f/per: \"per\" needs one list of sizes per coordinate of that axis, as [[40, 24], [30, 34]]"}},
       {R"({ "version": 1, "split": { "f": { "axis": ["all", "all"] } } })",
-       {"l.json:1:51: error: /split/f/axis/1: axis \"all\" stands twice"}},
+       {"l.json:1:51: error: /split/f/axis/1: axis \"all\" is listed twice"}},
       {R"({ "version": 1, "split": { "f": { "axis": [] } } })",
-       {"l.json:1:43: error: /split/f/axis: at least one axis belongs here; a dim without a rule is not cut"}},
+       {"l.json:1:43: error: /split/f/axis: expected at least one axis; a dim without a rule is not cut"}},
       {R"({ "version": 1, "tensors": { "x": "all" } })",
-       {"l.json:1:35: error: /tensors/x: an object belongs here, this is \"all\""}},
+       {"l.json:1:35: error: /tensors/x: expected an object, found \"all\""}},
       {R"({ "version": 1, "place": { "x": [], "y": 1, "z": ["a", "a"] } })",
-       {"l.json:1:33: error: /place/x: at least one device belongs here",
-        "l.json:1:42: error: /place/y: a text belongs here, this is 1",
-        "l.json:1:56: error: /place/z/1: device \"a\" stands twice"}},
+       {"l.json:1:33: error: /place/x: expected at least one device",
+        "l.json:1:42: error: /place/y: expected a string, found 1",
+        "l.json:1:56: error: /place/z/1: device \"a\" is listed twice"}},
       {R"("auto")", {"l.json:1:1: error: \"auto\" is not built yet; write the rules, or the path of a layout file"}}};
   for (const auto& [text, expected] : cases) {
     INFO(text);
@@ -158,14 +158,14 @@ TEST_CASE("rules that do not fit") {
   CHECK(complaints_of(kAll, {{"rows", "all", Sizes{{7, 7, 0}}}}) ==
         Lines{"/split/rows/parts: the parts sum to 14, but \"rows\" has the size 28 in the inputs; [14, 14, 0] would be right"});
   CHECK(complaints_of(kAll, {{"batch", "all", Sizes{{0, 0, 0}}}}) ==
-        Lines{"/split/batch/parts: at least one part above 0 belongs here"});
+        Lines{"/split/batch/parts: expected at least one part above 0"});
   CHECK(complaints_of(kAll, {{"filters1", "all", Sizes{{60}}}}) ==
-        Lines{"/split/filters1/parts: 1 part, but axis \"all\" has 3 ranks; one part per rank belongs here (0 is one)"});
+        Lines{"/split/filters1/parts: 1 part, but axis \"all\" has 3 ranks; expected one part per rank (0 is allowed)"});
   CHECK(complaints_of(kTwo, {{"filters1", {"data", "model"}, Sizes{{30, 30}}}}) ==
-        Lines{"/split/filters1/parts: 2 parts, but the axes \"data\" and \"model\" have 6 ranks; one part per rank belongs here (0 "
-              "is one)"});
+        Lines{"/split/filters1/parts: 2 parts, but the axes \"data\" and \"model\" have 6 ranks; expected one part per rank (0 "
+              "is allowed)"});
   CHECK(complaints_of(kAll, {{"filters1", "all", Shares{{1, 2}}}}) ==
-        Lines{"/split/filters1/parts/shares: 2 shares, but axis \"all\" has 3 ranks; one share per rank belongs here (0 is one)"});
+        Lines{"/split/filters1/parts/shares: 2 shares, but axis \"all\" has 3 ranks; expected one share per rank (0 is allowed)"});
   CHECK(complaints_of(kAll, {{"filters1", "all", Shares{{1, -2, 3}}}}) ==
         Lines{"/split/filters1/parts/shares: shares are numbers of at least 0, one of them above 0"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}, {20, 20, 10}}, "data"}}}) ==
@@ -173,7 +173,7 @@ TEST_CASE("rules that do not fit") {
   CHECK(
       complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "data"}}}) ==
       Lines{
-          "/split/filters1/parts: 1 list of parts, but axis \"data\" has the size 2; one list per coordinate of it belongs here"});
+          "/split/filters1/parts: 1 list of parts, but axis \"data\" has the size 2; expected one list per coordinate of it"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "model"}}}) ==
         Lines{"/split/filters1/per: \"per\" may not be an axis of the cut itself; \"model\" is"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "date"}}}) ==
@@ -197,16 +197,16 @@ TEST_CASE("tensors and places nobody knows") {
         Lines{"/place/lst: the model has no layer \"lst\"; did you mean \"last\"?"});
   CHECK(complaints_of(kAll, LayoutRules().place("last", {"d0", "d9"})) ==
         Lines{"/place/last/1: the mesh has no device \"d9\"; did you mean \"d0\"?"});
-  CHECK(complaints_of(kAll, LayoutRules().place("last", {})) == Lines{"/place/last: at least one device belongs here"});
+  CHECK(complaints_of(kAll, LayoutRules().place("last", {})) == Lines{"/place/last: expected at least one device"});
 }
 
 TEST_CASE("two dims of an input or an output on one axis") {
   CHECK(complaints_of(kAll, {{"batch", "all"}, {"hidden", "all"}}) ==
-        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" cannot both be cut: they lie on one axis, \"all\"; say which of them is not cut "
+        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" cannot both be cut over one axis, \"all\"; say which of them is not cut "
               "there, as "
               "\"tensors\": { \"wide\": { \"hidden\": null } }"});
   CHECK(complaints_of(kAll, {{"rows", "all"}, {"cols", "all"}}) ==
-        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" cannot both be cut: they lie on one axis, \"all\"; say "
+        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" cannot both be cut over one axis, \"all\"; say "
               "which of them is not cut "
               "there, as \"tensors\": { \"image\": { \"cols\": null }, \"first\": { \"cols\": null }, \"hot\": { \"cols\": null }, "
               "\"pool\": { \"cols\": null } }"});
@@ -219,7 +219,7 @@ TEST_CASE("two dims of an input or an output on one axis") {
                                 .tensor("first", {{"filters1", Axes{}}})
                                 .tensor("hot", {{"filters1", Axes{}}})
                                 .tensor("pool", {{"filters1", Axes{}}})) ==
-        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" cannot both be cut: they lie on one axis, \"all\"; say which of them is not "
+        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" cannot both be cut over one axis, \"all\"; say which of them is not "
               "cut there, as "
               "\"tensors\": { \"flattened\": { \"flat\": null } }"});
 }

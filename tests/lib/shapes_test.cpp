@@ -198,15 +198,15 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
   CHECK(refused([](Graph&, T t) { return rename(t, c, h); }) == "rename: `out` may not be a dim that the input has: \"h\" is one of \"x\"");
   CHECK(refused([](Graph&, T t) { return transpose(t, {n, c}); }) == "transpose: `order` names each dim of \"x\" once; \"h\" stands 0 times");
   CHECK(refused([](Graph&, T t) { return slice(t, {.in = c, .range = {4, 8}, .out = {"s"}}); }) ==
-        "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; 0 <= begin < end <= 6 belongs here");
+        "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; expected 0 <= begin < end <= 6");
   CHECK(refused([](Graph&, T t) { return pad(t, {.in = c, .out = {"p"}}); }) ==
-        "pad: before 0 and after 0; numbers of at least 0 belong here, one above 0");
+        "pad: before 0 and after 0; expected numbers of at least 0, one above 0");
   CHECK(refused([](Graph&, T t) { return slice(t, {.in = c, .range = {0, 2}, .out = {"s", 3}}); }) ==
         "slice: \"s\" has the size 3 here, but what \"x\" gives it makes 2");
   CHECK(refused([](Graph&, T t) { return concat({t, slice(t, {.in = h, .range = {0, 2}, .out = {"s"}})}, {.in = {c}, .out = {"both"}}); }) ==
         "concat: \"slice_1\" and \"x\" differ in a dim: only the first of them has \"s\"");
   CHECK(refused([](Graph&, T t) { return concat({t, t}, {.in = {c, c, c}, .out = {"both"}}); }) ==
-        "concat: `in` names 3 dims for 2 tensors; one dim for all, or one for each, belongs here");
+        "concat: `in` names 3 dims for 2 tensors; expected one dim for all, or one for each");
   CHECK(refused([](Graph&, T t) { return stack({t, rename(t, c, {"d"})}, {.out = {"k"}}); }) ==
         "stack: \"rename_1\" and \"x\" differ in a dim: only the first of them has \"d\"");
   CHECK(refused([](Graph& g, T t) { return concat({t, g.input("label", {n}, DType::i32)}, {.in = {n}, .out = {"both"}}); }) ==

@@ -56,35 +56,35 @@ TEST_CASE("a mesh file is read whole") {
 TEST_CASE("what is wrong in a mesh file") {
   const std::vector<std::tuple<std::string, std::string, Lines>> cases{
       {"\"version\": 1,", "", {"m.json:1:1: error: \"version\" is missing (of the file's form: 1)"}},
-      {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: an integer 1 belongs here, this is 2"}},
+      {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: expected an integer 1, found 2"}},
       {"\"axes\"", "\"axis\"", {"m.json:2:3: error: /axis: unknown key; did you mean \"axes\"?"}},
       {"\"size\": 2 }, {",
        "\"size\": 2.5 }, {",
-       {"m.json:2:39: error: /axes/0/size: an integer from 1 to 4096 belongs here, this is 2.5"}},
+       {"m.json:2:39: error: /axes/0/size: expected an integer from 1 to 4096, found 2.5"}},
       {"\"size\": 2 }, {",
        "\"size\": true }, {",
-       {"m.json:2:39: error: /axes/0/size: an integer from 1 to 4096 belongs here, this is true"}},
+       {"m.json:2:39: error: /axes/0/size: expected an integer from 1 to 4096, found true"}},
       {"\"size\": 2 }, {",
        "\"size\": 3 }, {",
        {"m.json:3:14: error: /devices: the axes make 3 x 2 = 6 ranks, but 4 devices are listed; list one device per rank"}},
       {"\"size\": 2 }, {", "\"sise\": 2 }, {", {"m.json:2:31: error: /axes/0/sise: unknown key; did you mean \"size\"?"}},
-      {"\"name\": \"cols\"", "\"name\": \"rows\"", {"m.json:2:44: error: /axes/1: axis \"rows\" stands twice in the mesh"}},
+      {"\"name\": \"cols\"", "\"name\": \"rows\"", {"m.json:2:44: error: /axes/1: axis \"rows\" is listed twice in the mesh"}},
       {"\"name\": \"cols\"",
        "\"name\": \"2cols\"",
-       {"m.json:2:54: error: /axes/1/name: \"2cols\" is no name: letters, digits, _ and -, a letter or _ first"}},
+       {"m.json:2:54: error: /axes/1/name: \"2cols\" is not a valid name: letters, digits, _ and -, a letter or _ first"}},
       {"\"index\": 0",
        "\"index\": 0, \"isa\": \"avx2\"",
        {"m.json:4:61: error: /devices/0/isa: a device of kind \"cuda\" has no \"isa\"; it belongs to kind \"cpu\""}},
       {"\"kind\": \"cuda\"",
        "\"kind\": \"gpu\"",
-       {"m.json:4:34: error: /devices/0/kind: \"gpu\" is not known here; an NVIDIA GPU is of kind \"cuda\""}},
-      {"20e9", "20.5", {"m.json:4:70: error: /devices/0/memory_bytes: an integer of at least 1 belongs here, this is 20.5"}},
+       {"m.json:4:34: error: /devices/0/kind: \"gpu\" is not known here; did you mean \"cuda\"?"}},
+      {"20e9", "20.5", {"m.json:4:70: error: /devices/0/memory_bytes: expected an integer of at least 1, found 20.5"}},
       {"\"fast cpu\"", "\"big gpu\"", {"m.json:5:15: error: /devices/1/name: two devices are called \"big gpu\"; name them apart"}},
-      {"\"cores\": [0]", "\"cores\": [0, 0]", {"m.json:5:69: error: /devices/1/cores/1: core 0 stands twice"}},
-      {"\"cores\": [0]", "\"cores\": 0", {"m.json:5:65: error: /devices/1/cores: a list belongs here, this is 0"}},
+      {"\"cores\": [0]", "\"cores\": [0, 0]", {"m.json:5:69: error: /devices/1/cores/1: core 0 is listed twice"}},
+      {"\"cores\": [0]", "\"cores\": 0", {"m.json:5:65: error: /devices/1/cores: expected a list, found 0"}},
       {"\"threads\": 1, ",
        "\"threads\": 0, ",
-       {"m.json:5:53: error: /devices/1/threads: an integer from 1 to 4096 belongs here, this is 0"}},
+       {"m.json:5:53: error: /devices/1/threads: expected an integer from 1 to 4096, found 0"}},
       {"\"threads\": 1, ",
        "\"threads\": 1, \"threads\": 1, ",
        {"m.json:5:56: error: /devices/1/threads: this key is written twice; the first is at line 5, column 42"}},
@@ -93,8 +93,8 @@ TEST_CASE("what is wrong in a mesh file") {
        {"m.json:6:60: error: /devices/2/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
       {"node-2.local",
        "-oProxy",
-       {"m.json:6:76: error: /devices/2/host: \"-oProxy\" is no host name: letters, digits, . - and _, a letter or digit first"}},
-      {"3.5", "0.5", {"m.json:7:94: error: /devices/3/slowdown: a number from 1 to 1000 belongs here, this is 0.5"}},
+       {"m.json:6:76: error: /devices/2/host: \"-oProxy\" is not a valid host name: letters, digits, . - and _, a letter or digit first"}},
+      {"3.5", "0.5", {"m.json:7:94: error: /devices/3/slowdown: expected a number from 1 to 1000, found 0.5"}},
       {", \"slowdown\": 3.5",
        "",
        {"m.json:7:5: error: /devices/3: \"slowdown\" is missing; an emulated device is { \"kind\": \"emulated\", \"of\": { "
@@ -112,7 +112,7 @@ TEST_CASE("what is wrong in a mesh file") {
     INFO(with);
     CHECK(said_of(replaced(kGood, what, with)) == expected);
   }
-  CHECK(said_of("[]") == Lines{"m.json:1:1: error: an object belongs here, this is a list"});
+  CHECK(said_of("[]") == Lines{"m.json:1:1: error: expected an object, found a list"});
   CHECK(said_of(R"({"version": 1, "axes": [], "devices": []})") ==
         Lines{"m.json:1:24: error: /axes: a mesh has at least one axis"});
 }
@@ -124,7 +124,7 @@ TEST_CASE("all errors of a mesh file at once") {
               "m.json:1:45: error: /device: unknown key; did you mean \"devices\"?",
               "m.json:2:14: error: /devices: the axes make 2 ranks, but 3 devices are listed; list one device per rank",
               "m.json:2:33: error: /devices/0/treads: unknown key; did you mean \"threads\"?",
-              "m.json:2:75: error: /devices/1/cores/0: an integer from 0 to 65536 belongs here, this is -1",
+              "m.json:2:75: error: /devices/1/cores/0: expected an integer from 0 to 65536, found -1",
               "m.json:2:82: error: /devices/2: \"kind\" is missing (cpu, cuda or emulated)",
               "m.json:2:92: error: /devices/2/name: a device's name has 1 to 64 characters, no control characters"});
 }

@@ -92,7 +92,7 @@ double nothing_of(DType dtype) {
 std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vector<Image> images, const RunOptions& options) {
   const std::vector<OperandUse> uses = operands_of(spec);
   if (images.size() + 1 == uses.size()) images.emplace_back();
-  if (images.size() != uses.size()) throw std::runtime_error(summary(spec) + ": one image per operand belongs here");
+  if (images.size() != uses.size()) throw std::runtime_error(summary(spec) + ": expected one image per operand");
   DeviceMemory* device = backend.device_memory();
   const std::unique_ptr<Kernel> kernel = options.implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, options.implementation);
   std::vector<Memory> memories;

@@ -30,7 +30,7 @@ class Joined final : public Op {
 void check_same(const std::string& op, const Tensor& first, const std::string& first_in, const Tensor& part, const std::string& in) {
   const std::string both = op + ": \"" + part.name() + "\" and \"" + first.name() + "\" ";
   if (part.shape().rank() != first.shape().rank())
-    throw UserError(both + "have " + std::to_string(part.shape().rank()) + " and " + std::to_string(first.shape().rank()) + " dims; the same dims belong here");
+    throw UserError(both + "have " + std::to_string(part.shape().rank()) + " and " + std::to_string(first.shape().rank()) + " dims; expected the same dims");
   for (const Dim& d : part.shape().dims()) {
     if (d.name == in) continue;
     if (d.name == first_in || !first.shape().has(d.name)) throw UserError(both + "differ in a dim: only the first of them has \"" + d.name + "\"");
@@ -47,7 +47,7 @@ Tensor concat(const std::vector<Tensor>& parts, const ConcatOptions& o) {
   if (parts.size() < 2) throw UserError("concat needs at least two tensors");
   if (o.in.size() != 1 && o.in.size() != parts.size())
     throw UserError("concat: `in` names " + std::to_string(o.in.size()) + " dims for " + std::to_string(parts.size()) +
-                    " tensors; one dim for all, or one for each, belongs here");
+                    " tensors; expected one dim for all, or one for each");
   std::vector<DimTie> ties;
   Index size = 0;
   auto in_of = [&](std::size_t k) { return o.in[o.in.size() == 1 ? 0 : k].name; };

@@ -38,8 +38,7 @@ Tensor slice(const Tensor& x, const SliceOptions& o) {
   const Dim in = dim_of("slice", x, o.in.name, "in");
   if (o.range.begin < 0 || o.range.end > in.size || o.range.size() == 0)
     throw UserError("slice: the range [" + std::to_string(o.range.begin) + ", " + std::to_string(o.range.end) + ") of \"" + in.name +
-                    "\" does not fit its size " + std::to_string(in.size) + " in \"" + x.name() + "\"; 0 <= begin < end <= " + std::to_string(in.size) +
-                    " belongs here");
+                    "\" does not fit its size " + std::to_string(in.size) + " in \"" + x.name() + "\"; expected 0 <= begin < end <= " + std::to_string(in.size));
   return shifted("slice", x, in.name, o.out, o.range.size(), o.range.begin, o.name);
 }
 
@@ -47,7 +46,7 @@ Tensor pad(const Tensor& x, const PadOptions& o) {
   floats_only("pad", x);
   const Dim in = dim_of("pad", x, o.in.name, "in");
   if (o.before < 0 || o.after < 0 || o.before + o.after == 0)
-    throw UserError("pad: before " + std::to_string(o.before) + " and after " + std::to_string(o.after) + "; numbers of at least 0 belong here, one above 0");
+    throw UserError("pad: before " + std::to_string(o.before) + " and after " + std::to_string(o.after) + "; expected numbers of at least 0, one above 0");
   return shifted("pad", x, in.name, o.out, o.before + in.size + o.after, -o.before, o.name);
 }
 

@@ -8,7 +8,7 @@ namespace motley {
 namespace {
 
 void at_least(Index value, Index least, const std::string& what) {
-  if (value < least) throw UserError(what + " is " + std::to_string(value) + "; at least " + std::to_string(least) + " belongs here");
+  if (value < least) throw UserError(what + " is " + std::to_string(value) + "; expected at least " + std::to_string(least));
 }
 
 Slide slide(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows) {

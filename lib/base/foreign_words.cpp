@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/foreign_words.h"
+
+#include <algorithm>
+#include <map>
+
+namespace motley {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+// "Kernel_Size" -> "kernelsize"
+std::string bare(const std::string& word) {
+  std::string out;
+  for (const char c : word) {
+    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) out += c;
+  }
+  return out;
+}
+
+// motley's word -> what others say.
+const std::map<std::string, Words>& others() {
+  static const std::map<std::string, Words> table{
+      {"window", {"kernel", "kernelsize", "ksize", "filtersize", "poolsize", "kernelshape"}},
+      {"out", {"outchannels", "outfeatures", "numfilters", "nfilters", "filters", "units", "nout", "outputs"}},
+      {"in", {"inchannels", "infeatures", "nin"}},
+      {"stride", {"strides"}},
+      {"dilation", {"dilations", "dilationrate"}},
+      {"padding", {"pad", "pads", "paddings"}},
+      {"activation", {"act", "nonlinearity"}},
+      {"op", {"type", "layer", "classname"}},
+      {"from", {"inputs", "input", "bottom", "src"}},
+      {"conv2d", {"conv", "convolution", "convolution2d"}},
+      {"dense", {"linear", "fc", "fullyconnected", "affine", "gemm", "matmul", "innerproduct"}},
+      {"max_pool2d", {"maxpool", "maxpooling", "maxpooling2d"}},
+      {"avg_pool2d", {"avgpool", "averagepool", "averagepooling2d", "meanpool"}},
+      {"global_avg_pool2d", {"adaptiveavgpool2d", "globalaveragepooling2d", "globalaveragepool", "gap"}},
+      {"concat", {"cat", "concatenate"}},
+      {"transpose", {"permute"}},
+      {"reshape", {"view"}},
+      {"add", {"sum", "residual", "skip", "plus"}},
+      {"softmax_cross_entropy", {"crossentropy", "crossentropyloss", "categoricalcrossentropy", "sparsecategoricalcrossentropy", "nllloss", "softmax"}},
+      {"learning_rate", {"lr", "eta", "baselr", "stepsize"}},
+      {"weight_decay", {"wd", "l2", "decay"}},
+      {"batch", {"batchsize", "bs", "globalbatchsize"}},
+      {"epochs", {"numepochs", "nepochs", "maxepochs"}},
+      {"max_steps", {"steps", "numsteps", "iterations", "maxiter", "maxiterations", "trainsteps"}},
+      {"optimizer", {"optim", "solver"}},
+      {"f32", {"float", "float32", "fp32", "single"}},
+      {"f64", {"double", "float64", "fp64"}},
+      {"dtype", {"precision", "datatype"}},
+      {"fashion_mnist", {"fashion"}},
+      {"cifar10", {"cifar"}},
+      {"synthetic", {"random", "fake", "dummy"}},
+      {"path", {"root", "folder", "dir", "directory", "file"}},
+      {"samples", {"numsamples", "count"}},
+      {"cuda", {"gpu", "nvidia"}},
+      {"cpu", {"x86", "host"}},
+      {"index", {"device", "deviceid", "gpu", "gpuindex", "ordinal", "id"}},
+      {"threads", {"numthreads", "nthreads", "workers", "numworkers"}},
+      {"cores", {"cpus", "affinity", "cpuset"}},
+      {"memory_bytes", {"memory", "ram", "maxmemory", "memorylimit"}},
+      {"host", {"hostname", "node", "address"}},
+      {"isa", {"arch", "simd", "instructionset"}},
+      {"avx512_core", {"avx512", "avx512f", "avx512bw"}},
+      {"sse41", {"sse", "sse4", "sse42"}},
+      {"axes", {"meshshape", "dimensions", "dimnames"}},
+      {"devices", {"ranks", "nodes", "workers"}},
+      {"size", {"shape", "length", "extent"}},
+      {"split", {"shard", "sharding", "shards", "partition", "dims", "rules"}},
+      {"place", {"placement", "devicemap"}},
+      {"parts", {"ratio", "ratios", "tensorsplit"}},
+      {"shares", {"weights", "ratio", "ratios", "fractions"}},
+      {"profile", {"auto", "measured"}},
+      {"even", {"equal", "uniform"}}};
+  return table;
+}
+
+// A word of a list -> what others have beside it and motley has not.
+const std::map<std::string, Words>& missing() {
+  static const std::map<std::string, Words> table{
+      {"relu", {"relu6", "leakyrelu", "gelu", "silu", "swish", "prelu", "selu", "celu", "softplus", "mish", "hardswish", "hardsigmoid", "softmax"}},
+      {"conv2d", {"batchnorm", "batchnorm2d", "layernorm", "groupnorm", "instancenorm", "dropout", "dropout2d", "conv1d", "conv3d", "convtranspose2d",
+                  "depthwiseconv2d", "separableconv2d", "embedding", "lstm", "gru", "rnn", "attention", "multiheadattention", "upsample", "interpolate", "softmax", "gelu",
+                  "silu", "leakyrelu", "relu6", "mul", "matmul"}},
+      {"window", {"groups", "paddingmode", "outputpadding"}},
+      {"sgd", {"adam", "adamw", "lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
+      {"momentum", {"nesterov", "beta1", "beta2", "betas", "dampening", "epsilon", "eps"}},
+      {"softmax_cross_entropy", {"mse", "mseloss", "l1", "l1loss", "bce", "bceloss", "hinge", "kldiv", "ctc"}},
+      {"f32", {"bf16", "bfloat16", "f16", "fp16", "float16", "half", "fp8", "int8"}},
+      {"synthetic", {"imagenet", "imagefolder", "folder", "npy", "npz", "tokens", "csv", "tfrecord", "cifar100", "svhn"}},
+      {"optimizer", {"schedule", "scheduler", "lrscheduler", "warmup", "gradclip", "clipnorm", "accumulate", "gradaccumulation", "checkpoint", "earlystopping"}},
+      {"cuda", {"rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
+      {"sse41", {"neon", "sve", "aarch64", "arm64", "rvv"}}};
+  return table;
+}
+
+bool holds(const Words& list, const std::string& one) {
+  return std::find(list.begin(), list.end(), one) != list.end();
+}
+
+}  // namespace
+
+std::optional<ForeignWord> foreign_word(const std::string& wrong, const std::vector<std::string>& right) {
+  const std::string word = bare(wrong);
+  if (word.empty() || word.size() > 40) return std::nullopt;
+  for (const std::string& one : right)
+    if (bare(one) == word) return ForeignWord{one};
+  for (const std::string& one : right)
+    if (const auto found = others().find(one); found != others().end() && holds(found->second, word)) return ForeignWord{one};
+  for (const std::string& one : right)
+    if (const auto found = missing().find(one); found != missing().end() && holds(found->second, word)) return ForeignWord{};
+  return std::nullopt;
+}
+
+}  // namespace motley

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What other systems (PyTorch, Keras, CUDA, Slurm) call the things of motley's files.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+struct ForeignWord {
+  std::string meant{};  // one of `right`; empty: motley has no such thing yet
+};
+// Of a word that is none of `right`; upper case, - and _ do not matter.
+std::optional<ForeignWord> foreign_word(const std::string& wrong, const std::vector<std::string>& right);
+
+}  // namespace motley

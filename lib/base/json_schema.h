@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows stands in the field; what fields and files
+// must fulfil together is checked by `motley check` alone.
+#pragma once
+#include <initializer_list>
+
+#include "base/json.h"
+
+namespace motley {
+
+// Of a field's `type`: "text", "name", "integer", "number", "boolean", "list", "object", and several of them ("name or list", "number or null").
+Json schema_of_type(const std::string& type);
+Json schema_of_words(const std::vector<std::string>& words);  // one of them
+Json schema_of_list(Json element);
+Json schema_of_map(Json value);  // an object of free names
+Json schema_of_any(std::initializer_list<Json> forms);
+
+template <class T>
+Json object_schema(const Table<T>& table) {
+  Json properties{Json::Object{}};
+  Json::Array required;
+  for (const Field<T>& field : table) {
+    Json one = std::holds_alternative<std::nullptr_t>(field.schema.value) ? schema_of_type(field.type) : field.schema;
+    properties.set(field.name, std::move(one.set("description", field.doc)));
+    if (field.required) required.emplace_back(field.name);
+  }
+  Json out{Json::Object{}};
+  out.set("type", "object").set("properties", std::move(properties));
+  if (!required.empty()) out.set("required", std::move(required));
+  return std::move(out.set("additionalProperties", false));
+}
+
+}  // namespace motley
