@@ -100,14 +100,18 @@ class Runner:
             more += ["--set", even_layout(where / job)]
         at = words.index(">") if ">" in words else len(words)
         run = words[:at] + more + words[at:]
-        result = self.execute(run, where, env)
-        if result.returncode == 66 and "no profile" in result.stderr and job:
-            sets = [w for pair in zip(words, words[1:]) if pair[0] == "--set" and not pair[1].startswith(("layout", "profile")) for w in pair]
-            path = next((w.split("=", 1)[1].strip('"') for w in words if w.startswith("profile.path=")), None)
-            result = self.execute(["profile", job, *sets, *SHORTER["profile"], "--set", even_layout(where / job), *(["-o", path] if path else [])], where, env)
-            if result.returncode == 0:
-                result = self.execute(run, where, env)
-        return result
+        if job and more[:4] == PLANS:
+            self.measure_once(words, job, where, env)
+        return self.execute(run, where, env)
+
+    def measure_once(self, words, job, where, env):
+        """A profile of the mesh of this command, where it needs one: what a user's first plan measures by itself."""
+        sets = [w for pair in zip(words, words[1:]) if pair[0] == "--set" for w in pair]
+        probe = self.execute(["plan", job, *sets, *PLANS], where, env)
+        if probe.returncode != 66 or "no profile" not in probe.stderr:
+            return
+        path = next((w.split("=", 1)[1].strip('"') for w in sets if w.startswith("profile.path=")), None)
+        self.execute(["profile", job, *sets, *SHORTER["profile"], "--set", even_layout(where / job), *(["-o", path] if path else [])], where, env)
 
     def line(self, page, number, command, comment, where):
         place = f"{page}:{number}"
