@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "plan/balance_sum.h"
 #include "plan/blocks.h"
@@ -23,9 +24,11 @@ namespace motley {
 namespace {
 
 constexpr double kGain = 1e-3;  // of the step's seconds, by which a cut that is not in the list must be faster
+constexpr double kWorthRound = 0.01;  // for which the moves are tried once more
 constexpr double kRounding = 1e-9;
 constexpr double kWorthImproving = 1.3;  // times the best: what is slower with another plan's picks gets none of its own
 constexpr std::size_t kFinalists = 6;
+constexpr Index kAlone = 8;  // parts, for each of which everything is tried
 constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -69,8 +72,8 @@ class Chooser {
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
-    improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 64.0));
-    moved_plans_ = static_cast<int>(std::clamp(40000 / size, 8.0, 160.0));
+    improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 96.0));
+    moved_plans_ = static_cast<int>(std::clamp(60000 / size, 8.0, 480.0));
   }
 
   Told choose() {
@@ -99,7 +102,13 @@ class Chooser {
   }
   Trial improved(Proposal of) const {
     PlanData plan = predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_), profile_);
+    if (overlaps_) overlap(plan);
     return trial(std::move(of), std::move(plan));
+  }
+  // Between hosts and devices kernels may run while messages travel.
+  void overlap(PlanData& plan) const {
+    const bool goes = std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) { return goes_far(plan, t.first) || goes_far(plan, t.second) || goes_far(plan, t.third); });
+    if (goes) choose_blocks(plan, profile_);
   }
   // With the picks of another plan. Jagged lists that do not tile: never.
   Trial quick(Proposal of, const PlanData& like) const {
@@ -130,14 +139,14 @@ class Chooser {
     return out;
   }
 
-  Proposal dealt_evenly(const RankSet& ranks, const std::string& why) const {
-    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) {
+  Proposal dealt_evenly(const RankSet& ranks, int per, const std::string& why) const {
+    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) {
       return evenly(mesh_, variables_[i], of);
     });
   }
 
-  Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, const std::string& why) const {
-    return proposal(ranks, -1, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, mesh_, cost_, variables_[i], of); });
+  Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, int per, const std::string& why) const {
+    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, mesh_, cost_, variables_[i], of); });
   }
 
   // Each variable's best parts on its tables, the others as in `data`.
@@ -174,6 +183,20 @@ class Chooser {
     return inside == 1 ? with + " alone" : "without " + without;
   }
 
+  // Along which axes lists may differ for these ranks: none (-1), and each axis where the ranks do not form a grid, so that one list for
+  // all coordinates would open parts for others.
+  std::vector<int> axes_of_lists(const RankSet& ranks) const {
+    std::vector<int> out{-1};
+    const auto axes = static_cast<int>(mesh_.axes().size());
+    std::vector<std::set<int>> at(static_cast<std::size_t>(axes));
+    std::ptrdiff_t grid = 1;
+    for (int r = 0; r < mesh_.ranks(); r++)
+      for (int a = 0; a < axes && ranks[static_cast<std::size_t>(r)]; a++) at[static_cast<std::size_t>(a)].insert(mesh_.coord(r)[static_cast<std::size_t>(a)]);
+    for (const auto& coordinates : at) grid *= static_cast<std::ptrdiff_t>(coordinates.size());
+    for (int a = 0; a < axes && grid != std::count(ranks.begin(), ranks.end(), true); a++) out.push_back(a);
+    return out;
+  }
+
   // The stated list: even, proportional and balanced parts on every set of ranks that is tried.
   std::vector<Proposal> listed(const PlanData& base) const {
     std::vector<Proposal> out;
@@ -182,12 +205,14 @@ class Chooser {
     };
     for (const RankSet& ranks : rank_sets(mesh_, seconds_alone(passes_, mesh_, cost_))) {
       const std::string set = ranks == all_ ? "" : name_of(ranks) + ": ";
-      Proposal best = balanced(base, ranks, -1);
-      for (std::size_t i = 0; i < variables_.size(); i++)
-        if (is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
-      add(std::move(best));
-      add(dealt_evenly(ranks, set + "even is the fastest for the whole step"));
-      add(dealt_by_speed(base, ranks, set + "proportional is the fastest for the whole step"));
+      for (int per : axes_of_lists(ranks)) {
+        Proposal best = balanced(base, ranks, per);
+        for (std::size_t i = 0; i < variables_.size(); i++)
+          if (is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
+        add(std::move(best));
+        add(dealt_evenly(ranks, per, set + "even is the fastest for the whole step"));
+        add(dealt_by_speed(base, ranks, per, set + "proportional is the fastest for the whole step"));
+      }
     }
     return out;
   }
@@ -199,11 +224,21 @@ class Chooser {
       if (!is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
     const PlanData base = best.plan;
     const std::vector<Proposal> proposals = listed(base);
-    if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) return improved(proposals.front());
+    if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) {
+      best = improved(proposals.front());
+      overlapped(best);
+      return best;
+    }
     if (fixed_ != best.of.parts) best.seconds = kNever;  // even is not what every rule says
     consider(proposals, base, best);
     go_round(base, best);
-    move_units(best);
+    int left = moved_plans_;
+    for (int round = 0; round < kRounds; round++) {
+      const double before = best.seconds;
+      consider(one_changed(best), PlanData(best.plan), best);
+      move_units(best, left);
+      if (!(best.seconds < before * (1 - kWorthRound))) break;
+    }
     fit(best);
     overlapped(best);
     return best;
@@ -216,29 +251,29 @@ class Chooser {
       order.emplace_back(proposals.size() <= improved_plans_ ? 0 : quick(proposals[i], like).seconds, i);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) {
-      Trial trial = improved(proposals[order[k].second]);
-      if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
-      take(std::move(trial), best, kRounding);
+      try {
+        Trial trial = improved(proposals[order[k].second]);
+        if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
+        take(std::move(trial), best, kRounding);
+      } catch (const LayoutError&) {  // lists along an axis that do not tile
+      }
     }
     std::stable_sort(finalists_.begin(), finalists_.end(), [](const Trial& a, const Trial& b) { return a.seconds < b.seconds; });
     if (finalists_.size() > kFinalists) finalists_.resize(kFinalists);
   }
-  // Between hosts and devices kernels may run while messages travel: the fastest few of the list are compared with that.
+  // The fastest few of the list are compared again with that, and one variable at a time.
   void overlapped(Trial& best) {
-    auto goes = [&](const PlanData& plan) {
-      return std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) { return goes_far(plan, t.first) || goes_far(plan, t.second) || goes_far(plan, t.third); });
+    overlaps_ = true;
+    auto settled = [&](Trial& one) {
+      overlap(one.plan);
+      return trial(std::move(one.of), std::move(one.plan));
     };
-    auto settle = [&](Trial& trial) {
-      if (!goes(trial.plan)) return;
-      choose_blocks(trial.plan, profile_);
-      trial.seconds = fits(trial.plan) ? trial.plan.step_seconds.value_or(0) : kNever;
-    };
-    settle(best);
-    for (Trial& trial : finalists_) {
-      if (trial.of.parts == best.of.parts) continue;
-      settle(trial);
-      take(std::move(trial), best, kRounding);
-    }
+    best = settled(best);
+    for (Trial& one : finalists_)
+      if (one.of.parts != best.of.parts) take(settled(one), best, kRounding);
+    bool far = false;
+    for (int r = 1; r < mesh_.ranks(); r++) far = far || is_far(best.plan, 0, r);
+    if (far) consider(one_changed(best), PlanData(best.plan), best);
   }
   bool take(Trial trial, Trial& best, double gain) const {
     if (!(trial.seconds < best.seconds * (1 - gain))) return false;
@@ -282,44 +317,99 @@ class Chooser {
       }
   }
 
-  // Units from the rank that computes longest to another, and back, exchanges counted.
-  void move_units(Trial& best) {
+  // One variable gets other parts: balanced, by speed, even, or everything for one part; the others stay.
+  std::vector<Proposal> one_changed(const Trial& best) const {
+    std::vector<Proposal> out;
+    for (std::size_t i = 0; i < variables_.size(); i++) {
+      if (!is_free(i)) continue;
+      const Variable& v = variables_[i];
+      auto add = [&](PartLists lists, const std::string& why) {
+        Proposal next = best.of;
+        next.parts[i] = std::move(lists);
+        next.why[i] = why;
+        const bool known = next.parts == best.of.parts || std::any_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == next.parts; });
+        if (!known) out.push_back(std::move(next));
+      };
+      for (const RankSet& ranks : {all_, working(best.of.parts)})
+        for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
+          Proposal next = balanced(best.plan, ranks, per);
+          add(std::move(next.parts[i]), next.why[i]);
+        }
+      add({-1, {by_speed(best.plan, mesh_, cost_, v, {all_})}}, "proportional is the fastest for the whole step");
+      add({-1, {evenly(mesh_, v, {all_})}}, "even is the fastest for the whole step");
+      for (std::size_t part = 0; part < static_cast<std::size_t>(v.parts) && v.parts <= kAlone; part++) {
+        std::vector<Index> alone(static_cast<std::size_t>(v.parts), 0);
+        alone[part] = v.size;
+        add({-1, {std::move(alone)}}, "not split is the fastest for the whole step");
+      }
+    }
+    return out;
+  }
+
+  // Units from one part to another, exchanges counted; first from the rank that computes longest. On several axes also on one coordinate of
+  // an axis alone.
+  void move_units(Trial& best, int& left) const {
     Trial now = best;
-    int left = moved_plans_;
     for (bool moved = true; moved && left > 0 && std::isfinite(now.seconds);) {
       moved = false;
-      for (std::size_t i = 0; i < variables_.size() && left > 0; i++) {
-        if (!is_free(i)) continue;
-        for (std::size_t list = 0; list < now.of.parts[i].lists.size(); list++)
-          for (Index units : {16, 8, 4, 1}) moved = move(now, i, list, units, left) || moved;
-      }
+      for (std::size_t i = 0; i < variables_.size() && left > 0; i++)
+        for (const auto& [per, list] : is_free(i) ? lists_of(now.of.parts[i], variables_[i]) : std::vector<std::pair<int, std::size_t>>{})
+          moved = move_in(now, i, per, list, left) || moved;
     }
     if (now.of.parts != best.of.parts) take(improved(std::move(now.of)), best, kGain);
   }
-  bool move(Trial& now, std::size_t i, std::size_t list, Index units, int& left) const {
-    const Variable& v = variables_[i];
+  // The lists that moves may change: (axis along which they differ, which).
+  std::vector<std::pair<int, std::size_t>> lists_of(const PartLists& now, const Variable& v) const {
+    std::vector<std::pair<int, std::size_t>> out;
+    for (std::size_t list = 0; list < now.lists.size(); list++) out.emplace_back(now.per, list);
+    for (std::size_t a = 0; a < mesh_.axes().size() && now.per < 0 && mesh_.axes().size() > 1; a++)
+      if (std::find(v.axes.begin(), v.axes.end(), static_cast<int>(a)) == v.axes.end())
+        for (std::size_t at = 0; at < static_cast<std::size_t>(mesh_.axes()[a].size); at++) out.emplace_back(static_cast<int>(a), at);
+    return out;
+  }
+  // The seconds of each part's busiest rank.
+  std::vector<double> busy_of(const PlanData& plan, const Variable& v, int per, std::size_t list) const {
     std::vector<double> busy(static_cast<std::size_t>(v.parts), 0.0);
     for (int r = 0; r < mesh_.ranks(); r++) {
-      const int per = now.of.parts[i].per;
       if (per >= 0 && mesh_.coord(r)[static_cast<std::size_t>(per)] != static_cast<int>(list)) continue;
       double& most = busy[static_cast<std::size_t>(part_of(mesh_, v.axes, r))];
-      most = std::max(most, now.plan.predicted[static_cast<std::size_t>(r)].seconds);
+      most = std::max(most, plan.predicted[static_cast<std::size_t>(r)].seconds);
     }
-    const auto [least, most] = std::minmax_element(busy.begin(), busy.end());
-    const auto idle = static_cast<std::size_t>(least - busy.begin()), late = static_cast<std::size_t>(most - busy.begin());
+    return busy;
+  }
+  bool move_in(Trial& now, std::size_t i, int per, std::size_t list, int& left) const {
+    const Variable& v = variables_[i];
+    const std::vector<double> busy = busy_of(now.plan, v, per, list);
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;
+    for (std::size_t from = 0; from < busy.size(); from++)
+      for (std::size_t to = 0; to < busy.size(); to++)
+        if (from != to) pairs.emplace_back(from, to);
+    std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return busy[a.first] - busy[a.second] > busy[b.first] - busy[b.second]; });
     bool any = false;
-    for (const auto& [from, to] : {std::pair(late, idle), std::pair(idle, late)}) {
-      for (bool again = true; again && left > 0 && from != to && now.of.parts[i].lists[list][from] >= units;) {
-        Proposal next = now.of;
-        next.parts[i].lists[list][from] -= units;
-        next.parts[i].lists[list][to] += units;
-        next.why[i] = "near: parts moved while the whole step, exchanges counted, became faster";
-        left--;
-        again = take(quick(std::move(next), now.plan), now, kGain);
-        any = any || again;
-      }
-    }
+    for (const auto& [from, to] : pairs)
+      for (const Index units : units_of(v.size))
+        for (bool again = true; again && left > 0;) {
+          PartLists next = now.of.parts[i];
+          if (per != next.per) next = {per, std::vector(static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(per)].size), next.lists.front())};
+          const Index taken = std::min(units, next.lists[list][from]);
+          if (taken == 0 || now.of.parts[i].per > per) break;
+          next.lists[list][from] -= taken;
+          next.lists[list][to] += taken;
+          Proposal of = now.of;
+          of.parts[i] = std::move(next);
+          of.why[i] = "near: parts moved while the whole step, exchanges counted, became faster";
+          left--;
+          again = take(quick(std::move(of), now.plan), now, kGain);
+          any = any || again;
+        }
     return any;
+  }
+  // All of it, then what halves to one unit, a few sizes.
+  static std::vector<Index> units_of(Index size) {
+    std::vector<Index> out{size};
+    for (Index units : {size / 2, size / 4, Index{16}, Index{8}, Index{4}, Index{1}})
+      if (units >= 1 && units < out.back()) out.push_back(units);
+    return out;
   }
 
   // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
@@ -370,6 +460,7 @@ class Chooser {
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what parts "proportional" say
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
+  bool overlaps_ = false;                   // whether plans are compared with what overlap makes of them
   std::size_t improved_plans_ = 0;          // that are made for the list
   int moved_plans_ = 0;                     // that are made by moving units
 };

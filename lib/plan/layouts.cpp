@@ -182,7 +182,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
   std::map<std::string, Rule> split;
   for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
   inherit(passes, reference, maker, split);
-  std::set<int> with_part;
+  std::set<int> with_part, with_parameter;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];
     roots_.push_back(t.of >= 0 ? roots_[static_cast<std::size_t>(t.of)] : i);
@@ -210,11 +210,10 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     }
     for (const auto& set : compatible(found)) {
       Layout layout{t.shape, {}};
-      for (const Named& n : set) {
-        layout.cuts.insert(n);
-        for (int r : all_)
-          if (n.second.at(mesh, r).size() > 0) with_part.insert(r);
-      }
+      layout.cuts.insert(set.begin(), set.end());
+      for (int r : all_)
+        if (!set.empty() && std::all_of(set.begin(), set.end(), [&](const Named& n) { return n.second.at(mesh, r).size() > 0; }))
+          (t.role == TensorRole::parameter ? with_parameter : with_part).insert(r);
       options_.back().push_back(std::move(layout));
     }
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
@@ -224,6 +223,7 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
                       (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }
+  if (with_part.empty()) with_part = with_parameter;
   busy_.assign(with_part.begin(), with_part.end());
   for (const auto& [layer, ranks] : places_)
     for (int r : ranks)

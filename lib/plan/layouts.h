@@ -45,7 +45,7 @@ class Layouts {
   std::size_t chosen(int tensor) const { return choice_[root(tensor)]; }
   const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all of them without a rule
   bool placed(const std::string& layer) const { return places_.contains(layer); }
-  const std::vector<int>& busy() const { return busy_; }  // ranks to which some rule gives something; all without rules
+  const std::vector<int>& busy() const { return busy_; }  // ranks that have a part of some tensor that the rules cut (of a parameter where they cut nothing else); all without rules
 
  private:
   std::size_t root(int tensor) const { return roots_[static_cast<std::size_t>(tensor)]; }
