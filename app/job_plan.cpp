@@ -215,6 +215,23 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
   return notes;
 }
 
+std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
+  std::vector<std::string> notes;
+  for (const std::string& note : profile.notes)
+    if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos) notes.push_back("the profile was measured on a disturbed machine: " + note);
+  for (int rank = 0; rank < plan.mesh().ranks() && !profile.empty(); rank++) {
+    int all = 0, modelled = 0;
+    for (const KernelSpec& s : kernels_of(plan.data(), rank)) {
+      if (flops(s) <= 0) continue;
+      all++;
+      modelled += profile.seconds(rank, s).known == Known::modelled;
+    }
+    if (modelled > 0)
+      notes.push_back(fmt::format("rank {} ({}): {} of {} kernel times are modelled, not measured; measure them with: motley profile JOB", rank, plan.mesh().device(rank).name, modelled, all));
+  }
+  return notes;
+}
+
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
 }

@@ -30,6 +30,8 @@ std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
 // Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.
 std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
+// What makes its predicted times doubtful: measured on a disturbed machine, or not measured at all.
+std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // The job's rules with every part told as that plan tells it.

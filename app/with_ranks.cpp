@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -21,6 +22,7 @@
 #include "mesh/mesh_json.h"
 #include "plan/explain.h"
 #include "run/start.h"
+#include "run/trace_summary.h"
 
 namespace motley::app {
 
@@ -65,18 +67,29 @@ Subject parse_subject(const Options& options, const std::string& name, const std
   return {{}, mesh};
 }
 
+bool is_chrome_trace(const fs::path& file) {
+  std::string begin(64, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return in.gcount() == 0 || begin.find("\"displayTimeUnit\"") != std::string::npos;
+}
+
 // Before anything is trained.
-void check_trace_file(const fs::path& file) {
+void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
+  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile})
+    if (!run_directory.empty() && fs::absolute(file).lexically_normal() == fs::absolute(run_directory / of_run).lexically_normal())
+      throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
+  if (fs::is_regular_file(file) && !is_chrome_trace(file)) throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
   if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
   const fs::path folder = fs::absolute(file).parent_path();
-  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is not a directory " + folder.string() + "; make it, or give another file", Exit::io);
+  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
 }
 
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (options.verb == Verb::train) {
-    check_trace_file(options.trace);
     const fs::path path = options.run_directory.empty() ? new_run_path(subject.job->name) : options.run_directory;
+    check_trace_file(options.trace, path);
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
   const auto& devices = subject.mesh().devices();

@@ -133,7 +133,7 @@ bool Reader::number(const Json& j, double& out, double lo, double hi) {
   if (const auto* d = std::get_if<double>(&j.value)) v = *d;
   if (!v || *v < lo || *v > hi) {
     constexpr double kAny = 1e15;  // a bound past this is no news
-    const bool low = lo > -kAny, high = hi < kAny;
+    const bool low = lo > -kAny, high = hi < kAny || (v && *v > hi);
     auto shown = [](double bound) {
       return bound == std::floor(bound) && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))
                                                                   : to_text(bound);

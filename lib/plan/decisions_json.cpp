@@ -20,6 +20,12 @@ std::string hex(std::uint64_t value) {
 
 namespace {
 
+Json devices_json(const Mesh& mesh) {
+  Json out{Json::Array{}};
+  for (const Device& d : mesh.devices()) out.push(d.name);
+  return out;
+}
+
 Json axes_json(const Mesh& mesh) {
   Json out{Json::Array{}};
   for (const Axis& a : mesh.axes()) out.push(std::move(Json().set("name", a.name).set("size", a.size)));
@@ -109,7 +115,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
     for (const auto& [t, format] : data.own_formats[r])
       formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));
   Json out;
-  out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("rules", to_json(data.rules));
+  out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
   if (is_routed(data)) out.set("routes", routes_json(data.routes));
   if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));

@@ -58,6 +58,7 @@ struct RouteFile {
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
+  std::vector<std::string> devices{};  // names; empty: written before it was told
   LayoutRules rules{};
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
@@ -77,8 +78,8 @@ struct PlanFile {
 };
 
 template <class T>
-Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member) {
-  return {name, doc, "list", true, [member](Reader& r, const Json& j, T& out) {
+Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member, bool required = true) {
+  return {name, doc, "list", required, [member](Reader& r, const Json& j, T& out) {
             r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
           }};
 }
@@ -173,7 +174,8 @@ const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{text_field("step", "the hash of what is computed", &Decisions::step),
                                       text_field("dtype", "of floats: f32 or f64", &Decisions::dtype),
                                       list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
-                                      {"rules", "every part told", "object", true,
+                                      texts("devices", "of the mesh, by rank", &Decisions::devices, false),
+                                      {"rules", "every part", "object", true,
                                        [](Reader& r, const Json& j, Decisions& out) {
                                          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
                                        }},
@@ -258,9 +260,13 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
     if (p.index >= static_cast<Index>(pass.indices.size())) unfit("it has no index " + std::to_string(p.index));
     PickPart part;
     part.index = static_cast<int>(p.index);
+    for (const PickPart& other : out)
+      if (other.index == part.index) unfit("its index \"" + p.name + "\" is cut twice");
     std::size_t parts = 1, lists = 1;
     for (const std::string& a : p.axes) {
       part.cut.axes.push_back(mesh.axis(a));
+      for (const PickPart& other : out)
+        if (std::find(other.cut.axes.begin(), other.cut.axes.end(), part.cut.axes.back()) != other.cut.axes.end()) unfit("two indices are cut over axis \"" + a + "\"");
       parts *= static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(part.cut.axes.back())].size);
     }
     if (!p.per.empty()) {
@@ -336,7 +342,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
   if (d.passes.size() != passes.passes.size())
-    refuse(file, "it tells of " + std::to_string(d.passes.size()) + " passes, the step has " + std::to_string(passes.passes.size()));
+    refuse(file, "it has " + std::to_string(d.passes.size()) + " passes, the step has " + std::to_string(passes.passes.size()));
   std::map<int, Pick> picks;
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
     if (d.passes[p].pass != passes.passes[p].name)
@@ -346,7 +352,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   Layouts layouts(passes, mesh, d.rules);
   for (const ParameterFile& p : d.parameters) {
     const int t = passes.find(p.name);
-    if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t))) refuse(file, "parameter \"" + p.name + "\" cannot lie in way " + std::to_string(p.option));
+    if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t))) refuse(file, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
@@ -354,6 +360,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   tell_routes(file, d.routes, data);
   tell_blocks(file, d.blocks, data);
   tell_formats(file, d.formats, data);
+  count_bytes(data);
   return data;
 }
 
@@ -365,13 +372,28 @@ void check_plan_file(const std::filesystem::path& file) { static_cast<void>(read
 
 Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
   PlanFile from = read_plan(file);
-  if (from.decisions.step != hex(step.hash())) refuse(file, "this plan is for another step: its network, sizes, loss or optimizer are not these; make it anew with balance()");
+  if (from.decisions.step != hex(step.hash())) refuse(file, "this plan is for another step: its network, sizes, loss or optimizer are not these; make it again with balance()");
   std::vector<AxisFile> axes;
   for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
-  if (axes != from.decisions.axes) refuse(file, "this plan is for a mesh with other axes; make it anew with balance()");
+  if (axes != from.decisions.axes) refuse(file, "this plan is for a mesh with other axes; make it again with balance()");
+  std::vector<std::string> devices;
+  for (const Device& d : mesh.devices()) devices.push_back(d.name);
+  if (!from.decisions.devices.empty() && from.decisions.devices != devices)
+    refuse(file, "this plan is for other devices, or for these in another order; make it again with balance()");
   require_rules(step.passes(), mesh, from.decisions.rules);
   PlanData data = data_from(file, from.decisions, step, mesh);
   if (from.ranks.size() != data.predicted.size()) refuse(file, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+  // What follows from the decisions is written for people: a file that says otherwise was changed by hand.
+  for (std::size_t r = 0; r < from.ranks.size(); r++)
+    if (from.ranks[r].bytes != data.predicted[r].bytes)
+      refuse(file, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) + ", by the decisions it is " + std::to_string(data.predicted[r].bytes));
+  for (const CutChoice& c : from.cuts) {
+    const auto rule = std::find_if(data.rules.split.begin(), data.rules.split.end(), [&](const Rule& one) { return one.dim == c.dim; });
+    std::vector<std::vector<Index>> parts;
+    if (rule != data.rules.split.end())
+      for (const Partition& list : cut_of(step.passes(), mesh, *rule).lists) parts.push_back(list.sizes());
+    if (parts != c.parts) refuse(file, "/cuts: the parts of \"" + c.dim + "\" are not those of /decisions/rules");
+  }
   data.cuts = std::move(from.cuts);
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;

@@ -511,9 +511,13 @@ def traces():
     has(room.run("trace", "run", code=65).err, "trace.json:1:")
     (room.path / "run/trace.json").unlink()
     has(room.run("trace", "run", code=66).err, "trace.json")
-    for file, part in [("nowhere/t.json", "there is not a directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
+    for file, part in [("nowhere/t.json", "there is no directory"), ("empty", "is a directory"), ("/dev/null", "or a device")]:
         has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=74).err, part)
         assert not (room.path / "never").exists()
+    before = (room.path / "job.json").read_text()
+    for file, part in [("job.json", "is not a Chrome trace"), ("never/run.json", "a file of the run itself"), ("never/../never/trace.json", "a file of the run itself")]:
+        has(room.run("train", "job.json", "--run-dir", "never", "--trace", file, code=64).err, part)
+        assert not (room.path / "never").exists() and (room.path / "job.json").read_text() == before
 
 
 def refusals():

@@ -147,4 +147,13 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const auto open = parts.find('[', at + 10), close = parts.find(']', open);
   parts.replace(open, close - open + 1, "[1000000]");
   CHECK_THAT(refusal(folder.write("parts.json", parts), one->step, one->mesh), Catch::Contains("parts that sum to"));
+  // What follows from the decisions cannot be changed alone; nor can the devices trade places.
+  std::string bytes = one->plan.json();
+  const auto figure = bytes.find("\"bytes\": ", bytes.find("\"predicted\""));
+  REQUIRE(figure != std::string::npos);
+  bytes.insert(figure + 9, "7");
+  CHECK_THAT(refusal(folder.write("bytes.json", bytes), one->step, one->mesh), Catch::Contains("/bytes is"));
+  std::vector<Device> devices = one->mesh.devices();
+  std::swap(devices.front().name, devices.back().name);
+  CHECK_THAT(refusal(file, one->step, Mesh(one->mesh.axes(), devices)), Catch::Contains("other devices"));
 }
