@@ -4,32 +4,13 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/operands.h"
+#include "tests/support/allocations.h"
 #include "tests/support/backend_law.h"
-
-namespace {
-thread_local std::size_t allocations = 0, largest = 0;
-}
-
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // GCC 12 sees the one through the other
-void* operator new(std::size_t bytes) {
-  allocations++;
-  largest = std::max(largest, bytes);
-  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept {
-  std::free(p);
-}
-void operator delete(void* p, std::size_t) noexcept {
-  std::free(p);
-}
 
 using namespace motley;
 using namespace motley::testing;
@@ -93,11 +74,11 @@ TEST_CASE("CPU backend: run() allocates nothing of its own") {
     ready.run();
     std::size_t counted[2];
     for (std::size_t& count : counted) {
-      allocations = largest = 0;
+      allocations() = {};
       ready.run();
-      count = allocations;
+      count = allocations().count;
     }
-    const std::size_t most = largest;
+    const std::size_t most = allocations().largest;
     INFO(summary(ready.spec) << " by " << ready.kernel->implementation());
     if (!is_vendors(ready.spec)) CHECK(counted[0] == 0);
     CHECK(counted[0] == counted[1]);

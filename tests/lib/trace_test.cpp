@@ -149,19 +149,19 @@ void check_nesting(std::vector<Event> events) {
 
 TEST_CASE("step trace: a ring of whole steps", "[trace]") {
   StepTrace trace(2, {.steps = 3});
-  long allocated = 0;
+  std::size_t allocated = 0;
   CHECK(trace.events() == 2 + kTraceParts);
   CHECK(trace.capacity() == 3);
   CHECK(trace.steps() == 0);
   trace.program_step(0, 1, 2);  // outside any training step
   for (Index step = 1; step <= 5; step++) {
     const auto at = static_cast<double>(step);
-    const long before = testing::allocations();
+    const std::size_t before = testing::allocations().count;
     trace.begin(step);
     trace.program_step(0, at, at + 0.1);
     trace.program_step(1, at + 0.1, at + 0.2);
     trace.part(TracePart::figures, at + 0.2, at + 0.3);
-    allocated += testing::allocations() - before;
+    allocated += testing::allocations().count - before;
     CHECK(trace.steps() == static_cast<std::size_t>(std::min<Index>(step - 1, 2)));
     trace.end();
     CHECK(trace.steps() == static_cast<std::size_t>(std::min<Index>(step, 3)));
@@ -221,16 +221,16 @@ TEST_CASE("trace: recording takes no memory", "[trace]") {
       StepTrace trace(program.steps.size(), {.steps = 2});
       const auto allocations = [&](StepTrace* into) {
         executor.record_into(into);
-        const long before = testing::allocations();
+        const std::size_t before = testing::allocations().count;
         for (Index step = 1; step <= 4; step++) {
           if (into != nullptr) into->begin(step);
           executor.run();
           if (into != nullptr) into->end();
         }
-        return testing::allocations() - before;
+        return testing::allocations().count - before;
       };
       executor.run();
-      const long without = allocations(nullptr), with = allocations(&trace);  // oneDNN takes some for its arguments
+      const std::size_t without = allocations(nullptr), with = allocations(&trace);  // oneDNN takes some for its arguments
       if (with > without) throw InternalError("a step takes memory: " + std::to_string(with) + ", without the trace " + std::to_string(without));
       if (trace.steps() != 2 || trace.number(1) != 4) throw InternalError("the last two steps are kept");
     });
