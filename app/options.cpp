@@ -116,7 +116,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   CLI::App* plan = add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
   add_job(plan, w, "the job")->required();
   add_form(plan, w);
-  plan->add_flag("--full", o.full, "every exchange and tensor, also of a plan for more than 16 ranks");
+  plan->add_flag("--full", o.full, "list every rank, exchange and tensor, also of a plan for more than 16 ranks");
   plan->add_option("-o,--output", o.output, "write the plan there (default: stdout)")->type_name("FILE");
 
   CLI::App* explain = add_verb(app, "explain", "describe a plan: which rank stores, owns and reads what, what is sent and why");

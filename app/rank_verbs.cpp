@@ -126,7 +126,8 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"
                                                    : explain_text(plan, profile, options.tensor));
   }
-  std::string text = options.form == Form::json ? plan.json() : plan.table();
+  const PlanDetail detail = options.full ? PlanDetail::full : PlanDetail::summary;
+  std::string text = options.form == Form::json ? plan.json(detail) : plan.table(detail);
   if (!text.ends_with('\n')) text += '\n';
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
   for (std::string& note : doubts(plan, profile)) all.push_back(std::move(note));

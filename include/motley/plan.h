@@ -13,6 +13,8 @@
 
 namespace motley {
 
+enum class PlanDetail : std::uint8_t { summary, full };
+
 struct BalanceOptions;
 struct PlanData;  // lib/plan/plan_data.h
 
@@ -22,8 +24,11 @@ class Plan {
   const Step& step() const { return step_; }
   const Mesh& mesh() const { return mesh_; }
   const PlanData& data() const { return *data_; }
-  std::string table() const;  // for people: cuts, predicted seconds, idle share and bytes per rank, why, next best
-  std::string json() const;   // INTERFACE section 3, byte-equal from run to run
+  // Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and 24
+  // exchanges, and fits 120 columns.
+  std::string table(PlanDetail detail = PlanDetail::summary) const;
+  // INTERFACE section 3, byte-equal from run to run. A summary of a plan for more than 16 ranks has no "tensors" and "exchanges".
+  std::string json(PlanDetail detail = PlanDetail::full) const;
   // A fixed plan: the choice of balance() as it was once made. The file is that of save() and of a run's plan.json.
   void save(const std::filesystem::path& file) const;  // UserError (74)
   // UserError: another step, the file of an older motley, a mesh with other axes, parts that do not fit, a file that cannot be read (66).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "base/json.h"
 #include "base/units.h"
@@ -30,9 +31,81 @@ Json per_rank(const std::vector<Held>& held, int ranks) {
 
 Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
 
+// Of a summary.
+constexpr int kMostRanks = 16;
+constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60;
+
+// "64 parts of 0 to 12"
+std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
+  Index least = lists.front().front(), most = least;
+  for (const auto& list : lists)
+    for (Index size : list) least = std::min(least, size), most = std::max(most, size);
+  return (lists.size() > 1 ? std::to_string(lists.size()) + " lists of " : "") + std::to_string(lists.front().size()) + " parts of " + std::to_string(least) + " to " + std::to_string(most);
+}
+
+// Of many ranks those that compute longest.
+std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
+  std::string out = "ranks                             busy     idle   received per step      memory\n";
+  std::vector<std::size_t> shown(d.predicted.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  const bool some = !full && mesh.ranks() > kMostRanks;
+  if (some) {
+    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return d.predicted[a].seconds > d.predicted[b].seconds; });
+    shown.resize(kMostRanks);
+  }
+  for (std::size_t r : shown) {
+    const PredictedRank& p = d.predicted[r];
+    char idle[16] = "-";
+    if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
+                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
+    out += line;
+  }
+  if (some) {
+    std::string rest = "  and " + std::to_string(mesh.ranks() - kMostRanks) + " ranks that compute less";
+    std::vector<double> busy;
+    for (const PredictedRank& p : d.predicted) busy.push_back(p.seconds);
+    if (d.step_seconds) rest += ", down to " + seconds_text(*std::min_element(busy.begin(), busy.end()));
+    out += rest + "; --full lists all\n";
+  }
+  return out;
+}
+
+// Of many exchanges the largest; of many ranks the sum and the rank that receives most.
+std::string exchange_rows(std::vector<Described> exchanges, bool full) {
+  if (exchanges.empty()) return "";
+  const auto sum_of = [](const Described& e) { return std::accumulate(e.bytes.begin(), e.bytes.end(), Index{0}); };
+  const std::size_t all = exchanges.size();
+  Index left_out = 0;
+  if (!full && all > kMostExchanges) {
+    std::vector<std::size_t> order(all);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sum_of(exchanges[a]) > sum_of(exchanges[b]); });
+    for (std::size_t k = kMostExchanges; k < all; k++) left_out += sum_of(exchanges[order[k]]);
+    order.resize(kMostExchanges);
+    std::sort(order.begin(), order.end());  // the plan's
+    std::vector<Described> largest;
+    for (std::size_t k : order) largest.push_back(std::move(exchanges[k]));
+    exchanges = std::move(largest);
+  }
+  std::string out = "exchanges                                        received by each rank\n";
+  for (const Described& e : exchanges) {
+    std::string bytes;
+    for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
+    if (!full && bytes.size() > kWidestBytes) {
+      const auto most = std::max_element(e.bytes.begin(), e.bytes.end());
+      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in all, at most " + bytes_text(static_cast<double>(*most)) + " (rank " + std::to_string(most - e.bytes.begin()) + ")";
+    }
+    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.blocks ? "  in blocks" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
+  }
+  if (all > exchanges.size()) out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) + " in all; --full lists them\n";
+  return out;
+}
+
 }  // namespace
 
-std::string Plan::json() const {
+std::string Plan::json(PlanDetail detail) const {
   const PlanData& d = *data_;
   const int ranks = mesh_.ranks();
   Json out{Json::Object{}};
@@ -49,8 +122,9 @@ std::string Plan::json() const {
     cuts.push(std::move(one));
   }
   out.set("cuts", std::move(cuts));
+  const bool all = detail == PlanDetail::full || ranks <= kMostRanks;
   Json tensors{Json::Object{}};
-  for (std::size_t t = 0; t < d.tensors.size(); t++) {
+  for (std::size_t t = 0; t < d.tensors.size() && all; t++) {
     const StepTensor& s = d.passes.tensors[t];
     if (s.role == TensorRole::seed) continue;
     Json one{Json::Object{}};
@@ -58,9 +132,9 @@ std::string Plan::json() const {
     one.set("owners", per_rank(s.role == TensorRole::parameter ? d.tensors[t].rest : d.tensors[t].tiles, ranks));
     tensors.set(s.name, std::move(one));
   }
-  out.set("tensors", std::move(tensors));
+  if (all) out.set("tensors", std::move(tensors));
   Json exchanges{Json::Array{}};
-  for (const Described& e : describe_exchanges(d, ranks)) {
+  for (const Described& e : all ? describe_exchanges(d, ranks) : std::vector<Described>{}) {
     Json bytes{Json::Array{}};
     for (Index b : e.bytes) bytes.push(Json(b));
     Json one{Json::Object{}};
@@ -68,7 +142,7 @@ std::string Plan::json() const {
     if (e.blocks) one.set("blocks", true);
     exchanges.push(std::move(one));
   }
-  out.set("exchanges", std::move(exchanges));
+  if (all) out.set("exchanges", std::move(exchanges));
   Json predicted{Json::Object{}}, rows{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
     Json one{Json::Object{}};
@@ -87,22 +161,17 @@ std::string Plan::json() const {
   return to_text(out, 1) + "\n";
 }
 
-std::string Plan::table() const {
+std::string Plan::table(PlanDetail detail) const {
   const PlanData& d = *data_;
+  const bool full = detail == PlanDetail::full;
   std::string out = "cuts\n";
   if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
-  for (const CutChoice& c : d.cuts)
-    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(lists_text(c.parts) + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
-  out += "ranks                             busy     idle   received per step      memory\n";
-  for (std::size_t r = 0; r < d.predicted.size(); r++) {
-    const PredictedRank& p = d.predicted[r];
-    char idle[16] = "-";
-    if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh_.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
-                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
-    out += line;
+  for (const CutChoice& c : d.cuts) {
+    std::string parts = lists_text(c.parts);
+    if (!full && parts.size() > kWidestParts) parts = summary_of_parts(c.parts);
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   }
+  out += rank_rows(d, mesh_, full);
   out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
@@ -117,15 +186,7 @@ std::string Plan::table() const {
     beside("fastest rank alone", d.baselines.fast_alone);
     out += "\n";
   }
-  const auto exchanges = describe_exchanges(d, mesh_.ranks());
-  if (!exchanges.empty()) {
-    out += "exchanges                                        received by each rank\n";
-    for (const Described& e : exchanges) {
-      std::string bytes;
-      for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
-      out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.blocks ? "  in blocks" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
-    }
-  }
+  out += exchange_rows(describe_exchanges(d, mesh_.ranks()), full);
   for (const std::string& n : d.notes) out += "note: " + n + "\n";
   return out;
 }

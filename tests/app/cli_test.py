@@ -328,6 +328,19 @@ def plans():
     has(room.run("plan", "job.json").out, "filters")
     done = room.run("plan", "job.json", "--format", "json", "-o", "plän 1.json")
     assert done.out == "" and (room.path / "plän 1.json").read_text() == first
+    # A summary fits a terminal; --full lists all.
+    many = job(20, [1] * 6 + [0] * 14)
+    many["layout"]["split"]["batch"] = {"axis": "other", "parts": "even"}
+    many["mesh"]["axes"] = [{"name": "all", "size": 20}, {"name": "other", "size": 2}]
+    many["mesh"]["devices"] = [{"kind": "cpu", "host": f"h{r // 8}"} for r in range(40)]
+    room.write("many.json", many)
+    short, full = room.run("plan", "many.json").out, room.run("plan", "many.json", "--full").out
+    assert all(len(line) <= 120 for line in short.splitlines() if not line.startswith("note:")), short
+    has(short, "and 24 ranks that compute less; --full lists all", "in all, at most")
+    assert "rank 39" in full and "in all, at most" not in full and len(full) > len(short)
+    short, full = (json.loads(room.run("plan", "many.json", "--format", "json", *more).out) for more in [(), ("--full",)])
+    assert "tensors" not in short and "exchanges" not in short and {"tensors", "exchanges"} <= full.keys()
+    assert short["decisions"] == full["decisions"]
     missing = job()
     missing["layout"]["split"]["filters"]["parts"] = "profile"
     missing["profile"] = {"path": "none.json", "measure": "never"}
