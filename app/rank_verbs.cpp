@@ -130,7 +130,6 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
   std::string text = options.form == Form::json ? plan.json(detail) : plan.table(detail);
   if (!text.ends_with('\n')) text += '\n';
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
-  for (std::string& note : doubts(plan, profile)) all.push_back(std::move(note));
   all.insert(all.end(), notes.begin(), notes.end());
   for (const std::string& note : all) {  // of this machine, not of the plan: JSON stays the plan's alone
     if (options.form == Form::json)

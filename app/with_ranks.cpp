@@ -211,7 +211,9 @@ int with_ranks(const Options& options, const CommandLine& line) {
       check_made_here(profile, *subject.job);
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
-      give_plan(plan_of(*subject.job, step, profile), profile, options, console, notes);
+      const Plan plan = plan_of(*subject.job, step, profile);
+      for (std::string& note : doubts(plan, profile)) notes.push_back(std::move(note));
+      give_plan(plan, profile, options, console, notes);
       return 0;
     }
   }

@@ -11,7 +11,7 @@ enum class VersionKey : std::uint8_t { required, optional };  // in a file; in a
 
 template <class T>
 Field<T> version_field(VersionKey key) {
-  return {"version", "of the file's form: 1", "integer", key == VersionKey::required, [](Reader& r, const Json& j, T&) {
+  return {"version", "version of the file format", "integer", key == VersionKey::required, [](Reader& r, const Json& j, T&) {
             std::int64_t version = 0;
             r.integer(j, version, 1, 1);
           },

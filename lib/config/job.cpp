@@ -90,9 +90,9 @@ const Table<OptimizerFile>& optimizer_table() {
   };
   static const Table<OptimizerFile> table{
       {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }, schema_of_words({"sgd"})},
-      {"learning_rate", "of each step", "number", true, number(&Sgd::learning_rate, 1e300)},
-      {"momentum", "how much of the last step stays", "number", false, number(&Sgd::momentum, 1)},
-      {"weight_decay", "how much of a parameter joins its gradient", "number", false, number(&Sgd::weight_decay, 1e300)}};
+      {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
+      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1)},
+      {"weight_decay", "times the parameter, added to its gradient", "number", false, number(&Sgd::weight_decay, 1e300)}};
   return table;
 }
 
@@ -111,9 +111,9 @@ Table<TrainOptions> train_table(VersionKey version) {
            }, schema_of_words({"f32", "f64"})},
           {"batch", "samples per step", "integer", true,
            [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
-          {"epochs", "how often the data is gone through", "integer", false, count(&TrainOptions::epochs)},
-          {"max_steps", "how many steps", "integer", false, count(&TrainOptions::max_steps)},
-          {"seed", "of all random numbers", "integer", false,
+          {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
+          {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
+          {"seed", "of all random numbers: initial weights, order of samples", "integer", false,
            [](Reader& r, const Json& j, TrainOptions& t) {
              std::int64_t seed = 0;
              if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);

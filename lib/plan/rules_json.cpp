@@ -88,7 +88,7 @@ void read_parts(Reader& r, const Json& j, RuleFile& rule) {
 const Table<RuleFile>& rule_table() {
   static const Table<RuleFile> table{{"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
                                       [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
-                                     {"parts", kPartsForm, "text, list or object", false, read_parts,
+                                     {"parts", "how the dim is divided: by measurement, evenly, by one speed number per device, by shares, or these sizes", "text, list or object", false, read_parts,
                                       schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))})},
                                      {"per", "the axis along which the lists of `parts` differ", "name", false,
                                       [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
