@@ -19,7 +19,8 @@ class Kernel {
   virtual std::size_t workspace_bytes() const { return 0; }
   virtual std::string implementation() const = 0;  // e.g. "jit:avx512_core", "motley:avx2", "reference"
   // operands: as the spec orders them, element 0 of each (64-byte aligned only where the spec is dense conv/dense/pool). On a
-  // device with memory of its own (there 16-byte aligned): put into its compute queue; the kernel, operands and workspace stay until that is done.
+  // device with memory of its own (there 16-byte aligned): put into its compute queue; the kernel, operands and workspace
+  // (there 256-byte aligned) stay until that is done.
   virtual void run(std::span<void* const> operands, void* workspace) = 0;
 };
 

@@ -185,11 +185,14 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   MOTLEY_CUDA(cudnnBackendGetAttribute(engine.raw(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count, notes.data()));
+  count = std::min(count, static_cast<std::int64_t>(notes.size()));  // a newer library knows more notes
   for (std::int64_t i = 0; i < count; i++) switch (notes[static_cast<std::size_t>(i)]) {
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         if (dtype == DType::f32 && !options.tf32) return "";
+        break;
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // may compute in f16, which overflows at 65504: more than tf32 allows
+        if (dtype == DType::f32) return "";
         break;
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
         if (options.deterministic) return "";

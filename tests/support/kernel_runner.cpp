@@ -12,27 +12,32 @@ namespace motley::testing {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kDeviceWorkspace = 256;  // what cuBLASLt asks of its workspace's address
 constexpr std::byte kGuard{0xA5};
 
-// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image.
+// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image, there aligned to `alignment`.
 class Memory {
  public:
-  Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device) : raw_(bytes + offset + 3 * kAlignment, kGuard), bytes_(bytes), device_(device) {
+  Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device, std::size_t alignment = kAlignment)
+      : raw_(bytes + offset + 3 * kAlignment, kGuard), bytes_(bytes), device_(device) {
     void* at = raw_.data() + kAlignment;
     std::size_t space = raw_.size() - kAlignment;
     begin_ = static_cast<std::byte*>(std::align(kAlignment, bytes + offset, at, space)) + offset;
-    if (device_ != nullptr) there_ = device_->allocate(raw_.size() + kAlignment);
+    if (device_ == nullptr) return;
+    there_ = device_->allocate(raw_.size() + alignment);
+    const std::size_t first = reinterpret_cast<std::uintptr_t>(there_.get()) + static_cast<std::size_t>(begin_ - offset - raw_.data());
+    shift_ = static_cast<std::ptrdiff_t>((alignment - first % alignment) % alignment);
   }
-  // Where kernels find it: as far behind a multiple of 64 as begin_.
+  // Where kernels find it: as far after a multiple of the alignment as begin_.
   void* place() const {
     if (device_ == nullptr) return begin_;
-    return there_.get() + (begin_ - raw_.data()) + shift();
+    return there_.get() + (begin_ - raw_.data()) + shift_;
   }
   void upload() const {
-    if (device_ != nullptr) copy_and_wait(*device_, there_.get() + shift(), raw_.data(), raw_.size());
+    if (device_ != nullptr) copy_and_wait(*device_, there_.get() + shift_, raw_.data(), raw_.size());
   }
   void download() {
-    if (device_ != nullptr) copy_and_wait(*device_, raw_.data(), there_.get() + shift(), raw_.size());
+    if (device_ != nullptr) copy_and_wait(*device_, raw_.data(), there_.get() + shift_, raw_.size());
   }
   Memory(const Memory&) = delete;
   Memory(Memory&&) = default;
@@ -44,12 +49,12 @@ class Memory {
   }
 
  private:
-  std::ptrdiff_t shift() const { return static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(raw_.data()) % kAlignment); }
   std::vector<std::byte> raw_;
   std::size_t bytes_;
   std::byte* begin_;
   DeviceMemory* device_;
   DeviceMemory::Block there_{};
+  std::ptrdiff_t shift_ = 0;
 };
 
 template <class T>
@@ -108,7 +113,7 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
     write(uses[i], memories[i].data(), images[i]);
   }
   if (options.alias >= 0) operands.back() = operands[static_cast<std::size_t>(options.alias)];
-  Memory workspace(kernel->workspace_bytes(), 0, device);
+  Memory workspace(kernel->workspace_bytes(), 0, device, device == nullptr ? kAlignment : kDeviceWorkspace);
   for (int i = 0; i < options.times; i++) {
     std::memset(workspace.data(), 0xFF, kernel->workspace_bytes());  // f32 and f64 NaN
     if (i > 0)
