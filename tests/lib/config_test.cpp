@@ -343,7 +343,7 @@ TEST_CASE("what is wrong in a job file") {
       {"learning_rate",
        "learnin_rate",
        {"job.json:6:44: error: /train/optimizer/learnin_rate: unknown key; did you mean \"learning_rate\"?"}},
-      {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (of each step)"}},
+      {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (step size of the update)"}},
       {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not known here; motley has no such thing yet (known: sgd)"}},
       {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
@@ -410,7 +410,7 @@ TEST_CASE("an error in an included file has that file's name, position and point
   CHECK(files.said_of_job("\"batch\": 32", "\"batch\": true") ==
         Lines{"parts/layout.json:2:58: error: /split/filters1/parts: expected ] or a comma, found }",
               "parts/mesh.json:1:44: error: /axes/0/sise: unknown key; did you mean \"size\"?",
-              "parts/model.json:1:1: error: \"version\" is missing (of the file's form: 1)",
+              "parts/model.json:1:1: error: \"version\" is missing (version of the file format)",
               "job.json:5:39: error: /train/batch: expected an integer of at least 1, found true"});
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("a mesh file is read whole") {
 
 TEST_CASE("what is wrong in a mesh file") {
   const std::vector<std::tuple<std::string, std::string, Lines>> cases{
-      {"\"version\": 1,", "", {"m.json:1:1: error: \"version\" is missing (of the file's form: 1)"}},
+      {"\"version\": 1,", "", {"m.json:1:1: error: \"version\" is missing (version of the file format)"}},
       {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: expected an integer 1, found 2"}},
       {"\"axes\"", "\"axis\"", {"m.json:2:3: error: /axis: unknown key; did you mean \"axes\"?"}},
       {"\"size\": 2 }, {",
@@ -120,7 +120,7 @@ TEST_CASE("what is wrong in a mesh file") {
 TEST_CASE("all errors of a mesh file at once") {
   CHECK(said_of(R"({ "axes": [ { "name": "all", "size": 2 } ], "device": [],
   "devices": [ { "kind": "cpu", "treads": 1 }, { "kind": "cpu", "cores": [-1] }, { "name": "" } ] })") ==
-        Lines{"m.json:1:1: error: \"version\" is missing (of the file's form: 1)",
+        Lines{"m.json:1:1: error: \"version\" is missing (version of the file format)",
               "m.json:1:45: error: /device: unknown key; did you mean \"devices\"?",
               "m.json:2:14: error: /devices: the axes make 2 ranks, but 3 devices are listed; list one device per rank",
               "m.json:2:33: error: /devices/0/treads: unknown key; did you mean \"threads\"?",
