@@ -11,11 +11,12 @@
 #include <set>
 
 #include "plan/balance_sum.h"
-#include "plan/blocks.h"
 #include "plan/candidate_sizes.h"
 #include "plan/describe.h"
 #include "plan/formats.h"
+#include "plan/part_moves.h"
 #include "plan/part_tables.h"
+#include "plan/part_trials.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
 
@@ -23,7 +24,6 @@ namespace motley {
 
 namespace {
 
-constexpr double kGain = 1e-3;  // of the step's seconds, by which a cut that is not in the list must be faster
 constexpr double kWorthRound = 0.01;  // for which the moves are tried once more
 constexpr double kRounding = 1e-9;
 constexpr double kWorthImproving = 1.3;  // times the best: what is slower with another plan's picks gets none of its own
@@ -31,18 +31,6 @@ constexpr std::size_t kFinalists = 6;
 constexpr Index kAlone = 8;  // parts, for each of which everything is tried
 constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-struct Proposal {
-  Assignment parts{};
-  std::vector<std::string> why{};  // per variable
-};
-
-struct Trial {
-  Proposal of{};
-  PlanData plan{};
-  double seconds = kNever;  // infinite where a rank's memory does not suffice
-};
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -67,8 +55,8 @@ class Chooser {
         mesh_(mesh),
         rules_(rules),
         profile_(profile),
-        dtype_(dtype),
         variables_(variables_of(passes, mesh, rules)),
+        trials_(passes, mesh, rules, profile, dtype, variables_),
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
@@ -82,7 +70,7 @@ class Chooser {
     Trial best;
     if (!measured || variables_.empty()) {
       if (!variables_.empty()) out.notes.push_back("no profile: parts \"profile\" and \"proportional\" were dealt evenly");
-      best = improved({even_parts(variables_), {}});
+      best = trials_.improved({even_parts(variables_), {}});
       if (measured) overlapped(best);
     } else {
       best = search();
@@ -96,30 +84,6 @@ class Chooser {
   }
 
  private:
-  Trial trial(Proposal of, PlanData plan) const {
-    const double seconds = fits(plan) ? plan.step_seconds.value_or(0) : kNever;
-    return {std::move(of), std::move(plan), seconds};
-  }
-  Trial improved(Proposal of) const {
-    PlanData plan = predicted(plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_, dtype_), profile_);
-    if (overlaps_) overlap(plan);
-    return trial(std::move(of), std::move(plan));
-  }
-  // Between hosts and devices kernels may run while messages travel.
-  void overlap(PlanData& plan) const {
-    const bool goes = std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) { return goes_far(plan, t.first) || goes_far(plan, t.second) || goes_far(plan, t.third); });
-    if (goes) choose_blocks(plan, profile_);
-  }
-  // With the picks of another plan. Jagged lists that do not tile: never.
-  Trial quick(Proposal of, const PlanData& like) const {
-    try {
-      PlanData plan = predicted(plan_like(like, mesh_, with_parts(rules_, mesh_, variables_, of.parts), profile_), profile_);
-      return trial(std::move(of), std::move(plan));
-    } catch (const LayoutError&) {
-      return {std::move(of), {}, kNever};
-    }
-  }
-  bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
   // What is dealt to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
   template <class F>
@@ -127,7 +91,7 @@ class Chooser {
     Proposal out{fixed_, std::vector<std::string>(variables_.size(), why)};
     for (std::size_t i = 0; i < variables_.size(); i++) {
       const Variable& v = variables_[i];
-      if (!is_free(i)) {
+      if (!trials_.is_free(i)) {
         out.why[i] = "by one speed number per rank";
         continue;
       }
@@ -208,7 +172,7 @@ class Chooser {
       for (int per : axes_of_lists(ranks)) {
         Proposal best = balanced(base, ranks, per);
         for (std::size_t i = 0; i < variables_.size(); i++)
-          if (is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
+          if (trials_.is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
         add(std::move(best));
         add(dealt_evenly(ranks, per, set + "even is the fastest for the whole step"));
         add(dealt_by_speed(base, ranks, per, set + "proportional is the fastest for the whole step"));
@@ -219,13 +183,13 @@ class Chooser {
 
   Trial search() {
     fixed_ = even_parts(variables_);
-    Trial best = improved({fixed_, std::vector<std::string>(variables_.size(), "even is the fastest for the whole step")});
+    Trial best = trials_.improved({fixed_, std::vector<std::string>(variables_.size(), "even is the fastest for the whole step")});
     for (std::size_t i = 0; i < variables_.size(); i++)
-      if (!is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
+      if (!trials_.is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
     const PlanData base = best.plan;
     const std::vector<Proposal> proposals = listed(base);
     if (std::none_of(variables_.begin(), variables_.end(), [](const Variable& v) { return v.by == CutBy::profile; })) {
-      best = improved(proposals.front());
+      best = trials_.improved(proposals.front());
       overlapped(best);
       return best;
     }
@@ -236,7 +200,7 @@ class Chooser {
     for (int round = 0; round < kRounds; round++) {
       const double before = best.seconds;
       consider(one_changed(best), PlanData(best.plan), best);
-      move_units(best, left);
+      move_units(trials_, best, left);
       if (!(best.seconds < before * (1 - kWorthRound))) break;
     }
     fit(best);
@@ -248,11 +212,11 @@ class Chooser {
   void consider(const std::vector<Proposal>& proposals, const PlanData& like, Trial& best) {
     std::vector<std::pair<double, std::size_t>> order;
     for (std::size_t i = 0; i < proposals.size(); i++)
-      order.emplace_back(proposals.size() <= improved_plans_ ? 0 : quick(proposals[i], like).seconds, i);
+      order.emplace_back(proposals.size() <= improved_plans_ ? 0 : trials_.quick(proposals[i], like).seconds, i);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (std::size_t k = 0; k < std::min(order.size(), improved_plans_); k++) {
       try {
-        Trial trial = improved(proposals[order[k].second]);
+        Trial trial = trials_.improved(proposals[order[k].second]);
         if (std::isfinite(trial.seconds)) finalists_.push_back(trial);
         take(std::move(trial), best, kRounding);
       } catch (const LayoutError&) {  // lists along an axis that do not tile
@@ -263,22 +227,13 @@ class Chooser {
   }
   // The fastest few of the list are compared again with that, and one variable at a time.
   void overlapped(Trial& best) {
-    overlaps_ = true;
-    auto settled = [&](Trial& one) {
-      overlap(one.plan);
-      return trial(std::move(one.of), std::move(one.plan));
-    };
-    best = settled(best);
+    trials_.overlaps = true;
+    best = trials_.again(std::move(best));
     for (Trial& one : finalists_)
-      if (one.of.parts != best.of.parts) take(settled(one), best, kRounding);
+      if (one.of.parts != best.of.parts) take(trials_.again(std::move(one)), best, kRounding);
     bool far = false;
     for (int r = 1; r < mesh_.ranks(); r++) far = far || is_far(best.plan, 0, r);
     if (far) consider(one_changed(best), PlanData(best.plan), best);
-  }
-  bool take(Trial trial, Trial& best, double gain) const {
-    if (!(trial.seconds < best.seconds * (1 - gain))) return false;
-    best = std::move(trial);
-    return true;
   }
 
   // Which ranks have a part of every variable.
@@ -310,9 +265,9 @@ class Chooser {
         for (int link = 0; link < kLinks; link++) {
           Proposal next = balanced(last.plan, ranks, per);
           if (next.parts == last.of.parts) break;
-          last = quick(std::move(next), last.plan);
+          last = trials_.quick(std::move(next), last.plan);
           if (std::isinf(last.seconds)) break;
-          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds) take(improved(Proposal(last.of)), best, kGain);
+          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds) take(trials_.improved(Proposal(last.of)), best, kGain);
         }
       }
   }
@@ -321,7 +276,7 @@ class Chooser {
   std::vector<Proposal> one_changed(const Trial& best) const {
     std::vector<Proposal> out;
     for (std::size_t i = 0; i < variables_.size(); i++) {
-      if (!is_free(i)) continue;
+      if (!trials_.is_free(i)) continue;
       const Variable& v = variables_[i];
       auto add = [&](PartLists lists, const std::string& why) {
         Proposal next = best.of;
@@ -346,72 +301,6 @@ class Chooser {
     return out;
   }
 
-  // Units from one part to another, exchanges counted; first from the rank that computes longest. On several axes also on one coordinate of
-  // an axis alone.
-  void move_units(Trial& best, int& left) const {
-    Trial now = best;
-    for (bool moved = true; moved && left > 0 && std::isfinite(now.seconds);) {
-      moved = false;
-      for (std::size_t i = 0; i < variables_.size() && left > 0; i++)
-        for (const auto& [per, list] : is_free(i) ? lists_of(now.of.parts[i], variables_[i]) : std::vector<std::pair<int, std::size_t>>{})
-          moved = move_in(now, i, per, list, left) || moved;
-    }
-    if (now.of.parts != best.of.parts) take(improved(std::move(now.of)), best, kGain);
-  }
-  // The lists that moves may change: (axis along which they differ, which).
-  std::vector<std::pair<int, std::size_t>> lists_of(const PartLists& now, const Variable& v) const {
-    std::vector<std::pair<int, std::size_t>> out;
-    for (std::size_t list = 0; list < now.lists.size(); list++) out.emplace_back(now.per, list);
-    for (std::size_t a = 0; a < mesh_.axes().size() && now.per < 0 && mesh_.axes().size() > 1; a++)
-      if (std::find(v.axes.begin(), v.axes.end(), static_cast<int>(a)) == v.axes.end())
-        for (std::size_t at = 0; at < static_cast<std::size_t>(mesh_.axes()[a].size); at++) out.emplace_back(static_cast<int>(a), at);
-    return out;
-  }
-  // The seconds of each part's busiest rank.
-  std::vector<double> busy_of(const PlanData& plan, const Variable& v, int per, std::size_t list) const {
-    std::vector<double> busy(static_cast<std::size_t>(v.parts), 0.0);
-    for (int r = 0; r < mesh_.ranks(); r++) {
-      if (per >= 0 && mesh_.coord(r)[static_cast<std::size_t>(per)] != static_cast<int>(list)) continue;
-      double& most = busy[static_cast<std::size_t>(part_of(mesh_, v.axes, r))];
-      most = std::max(most, plan.predicted[static_cast<std::size_t>(r)].seconds);
-    }
-    return busy;
-  }
-  bool move_in(Trial& now, std::size_t i, int per, std::size_t list, int& left) const {
-    const Variable& v = variables_[i];
-    const std::vector<double> busy = busy_of(now.plan, v, per, list);
-    std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    for (std::size_t from = 0; from < busy.size(); from++)
-      for (std::size_t to = 0; to < busy.size(); to++)
-        if (from != to) pairs.emplace_back(from, to);
-    std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return busy[a.first] - busy[a.second] > busy[b.first] - busy[b.second]; });
-    bool any = false;
-    for (const auto& [from, to] : pairs)
-      for (const Index units : units_of(v.size))
-        for (bool again = true; again && left > 0;) {
-          PartLists next = now.of.parts[i];
-          if (per != next.per) next = {per, std::vector(static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(per)].size), next.lists.front())};
-          const Index taken = std::min(units, next.lists[list][from]);
-          if (taken == 0 || now.of.parts[i].per > per) break;
-          next.lists[list][from] -= taken;
-          next.lists[list][to] += taken;
-          Proposal of = now.of;
-          of.parts[i] = std::move(next);
-          of.why[i] = "near: parts moved while the whole step, exchanges counted, became faster";
-          left--;
-          again = take(quick(std::move(of), now.plan), now, kGain);
-          any = any || again;
-        }
-    return any;
-  }
-  // All of it, then what halves to one unit, a few sizes.
-  static std::vector<Index> units_of(Index size) {
-    std::vector<Index> out{size};
-    for (Index units : {size / 2, size / 4, Index{16}, Index{8}, Index{4}, Index{1}})
-      if (units >= 1 && units < out.back()) out.push_back(units);
-    return out;
-  }
-
   // Ranks whose memory does not suffice get less, until it does or nothing is left to give.
   void fit(Trial& best) {
     for (const Variable& v : variables_) caps_.emplace_back(static_cast<std::size_t>(v.parts), v.size);
@@ -428,7 +317,7 @@ class Chooser {
         Proposal next = balanced(best.plan, all_, -1);
         if (next.parts == best.of.parts) return;
         std::fill(next.why.begin(), next.why.end(), "as much as the devices' memory takes");
-        best = improved(std::move(next));
+        best = trials_.improved(std::move(next));
       } catch (const UserError&) {
         return;  // what is wanted does not fit; the plan says where
       }
@@ -453,14 +342,13 @@ class Chooser {
   const Mesh& mesh_;
   const LayoutRules& rules_;
   const Profile& profile_;
-  DType dtype_;
   std::vector<Variable> variables_;
+  PartTrials trials_;
   RankSet all_;
   Cost cost_;
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what parts "proportional" say
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
-  bool overlaps_ = false;                   // whether plans are compared with what overlap makes of them
   std::size_t improved_plans_ = 0;          // that are made for the list
   int moved_plans_ = 0;                     // that are made by moving units
 };
