@@ -28,7 +28,7 @@ constexpr double kWorthRound = 0.01;  // for which the moves are tried once more
 constexpr double kRounding = 1e-9;
 constexpr double kWorthImproving = 1.3;  // times the best: what is slower with another plan's picks gets none of its own
 constexpr std::size_t kFinalists = 6;
-constexpr Index kAlone = 8;  // parts, for each of which everything is tried
+constexpr int kAlone = 8;  // parts, for each of which everything is tried, but for large steps
 constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
 constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 
@@ -60,6 +60,7 @@ class Chooser {
         all_(static_cast<std::size_t>(mesh.ranks()), true),
         cost_(passes, mesh, profile, std::vector<double>(all_.size(), 1.0), dtype, common_formats(passes, mesh, dtype)) {
     const double size = static_cast<double>(passes.passes.size()) * static_cast<double>(mesh.ranks());
+    large_ = 20000 / size < 8;
     improved_plans_ = static_cast<std::size_t>(std::clamp(20000 / size, 8.0, 96.0));
     moved_plans_ = static_cast<int>(std::clamp(60000 / size, 8.0, 480.0));
   }
@@ -274,7 +275,9 @@ class Chooser {
 
   // One variable gets other parts: balanced, by speed, even, or everything for one part; the others stay.
   std::vector<Proposal> one_changed(const Trial& best) const {
-    std::vector<Proposal> out;
+    std::vector<Proposal> out, tables;
+    for (const RankSet& ranks : {all_, working(best.of.parts)})
+      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) tables.push_back(balanced(best.plan, ranks, per));
     for (std::size_t i = 0; i < variables_.size(); i++) {
       if (!trials_.is_free(i)) continue;
       const Variable& v = variables_[i];
@@ -285,14 +288,10 @@ class Chooser {
         const bool known = next.parts == best.of.parts || std::any_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == next.parts; });
         if (!known) out.push_back(std::move(next));
       };
-      for (const RankSet& ranks : {all_, working(best.of.parts)})
-        for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) {
-          Proposal next = balanced(best.plan, ranks, per);
-          add(std::move(next.parts[i]), next.why[i]);
-        }
+      for (const Proposal& of : tables) add(of.parts[i], of.why[i]);
       add({-1, {by_speed(best.plan, mesh_, cost_, v, {all_})}}, "proportional is the fastest for the whole step");
       add({-1, {evenly(mesh_, v, {all_})}}, "even is the fastest for the whole step");
-      for (std::size_t part = 0; part < static_cast<std::size_t>(v.parts) && v.parts <= kAlone; part++) {
+      for (std::size_t part = 0; part < static_cast<std::size_t>(v.parts) && v.parts <= kAlone && !large_; part++) {
         std::vector<Index> alone(static_cast<std::size_t>(v.parts), 0);
         alone[part] = v.size;
         add({-1, {std::move(alone)}}, "not split is the fastest for the whole step");
@@ -349,6 +348,7 @@ class Chooser {
   std::vector<Trial> finalists_{};          // the fastest of the list
   Assignment fixed_{};                      // what parts "proportional" say
   std::vector<std::vector<Index>> caps_{};  // per variable and part, once memory does not suffice
+  bool large_ = false;                      // a step whose plans are so slow to make that few are tried
   std::size_t improved_plans_ = 0;          // that are made for the list
   int moved_plans_ = 0;                     // that are made by moving units
 };
