@@ -217,8 +217,10 @@ TEST_CASE("MPI_Finalize does not come back: the run ends with the code that all 
   const std::vector<std::string> own{MPIEXEC, "-n", "3"};
   for (const std::vector<std::string>& before : {std::vector<std::string>{}, own}) {
     Probe good({.mode = "hang_at_the_end", .environment = kShort, .before = before});
-    CHECK_END(good, 0, "has not come back; the run was over, this rank leaves with the agreed exit code 0");
-    CHECK(good.out == "result\n");
+    good.end();
+    CHECK((good.code == 0 || (!before.empty() && good.code == SIGKILL)));  // mpiexec may end the others when the first one leaves
+    CHECK_THAT(good.err, Contains("has not come back; the run was over, this rank leaves with the agreed exit code 0"));
+    CHECK(good.out.starts_with("result\n"));
     Probe bad({.mode = "refuse_and_hang_at_the_end", .environment = kShort, .before = before});
     bad.end();
     CHECK((bad.code == 78 || !before.empty()));  // mpiexec reports one of the codes that its ranks have and ended them with

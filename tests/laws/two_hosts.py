@@ -49,11 +49,13 @@ def remove_hosts() -> None:
 
 
 def run(folder: str, command: list[str], private: bool = False, **options) -> subprocess.CompletedProcess:
-    """private: each host has a /tmp of its own."""
+    """private: each host has a /tmp of its own, with nothing in it but the build of `command`, where that is below /tmp."""
+    build = os.path.dirname(os.path.dirname(os.path.dirname(command[0])))  # build/tests/app/launch_probe
+    hide = f"mount --bind {build} /mnt && mount -t tmpfs none /tmp && mkdir -p {build} && mount --bind /mnt {build} && cd / && " if private else ""
     shell = os.path.join(folder, "into_namespace")  # in ssh's place: drops its options, runs the rest in the host's namespace
     cases = " ".join(f"{address}) n={name};;" for address, name in zip(ADDRESSES, NAMES))
     with open(shell, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "{"mount -t tmpfs none /tmp && cd / && " if private else ""}$*"\n')
+        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "{hide}$*"\n')
     os.chmod(shell, stat.S_IRWXU)
     ranks = os.environ.get("RANKS", "4")
     words = ["ip", "netns", "exec", NAMES[0], "mpiexec", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
