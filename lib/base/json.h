@@ -75,7 +75,7 @@ std::string pointer_token(const std::string& key);
 
 // Complains and gives nothing on a syntax error; a key written twice is complained about, the tree is still given.
 std::optional<Json> read_json(const std::string& name, std::string text, Complaints& complaints);  // depth <= 64, no duplicates
-// The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (told before it is read).
+// The text of a JSON file. UserError: 66 when it cannot be read, 78 when it is larger than 64 MiB (seen before it is read).
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);  // beside, sync, rename; UserError (74)
 

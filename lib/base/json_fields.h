@@ -23,6 +23,22 @@ Field<T> text_field(const char* name, const char* doc, std::string T::*member, b
   return {name, doc, "text", required, [member](Reader& r, const Json& j, T& out) { r.text(j, out.*member); }};
 }
 
+// A figure that is null where it is not known.
+template <class T>
+Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most) {
+  return {name, doc, "number or null", true, [member, least, most](Reader& r, const Json& j, T& out) {
+            double value = 0;
+            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, least, most)) out.*member = value;
+          }};
+}
+template <class T>
+Field<T> integer_or_null(const char* name, const char* doc, std::optional<std::int64_t> T::*member) {
+  return {name, doc, "integer or null", true, [member](Reader& r, const Json& j, T& out) {
+            std::int64_t value = 0;
+            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, value, 0)) out.*member = value;
+          }};
+}
+
 // A list of objects; one that cannot be read is left out.
 template <class T, class List>
 Field<T> list_field(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table, bool required = true) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows stands in the field; what fields and files
+// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows is in the field; what fields and files
 // must fulfil together is checked by `motley check` alone.
 #pragma once
 #include <initializer_list>

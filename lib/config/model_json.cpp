@@ -139,7 +139,7 @@ const std::map<std::string, LayerField>& layer_fields() {
              {"range", "[begin, end): the elements that stay", "list", false, read_range},
              {"before", "zeros put before the first element", "integer", false,
               [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.before, 0, kMostSize); }},
-             {"after", "zeros put behind the last element", "integer", false,
+             {"after", "zeros put after the last element", "integer", false,
               [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.after, 0, kMostSize); }},
              {"bias", "whether it has one", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
              {"activation", "what its result passes through", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
@@ -250,7 +250,7 @@ const Table<LossSpec>& loss_table() {
   return table;
 }
 
-// One form per op, told by its "op".
+// One form per op, named by its "op".
 Json layers_schema() {
   Json::Array forms;
   for (const auto& [op, keys] : op_keys()) {

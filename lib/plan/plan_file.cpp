@@ -58,7 +58,7 @@ struct RouteFile {
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
-  std::vector<std::string> devices{};  // names; empty: written before it was told
+  std::vector<std::string> devices{};  // names; empty: in a file of an older motley
   LayoutRules rules{};
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
@@ -81,13 +81,6 @@ template <class T>
 Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member, bool required = true) {
   return {name, doc, "list", required, [member](Reader& r, const Json& j, T& out) {
             r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
-          }};
-}
-template <class T>
-Field<T> number(const char* name, const char* doc, std::optional<double> T::* member) {
-  return {name, doc, "number or null", true, [member](Reader& r, const Json& j, T& out) {
-            double value = 0;
-            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, 0, kMost)) out.*member = value;
           }};
 }
 template <class T>
@@ -214,10 +207,10 @@ const Table<PredictedRank>& rank_fields() {
 }
 
 const Table<PlanFile>& plan_fields() {
-  static const Table<PlanFile> predicted{number("step_seconds", "of the slowest rank", &PlanFile::step_seconds),
+  static const Table<PlanFile> predicted{number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
                                          list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
-  static const Table<Baseline> baselines{number("even", "seconds", &Baseline::even), number("proportional", "seconds", &Baseline::proportional),
-                                         number("fast_alone", "seconds", &Baseline::fast_alone)};
+  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost), number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
+                                         number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
       {"decisions", "all that the rest follows from", "object", true,

@@ -175,7 +175,7 @@ Table<LayoutRules> rules_table(VersionKey version) {
   return {version_field<LayoutRules>(version),
           {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema(false)},
           {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema(true))},
-          {"place", "layer -> the devices it lies on", "object", false, read_place, schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
+          {"place", "layer -> the devices that compute it", "object", false, read_place, schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
 }
 
 Json names_json(const std::vector<std::string>& names) {

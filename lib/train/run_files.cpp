@@ -21,33 +21,17 @@ Json known(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-template <class T>
-Field<T> number(const char* name, const char* doc, std::optional<double> T::* member) {
-  return {name, doc, "number or null", true, [member](Reader& r, const Json& j, T& out) {
-            double value = 0;
-            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, 0, kMost)) out.*member = value;
-          }};
-}
-
-template <class T>
-Field<T> integer(const char* name, const char* doc, std::optional<Index> T::* member) {
-  return {name, doc, "integer or null", true, [member](Reader& r, const Json& j, T& out) {
-            Index value = 0;
-            if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, value, 0)) out.*member = value;
-          }};
-}
-
 const Table<RankFigures>& rank_fields() {
   static const Table<RankFigures> table{
-      number("predicted_step_seconds", "by the plan", &RankFigures::predicted_step_seconds),
-      number("measured_step_seconds", "median after warm-up", &RankFigures::measured_step_seconds),
-      number("busy_seconds", "computing, per step", &RankFigures::busy_seconds),
-      number("waiting_seconds", "for other ranks, per step", &RankFigures::waiting_seconds),
-      number("feed_seconds", "reading the inputs, per step", &RankFigures::feed_seconds),
-      number("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed),
-      integer("bytes_predicted", "received per step, by the plan", &RankFigures::bytes_predicted),
-      integer("bytes_counted", "received per step", &RankFigures::bytes_counted),
-      integer("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes)};
+      number_or_null("predicted_step_seconds", "by the plan", &RankFigures::predicted_step_seconds, 0, kMost),
+      number_or_null("measured_step_seconds", "median after warm-up", &RankFigures::measured_step_seconds, 0, kMost),
+      number_or_null("busy_seconds", "computing, per step", &RankFigures::busy_seconds, 0, kMost),
+      number_or_null("waiting_seconds", "for other ranks, per step", &RankFigures::waiting_seconds, 0, kMost),
+      number_or_null("feed_seconds", "reading the inputs, per step", &RankFigures::feed_seconds, 0, kMost),
+      number_or_null("disturbed", "share of the time that other processes had its cores", &RankFigures::disturbed, 0, kMost),
+      integer_or_null("bytes_predicted", "received per step, by the plan", &RankFigures::bytes_predicted),
+      integer_or_null("bytes_counted", "received per step", &RankFigures::bytes_counted),
+      integer_or_null("memory_bytes", "used, kernel workspaces included", &RankFigures::memory_bytes)};
   return table;
 }
 
@@ -68,18 +52,14 @@ const Table<TrainSummary>& run_fields() {
        }},
       text_field("reason", "of the failure", &TrainSummary::reason, false),
       {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
-      number("seconds", "from the start of the first step", &TrainSummary::seconds),
-      {"train_loss", "of the last step", "number or null", true,
-       [](Reader& r, const Json& j, TrainSummary& out) {
-         double value = 0;
-         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, -kMost, kMost)) out.train_loss = value;
-       }},
-      number("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy),
-      number("test_loss", "mean over the test samples", &TrainSummary::test_loss),
-      number("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds),
-      number("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds),
-      integer("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
-      integer("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
+      number_or_null("seconds", "from the start of the first step", &TrainSummary::seconds, 0, kMost),
+      number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMost, kMost),
+      number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMost),
+      number_or_null("test_loss", "mean over the test samples", &TrainSummary::test_loss, 0, kMost),
+      number_or_null("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds, 0, kMost),
+      number_or_null("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds, 0, kMost),
+      integer_or_null("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
+      integer_or_null("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
       {"disturbed", "of the most disturbed rank", "number or null", false, [](Reader&, const Json&, TrainSummary&) {}},  // follows from the ranks
       list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
       {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
