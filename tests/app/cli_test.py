@@ -641,7 +641,7 @@ def deaths():
     begun = time.monotonic()
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 86, (process.returncode, err)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20  # far below MOTLEY_HUNG_SECONDS, which would end it too
     has(err, "rank 1", "cpu 1")
     run = room.json("run/run.json")
     assert run["status"] == "failed" and run["code"] == 86 and run["rank"] == 1 and "rank 1" in run["reason"], run

@@ -136,6 +136,7 @@ class Probe {
 };
 
 const std::vector<std::string> kShort{"MOTLEY_HUNG_SECONDS=1.5"};
+constexpr double kSoon = 20;  // seconds: far below the 30 after which a rank that hangs is ended, far above what a busy machine takes
 
 #define CHECK_END(probe, wanted_code, wanted_text)                                                                 \
   do {                                                                                                             \
@@ -173,7 +174,7 @@ TEST_CASE("a rank dies") {
     Probe probe({.mode = mode});
     CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\", pid ");
     CHECK_THAT(probe.err, Contains(") died in phase 'conv2d_2 backward'\n"));
-    CHECK(probe.seconds < 5);
+    CHECK(probe.seconds < kSoon);
   }
 }
 
@@ -208,9 +209,9 @@ TEST_CASE("ranks hang") {
   CHECK_END(deadlock, 86,
             "motley: every rank waits and nothing has moved for 2 s: rank 0 waits for rank 1 in \"all_gather dense_5.weight\"; "
             "rank 1 waits for rank 2 in");
-  CHECK(one.seconds < 8);
-  CHECK(all.seconds < 8);
-  CHECK(deadlock.seconds < 8);
+  CHECK(one.seconds < kSoon);
+  CHECK(all.seconds < kSoon);
+  CHECK(deadlock.seconds < kSoon);
 }
 
 TEST_CASE("MPI_Finalize does not come back: the run ends with the code that all had agreed on") {
@@ -263,7 +264,7 @@ TEST_CASE("a signal at any time of the first second") {
     probe.end();
     // Before the program has come to its handlers the signal ends it, as it ends any program.
     CHECK((probe.code == 75 || (after < 30 && probe.code > 128)));
-    CHECK(probe.seconds < 8);
+    CHECK(probe.seconds < kSoon);
   }
 }
 
@@ -284,7 +285,7 @@ TEST_CASE("mpiexec is killed") {
   const auto mpiexec = std::min_element(all.begin(), all.end());  // the oldest
   REQUIRE(kill(*mpiexec, SIGKILL) == 0);
   CHECK_END(probe, 86, "motley: mpiexec was ended by signal 9\n");
-  CHECK(probe.seconds < 5);
+  CHECK(probe.seconds < kSoon);
 }
 
 TEST_CASE("a rank is killed while the ranks start") {
@@ -300,7 +301,7 @@ TEST_CASE("a rank is killed while the ranks start") {
     // Before MPI has started mpiexec may end all of them before anybody can look: then all are named.
     CHECK_END(probe, 86, "rank 1 (\"old cpu 1\", pid ");
     CHECK_THAT(probe.err, Contains(" died in phase "));
-    CHECK(probe.seconds < 5);
+    CHECK(probe.seconds < kSoon);
   }
 }
 

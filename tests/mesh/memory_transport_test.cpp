@@ -42,7 +42,7 @@ TEST_CASE("memory: an abort wakes whoever waits, with the error") {
   for (std::thread& t : threads) t.join();
   CHECK(woken == std::vector<std::string>{"loss is not finite", "loss is not finite", ""});
   CHECK(codes == std::vector<int>{70, 70, 0});
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
 TEST_CASE("memory: 6 ranks on few cores finish quickly") {
@@ -50,5 +50,5 @@ TEST_CASE("memory: 6 ranks on few cores finish quickly") {
   on_threads(6, [](Transport& t) {
     for (int i = 0; i < 100; i++) static_cast<void>(agree(t, 0));
   });
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }

@@ -35,5 +35,5 @@ TEST_CASE("mpi: groups of every smaller size, side by side") {
 TEST_CASE("mpi: ranks that outnumber the cores finish quickly") {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 200; i++) static_cast<void>(agree(world(), 0));
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(8));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
