@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     const Tensor loss = mean(softmax_cross_entropy(logits, label, classes));
     const Step step = training(loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
 
-    const LayoutRules rules{{f1, "all"}, {hidden, "all"}};                   // which dim lies on which axis
+    const LayoutRules rules{{f1, "all"}, {hidden, "all"}};                   // which dim is cut over which axis
     const Profile profile = measure(rt, mesh, step, rules, "profile.json");  // seconds per kernel and per link
     const Plan plan = balance(step, mesh, rules, profile);                   // who owns and computes what: a pure function
     rt.print(plan.table());

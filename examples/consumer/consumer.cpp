@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of motley used alone: where a convolution's output lies when 240 filters are cut 70 : 25 : 5 over three devices.
+// One piece of motley used alone: where a convolution's output is stored when 240 filters are cut 70 : 25 : 5 over three devices.
 #include <motley/layout.h>
 #include <motley/mesh.h>
 #include <motley/partition.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labelled images from disk or made up, and the order in which training sees them.
+/// @file
+/// Labelled images, from disk or synthetic, and the order in which training sees them.
 #pragma once
 #include <motley/dims.h>
 
@@ -13,36 +14,42 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup data
+/// @{
 
-// Samples of one shape with one label each. Immutable once made; shared between threads.
+/// Samples of one shape with one label each. Immutable once made; shared between threads. Derive from it for your own data.
 class Dataset {
  public:
   virtual ~Dataset() = default;
-  virtual Index samples() const = 0;
-  virtual Index classes() const = 0;
-  virtual std::vector<Index> sample_extents() const = 0;  // e.g. channels, rows, columns
-  // Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
+  virtual Index samples() const = 0;                      ///< how many there are
+  virtual Index classes() const = 0;                      ///< labels are in 0..classes()-1
+  virtual std::vector<Index> sample_extents() const = 0;  ///< sizes, such as channels, rows, columns
+  /// Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
-  virtual std::int32_t label(Index sample) const = 0;
+  virtual std::int32_t label(Index sample) const = 0;     ///< of one sample
 };
 
+/// A data set in its two parts.
 struct Datasets {
-  std::shared_ptr<const Dataset> train{}, test{};
+  std::shared_ptr<const Dataset> train{};  ///< to train on
+  std::shared_ptr<const Dataset> test{};   ///< to evaluate on
 };
-// Folders hold the files by their usual names, .gz or not. UserError: 66 missing (says how to get it), 65 damaged.
+/// MNIST from the folder with its four IDX files, `.gz` or not. UserError: 66 missing (says how to get it), 65 damaged.
 Datasets load_mnist(const std::filesystem::path& folder);
-Datasets load_fashion_mnist(const std::filesystem::path& folder = {});  // default: where Debian's dataset-fashion-mnist puts it
+/// Fashion-MNIST, as load_mnist(). Without a folder: where Debian's dataset-fashion-mnist puts it.
+Datasets load_fashion_mnist(const std::filesystem::path& folder = {});
+/// CIFAR-10 from the folder with its binary batches. UserError as load_mnist().
 Datasets load_cifar10(const std::filesystem::path& folder);
-// Values and labels from the seed alone; labels can be learnt from the values.
+/// Values and labels from the seed alone; labels can be learnt from the values.
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed);
 
-// The samples of one training step: epoch e visits a permutation told by (seed, e) alone; a short last batch is dropped.
-// Used by one thread: it keeps the epoch's permutation.
+/// The samples of one training step: epoch e visits a permutation given by (seed, e) alone; a short last batch is dropped.
+/// Used by one thread: it keeps the epoch's permutation.
 class Order {
  public:
-  Order(Index samples, Index batch, std::uint64_t seed);  // UserError: fewer samples than one batch
-  Index steps_per_epoch() const { return samples_ / batch_; }
-  std::vector<Index> batch_of(Index step) const;  // step counted over all epochs
+  Order(Index samples, Index batch, std::uint64_t seed);              ///< UserError: fewer samples than one batch
+  Index steps_per_epoch() const { return samples_ / batch_; }         ///< complete batches of an epoch
+  std::vector<Index> batch_of(Index step) const;                      ///< sample indices; step counted from 0 over all epochs
 
  private:
   Index samples_, batch_;
@@ -51,54 +58,61 @@ class Order {
   mutable std::vector<Index> order_{};
 };
 
-// Fills this rank's box (dense, row-major, f32/f64 images or i32 labels) of a batch when asked. Owns what it reads from.
+/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 labels) of a batch on request. Keeps alive what it reads from.
 using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
+/// One training step's samples.
 struct Batch {
-  ReadBox images{}, labels{};
-  Index step = 0, epoch = 0;
+  ReadBox images{};  ///< dims: batch, then the sample's
+  ReadBox labels{};  ///< dims: batch
+  Index step = 0;    ///< counted from 0 over all epochs
+  Index epoch = 0;   ///< counted from 0
 };
 
-// A range of batches; shares the data, so `FashionMnist{}.train(...)` may die.
+/// A range of batches; shares the data, so `FashionMnist{}.train(...)` may be destroyed.
 class Epoch {
  public:
+  /// Input iterator over batches.
   class iterator {
    public:
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    iterator(const Epoch* of, Index step) : of_(of), step_(step) {}
-    Batch operator*() const;
+    using value_type = Batch;                                                 ///< what it yields
+    using difference_type = std::ptrdiff_t;                                   ///< signed
+    iterator(const Epoch* of, Index step) : of_(of), step_(step) {}           ///< before the batch of that step
+    Batch operator*() const;                                                  ///< the batch
+    /// To the next batch.
     iterator& operator++() {
       ++step_;
       return *this;
     }
-    bool operator==(std::default_sentinel_t) const;
+    bool operator==(std::default_sentinel_t) const;  ///< whether the epoch is over
 
    private:
     const Epoch* of_;
     Index step_;
   };
+  /// UserError: fewer samples than one batch.
   Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed);
-  iterator begin() const { return {this, 0}; }
-  std::default_sentinel_t end() const { return {}; }
-  Index steps() const;
+  iterator begin() const { return {this, 0}; }              ///< the first batch
+  std::default_sentinel_t end() const { return {}; }        ///< after the last
+  Index steps() const;                                      ///< number of batches
 
  private:
   std::shared_ptr<const Dataset> data_;
   std::shared_ptr<const Order> order_;
 };
 
-// Reads this rank's box of the samples `which` (dims: batch, then the sample's). kNoSample fills up a short batch of an
-// evaluation: zeros, and the label -1.
-inline constexpr Index kNoSample = -1;
+inline constexpr Index kNoSample = -1;  ///< Fills up a short batch of an evaluation: zeros, and the label -1.
+/// Reads the samples `which` (dims: batch, then the sample's), or kNoSample.
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch);
 
+/// The Fashion-MNIST training images.
 class FashionMnist {
  public:
-  explicit FashionMnist(const std::filesystem::path& folder = {});
-  Epoch train(const Dim& batch, std::uint64_t seed) const;
+  explicit FashionMnist(const std::filesystem::path& folder = {});  ///< as load_fashion_mnist()
+  Epoch train(const Dim& batch, std::uint64_t seed) const;          ///< one epoch in batches of that dim's size
 
  private:
   Datasets data_;
 };
 
+/// @}
 }  // namespace motley

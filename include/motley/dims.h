@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named sizes, and boxes of global indices.
+/// @file
+/// Named sizes, and boxes of global indices.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -7,58 +8,65 @@
 #include <string>
 #include <vector>
 
+/// Everything that motley declares.
 namespace motley {
+/// @addtogroup network
+/// @{
 
-using Index = std::int64_t;
+using Index = std::int64_t;  ///< Sizes, positions and bytes.
 
-// A named size. Where an op takes a Dim only its name counts, except where the op declares it (`out`, an input's dims).
+/// A named size. Where an op takes a Dim only its name counts, except where the op declares it (`out`, an input's dims).
 struct Dim {
-  std::string name{};
-  Index size = 0;
+  std::string name{};  ///< `[A-Za-z_][A-Za-z0-9_-]*`
+  Index size = 0;      ///< elements; 0 where an op may compute it
   bool operator==(const Dim&) const = default;  // name and size
 };
 
-// Ordered dims with unique names. Errors: UserError when a name repeats, is no name, or the elements pass 2^53.
+/// Ordered dims with unique names.
 class Shape {
  public:
   Shape() = default;
+  /// UserError: a name that repeats or is not a valid name, a negative size, more than 2^53 elements.
   Shape(std::initializer_list<Dim> dims) : Shape(std::vector<Dim>(dims)) {}
+  /// The same, from a list made at run time.
   explicit Shape(std::vector<Dim> dims);
-  const std::vector<Dim>& dims() const { return dims_; }
-  std::size_t rank() const { return dims_.size(); }
-  const Dim& operator[](std::size_t i) const { return dims_[i]; }
-  std::optional<std::size_t> find(const std::string& name) const;
-  bool has(const std::string& name) const { return find(name).has_value(); }
-  std::size_t position(const std::string& name) const;  // UserError with did-you-mean
-  Index size_of(const std::string& name) const { return dims_[position(name)].size; }
-  Index elements() const;
+  const std::vector<Dim>& dims() const { return dims_; }                ///< in order
+  std::size_t rank() const { return dims_.size(); }                     ///< number of dims
+  const Dim& operator[](std::size_t i) const { return dims_[i]; }       ///< the i-th dim, unchecked
+  std::optional<std::size_t> find(const std::string& name) const;       ///< position of a dim, if the shape has it
+  bool has(const std::string& name) const { return find(name).has_value(); }  ///< whether it has a dim of that name
+  std::size_t position(const std::string& name) const;                  ///< position of a dim. UserError with a suggestion
+  Index size_of(const std::string& name) const { return dims_[position(name)].size; }  ///< size of a dim. UserError
+  Index elements() const;                                               ///< product of the sizes; 1 for a scalar
   bool operator==(const Shape&) const = default;
 
  private:
   std::vector<Dim> dims_;
 };
 
-// A half-open range of global indices.
+/// A half-open range of global indices.
 struct Range {
-  Index begin = 0, end = 0;
+  Index begin = 0;  ///< the first index
+  Index end = 0;    ///< one after the last
   auto operator<=>(const Range&) const = default;
-  Index size() const { return end > begin ? end - begin : 0; }
+  Index size() const { return end > begin ? end - begin : 0; }  ///< number of indices
 };
 
-// One range per dim, in the shape's order. A scalar's box is {} and holds one element.
+/// One range per dim, in the shape's order. A scalar's box is {} and holds one element.
 using Box = std::vector<Range>;
 
-Range intersect(Range a, Range b);  // empty results are {x, x}
-Box intersect(const Box& a, const Box& b);
-Index volume(const Box& box);
-bool contains(const Box& outer, const Box& inner);  // an empty inner box is in every box
-Box hull(const Box& a, const Box& b);               // smallest box that holds both; an empty one adds nothing
-Box whole(const Shape& shape);
-std::string to_string(const Box& box);  // [0,3)x[2,5)
+Range intersect(Range a, Range b);                  ///< Indices in both; empty results are {x, x}.
+Box intersect(const Box& a, const Box& b);          ///< Elements in both boxes of one tensor.
+Index volume(const Box& box);                       ///< Number of elements.
+bool contains(const Box& outer, const Box& inner);  ///< Whether all of `inner` is in `outer`; an empty inner box always is.
+Box hull(const Box& a, const Box& b);               ///< The smallest box that contains both; an empty one adds nothing.
+Box whole(const Shape& shape);                      ///< The box of all elements.
+std::string to_string(const Box& box);              ///< As `[0,3)x[2,5)`.
 
-// [A-Za-z_][A-Za-z0-9_-]*
+/// Whether the text may name a dim, an axis, a layer or an input: `[A-Za-z_][A-Za-z0-9_-]*`.
 bool is_name(const std::string& text);
-// `; did you mean "x"?` (typing errors, and what other systems call it), or ` (known: a, b)` where nothing is near.
+/// The end of an error message: `; did you mean "x"?` (typing errors, and what other systems call it), or ` (known: a, b)` where no name is similar.
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right);
 
+/// @}
 }  // namespace motley

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a Program on a backend.
+/// @file
+/// Runs a Program on a backend.
 #pragma once
 #include <motley/backend.h>
 #include <motley/data.h>
@@ -13,55 +14,65 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup programs
+/// @{
 
 class StepTrace;  // lib/run/step_trace.h
 
+/// What a run took.
 struct Ran {
-  double seconds = 0, busy_seconds = 0, waiting_seconds = 0;
-  double polling_seconds = 0;  // of the busy ones: looking after messages under way, between kernels
-  Index bytes_received = 0;  // payload from other ranks
+  double seconds = 0;          ///< by the clock
+  double busy_seconds = 0;     ///< computing and copying
+  double waiting_seconds = 0;  ///< for other ranks
+  double polling_seconds = 0;  ///< of the busy ones: progressing messages in flight, between kernels
+  Index bytes_received = 0;    ///< payload from other ranks
 };
 
+/// One rank's Program, bound to memory, kernels and messages.
 class Executor {
  public:
-  // Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
-  // the five largest buffers.
+  /// Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
+  /// the five largest buffers.
   Executor(const Program& program, Backend& backend, Transport& transport, State& state);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  // Reads this rank's box of every input and label: read(name, box, out). Collective behind a forward half without its backward half.
+  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a forward half without its backward half.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
-  Ran run();           // the whole step; every rank calls it
-  // Up to loss and logits; after(i): behind step i of the Program (what it takes counts as that step's).
+  Ran run();  ///< Collective: the complete step.
+  /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
   Ran run_forward(const std::function<void(int step)>& after = {});
-  Ran run_backward();  // the rest of a step whose run_forward() was just called: gradients and update
-  // Collective. The forward half on what was fed last, each result looked at. The first tensor of the plan's passes (an input,
-  // a parameter, then in the order of the steps) in which this rank has a value that is not finite; -1: none.
+  Ran run_backward();  ///< Collective: the remainder of a step whose run_forward() was just called: gradients and update.
+  /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value that is
+  /// not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
   int first_not_finite();
-  // Called before each kernel or wait with its name; for progress records.
+  /// Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
-  // From now on run(), run_forward() and run_backward() record when each of the Program's steps began and ended; on a device its
-  // kernels by the device's own clock. It outlives the executor; nullptr: nothing is recorded.
+  /// From now on run(), run_forward() and run_backward() record when each of the Program's steps began and ended; on a device its
+  /// kernels by the device's own clock. It outlives the executor; nullptr: nothing is recorded.
   void record_into(StepTrace* trace);
-  // Values of a box that this rank holds in a tensor's main buffer or in a state buffer, row-major. For people and checks.
+  /// Values of a box that this rank has in a tensor's main buffer or in a state buffer, row-major. For inspection and checks.
   std::vector<double> read(int buffer, const Box& box) const;
-  // XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits. At once where they are stored so.
+  /// XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits. At once
+  /// where they are stored so.
   std::uint64_t hash(int buffer, const Box& box, Format order) const;
+  /// Stores values in a box: the inverse of read().
   void write(int buffer, const Box& box, const std::vector<double>& values);
-  Index memory_bytes() const;
-  // Seconds spent per kernel so far, for reports.
+  Index memory_bytes() const;  ///< Used, kernel workspaces included.
+  /// Seconds spent in one kernel so far, for reports.
   struct Spent {
-    std::string pass{}, implementation{};
-    double seconds = 0;
-    Index runs = 0;
-    bool moves = false;
+    std::string pass{};            ///< what it is for
+    std::string implementation{};  ///< which kernel ran
+    double seconds = 0;            ///< of all runs
+    Index runs = 0;                ///< how often it ran
+    bool moves = false;            ///< a copy that the layout or a format costs
   };
-  std::vector<Spent> spent() const;
+  std::vector<Spent> spent() const;  ///< by kernel, in the order of the Program
 
  private:
   struct Bound;
   std::unique_ptr<Bound> bound_;
 };
 
+/// @}
 }  // namespace motley

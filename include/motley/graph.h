@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to compute: no device, no rank, no cut.
+/// @file
+/// What to compute: no device, no rank, no cut.
 #pragma once
 #include <motley/dims.h>
 #include <motley/dtype.h>
@@ -8,16 +9,18 @@
 #include <string>
 
 namespace motley {
+/// @addtogroup network
+/// @{
 
 struct GraphNodes;  // owned together by the Graph, its Tensors and its Steps
 
-// A handle to one value of a graph: cheap to copy, keeps the nodes alive.
+/// A handle to one value of a graph: cheap to copy, keeps the nodes alive.
 class Tensor {
  public:
   Tensor() = default;
-  const Shape& shape() const;
-  DType dtype() const;
-  const std::string& name() const;
+  const Shape& shape() const;       ///< of the complete tensor. UserError: an empty handle
+  DType dtype() const;              ///< as declared; a plan chooses f32 or f64 for all float tensors
+  const std::string& name() const;  ///< of the input, or of the op that makes it
   bool operator==(const Tensor&) const = default;
 
  private:
@@ -27,16 +30,18 @@ class Tensor {
   int id_ = -1;
 };
 
+/// A network under construction. Ops (ops.h) add to the graph of the tensors they take.
 class Graph {
  public:
   Graph();
   Graph(const Graph&) = delete;  // two names for one set of nodes would surprise
   Graph& operator=(const Graph&) = delete;
-  // Declares the shape's dims. UserError: a name that is taken or no name, a dim that has another size already.
+  /// Declares an input and its dims. UserError: a name that is taken or not a valid name, a dim that already has another size.
   Tensor input(const std::string& name, const Shape& shape, DType dtype = DType::f32);
 
  private:
   std::shared_ptr<GraphNodes> nodes_;
 };
 
+/// @}
 }  // namespace motley

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where one tensor lies at rest.
+/// @file
+/// Where one tensor is stored.
 #pragma once
 #include <motley/mesh.h>
 #include <motley/partition.h>
@@ -9,25 +10,28 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup layouts
+/// @{
 
-// One dim over an ordered tuple of axes: one flat list of offsets, ranks row-major in those axes. The list is the same
-// everywhere (lists.size() == 1), or one per coordinate of the axis `per` (jagged).
+/// One dim over an ordered tuple of axes: one flat list of offsets, ranks row-major in those axes. The list is the same
+/// for all ranks (`lists.size() == 1`), or one per coordinate of the axis `per` (jagged).
 struct Cut {
-  std::vector<int> axes{};  // positions in the mesh
-  int per = -1;             // position of the axis on which the list differs; -1: none
-  std::vector<Partition> lists{};
-  Range at(const Mesh& mesh, int rank) const;
-  Cut scaled(Index from, Index to) const;
+  std::vector<int> axes{};         ///< positions in the mesh
+  int per = -1;                    ///< position of the axis along which the list differs; -1: none
+  std::vector<Partition> lists{};  ///< one, or one per coordinate of `per`
+  Range at(const Mesh& mesh, int rank) const;  ///< global indices that a rank has
+  Cut scaled(Index from, Index to) const;      ///< each list scaled: Partition::scaled
   auto operator<=>(const Cut&) const = default;
 };
 
-// Cuts of a tensor's dims, no two of which use one axis. On an axis without a cut a coordinate holds what it reads.
+/// Cuts of a tensor's dims, no two of which use one axis. On an axis without a cut a rank stores what it reads.
 struct Layout {
-  Shape shape{};
-  std::map<std::string, Cut> cuts{};  // dim -> its cut
-  Box box(const Mesh& mesh, int rank) const;
-  bool uses(int axis) const;
+  Shape shape{};                      ///< of the complete tensor
+  std::map<std::string, Cut> cuts{};  ///< dim -> its cut
+  Box box(const Mesh& mesh, int rank) const;  ///< global indices that a rank stores, in the order of `shape`
+  bool uses(int axis) const;                  ///< whether a dim is cut over that axis
   bool operator==(const Layout&) const = default;
 };
 
+/// @}
 }  // namespace motley

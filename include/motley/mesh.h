@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks (a Device each) along named axes. Pure arithmetic: no query talks to MPI.
+/// @file
+/// Ranks (a Device each) along named axes. Pure arithmetic: no query talks to MPI.
 #pragma once
 #include <motley/device.h>
 
@@ -8,31 +9,37 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup machines
+/// @{
 
+/// A named direction of the mesh.
 struct Axis {
-  std::string name{};
-  int size = 0;
+  std::string name{};  ///< unique in its mesh
+  int size = 0;        ///< ranks along it
   bool operator==(const Axis&) const = default;
 };
 
-using Coord = std::vector<int>;  // one per axis
+using Coord = std::vector<int>;  ///< A rank's place: one number per axis, from 0.
 
+/// Which devices there are and how they are arranged. Immutable.
 class Mesh {
  public:
-  // devices: one per rank, row-major in the axes. UserError: counts that do not fit, names that repeat.
+  /// devices: one per rank, row-major in the axes (the last axis varies fastest). UserError: counts that do not fit, names that repeat.
   Mesh(std::vector<Axis> axes, std::vector<Device> devices);
-  static Mesh load(const std::filesystem::path& file);  // UserError with file, line and column
-  int ranks() const { return static_cast<int>(devices_.size()); }
-  Coord coord(int rank) const;
-  int rank(const Coord& coord) const;
-  int axis(const std::string& name) const;  // its position; UserError with did-you-mean
-  const std::vector<Axis>& axes() const { return axes_; }
-  const Device& device(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }
-  const std::vector<Device>& devices() const { return devices_; }
+  /// Reads a mesh file. UserError with file, line and column.
+  static Mesh load(const std::filesystem::path& file);
+  int ranks() const { return static_cast<int>(devices_.size()); }  ///< number of devices
+  Coord coord(int rank) const;                                     ///< where a rank is
+  int rank(const Coord& coord) const;                              ///< which rank is there
+  int axis(const std::string& name) const;                         ///< position of an axis. UserError with a suggestion
+  const std::vector<Axis>& axes() const { return axes_; }          ///< outer to inner
+  const Device& device(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }  ///< of a rank, unchecked
+  const std::vector<Device>& devices() const { return devices_; }  ///< by rank
 
  private:
   std::vector<Axis> axes_;
   std::vector<Device> devices_;
 };
 
+/// @}
 }  // namespace motley

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All of motley but <motley/mpi.h>.
+/// @file
+/// All of motley but `motley/mpi.h`.
 #pragma once
 #include <motley/backend.h>
 #include <motley/data.h>

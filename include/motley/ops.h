@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions a model is written with. Each names its output (`.name`, or `<op>_<position>` counted over all op calls of the
-// graph) and its parameters `<name>.weight`, `<name>.bias`. Dims match by name. UserError: what does not fit, and what would.
+/// @file
+/// The functions a model is written with. Each names its output (`.name`, or `<op>_<position>` counted over all op calls of the
+/// graph) and its parameters `<name>.weight`, `<name>.bias`. Dims match by name. UserError: what does not fit, and what would.
 #pragma once
 #include <motley/graph.h>
 
@@ -9,108 +10,156 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup ops
+/// @{
 
-// A number for both, or {rows, cols}.
+/// A number for both, or {rows, cols}.
 struct Extent2 {
-  Index rows = 1, cols = 1;
+  Index rows = 1;  ///< along the first of the two dims
+  Index cols = 1;  ///< along the second
   constexpr Extent2() = default;
-  constexpr Extent2(Index both) : rows(both), cols(both) {}
-  constexpr Extent2(Index r, Index c) : rows(r), cols(c) {}
+  constexpr Extent2(Index both) : rows(both), cols(both) {}          ///< the same for both
+  constexpr Extent2(Index r, Index c) : rows(r), cols(c) {}          ///< one for each
   bool operator==(const Extent2&) const = default;
 };
 
+/// What surrounds the input of a window op: nothing (valid), as much as makes ceil(size / stride) outputs (same), or given sizes.
+/// Padding is zero for convolutions, never counts in an average and never wins a maximum.
 struct Padding {
+  /// How the sizes are found.
   enum class Kind : std::uint8_t { valid, same, sizes };
-  Kind kind = Kind::valid;
-  Index top = 0, bottom = 0, left = 0, right = 0;
+  Kind kind = Kind::valid;  ///< how the sizes are found
+  Index top = 0;            ///< rows before the first; for Kind::sizes, as the other three
+  Index bottom = 0;         ///< rows after the last
+  Index left = 0;           ///< columns before the first
+  Index right = 0;          ///< columns after the last
   constexpr Padding() = default;
-  constexpr explicit Padding(Kind k) : kind(k) {}
-  constexpr Padding(Index all) : kind(Kind::sizes), top(all), bottom(all), left(all), right(all) {}
+  constexpr explicit Padding(Kind k) : kind(k) {}                                                                   ///< valid or same
+  constexpr Padding(Index all) : kind(Kind::sizes), top(all), bottom(all), left(all), right(all) {}                 ///< the same at each side
+  /// {top, bottom}, {left, right}
   constexpr Padding(std::array<Index, 2> rows, std::array<Index, 2> cols)
       : kind(Kind::sizes), top(rows[0]), bottom(rows[1]), left(cols[0]), right(cols[1]) {}
   bool operator==(const Padding&) const = default;
 };
-inline constexpr Padding same{Padding::Kind::same};    // ceil(size / stride) outputs, the odd one at the end
-inline constexpr Padding valid{Padding::Kind::valid};  // none
+inline constexpr Padding same{Padding::Kind::same};    ///< ceil(size / stride) outputs, the odd one at the end
+inline constexpr Padding valid{Padding::Kind::valid};  ///< no padding
 
+/// Options of conv2d().
 struct Conv2dOptions {
-  Dim in{};                   // contracted; empty: the dim before the slid-over ones
-  Dim out{};                  // takes the place of `in`
-  std::array<Dim, 2> over{};  // slid over, rows first; empty: the last two
-  Extent2 window{}, stride{}, dilation{};
-  Padding padding{};
-  bool bias = true;
-  std::string name{};
+  Dim in{};                   ///< contracted; empty: the dim before the slid-over ones
+  Dim out{};                  ///< the filters; takes the place of `in`
+  std::array<Dim, 2> over{};  ///< slid over, rows first; empty: the last two
+  Extent2 window{};           ///< extent of the window
+  Extent2 stride{};           ///< steps from window to window
+  Extent2 dilation{};         ///< steps from element to element of a window
+  Padding padding{};          ///< none unless given
+  bool bias = true;           ///< whether `b[f]` is added
+  std::string name{};         ///< of the output; empty: `conv2d_<position>`
 };
+/// Options of max_pool2d() and avg_pool2d(); of global_avg_pool2d(): `over` and `name`.
 struct Pool2dOptions {
-  std::array<Dim, 2> over{};
-  Extent2 window{};
-  Extent2 stride{0};  // 0: the window
-  Padding padding{};
-  std::string name{};
+  std::array<Dim, 2> over{};  ///< slid over, rows first; empty: the last two
+  Extent2 window{};           ///< extent of the window
+  Extent2 stride{0};          ///< steps from window to window; 0: the window
+  Padding padding{};          ///< none unless given
+  std::string name{};         ///< of the output; empty: `<op>_<position>`
 };
+/// Options of dense().
 struct DenseOptions {
-  std::vector<Dim> in{};    // contracted; empty: all but the first dim and `keep`
-  std::vector<Dim> out{};   // one or more; take the place of the first of `in`
-  std::vector<Dim> keep{};  // instead of `in`
-  bool bias = true;
-  std::string name{};
+  std::vector<Dim> in{};    ///< contracted; empty: all but the first dim and `keep`
+  std::vector<Dim> out{};   ///< one or more; take the place of the first of `in`
+  std::vector<Dim> keep{};  ///< instead of `in`: not contracted
+  bool bias = true;         ///< whether `b[out]` is added
+  std::string name{};       ///< of the output; empty: `dense_<position>`
 };
+/// Options of ops that have no other option.
 struct NameOption {
-  std::string name{};
+  std::string name{};  ///< of the output; empty: `<op>_<position>`
 };
+/// Options of reshape().
 struct ReshapeOptions {
-  std::vector<Dim> in{};   // gone; numbered row-major in this order
-  std::vector<Dim> out{};  // come in the place of the first of `in`; one size may be left open (0)
-  std::string name{};
+  std::vector<Dim> in{};   ///< replaced; numbered row-major in this order
+  std::vector<Dim> out{};  ///< take the place of the first of `in`; one size may be left open (0)
+  std::string name{};      ///< of the output; empty: `reshape_<position>`
 };
+/// Options of slice().
 struct SliceOptions {
-  Dim in{};
-  Range range{};  // begin..end-1
-  Dim out{};      // takes the place of `in`: a dim has one size in the whole model
-  std::string name{};
+  Dim in{};            ///< the dim that is sliced
+  Range range{};       ///< the elements that stay: begin..end-1
+  Dim out{};           ///< takes the place of `in`: a dim has one size in the complete model
+  std::string name{};  ///< of the output; empty: `slice_<position>`
 };
+/// Options of pad().
 struct PadOptions {
-  Dim in{};
-  Index before = 0, after = 0;  // zeros
-  Dim out{};
-  std::string name{};
+  Dim in{};            ///< the dim that is padded
+  Index before = 0;    ///< zeros before the first element
+  Index after = 0;     ///< zeros after the last
+  Dim out{};           ///< takes the place of `in`
+  std::string name{};  ///< of the output; empty: `pad_<position>`
 };
+/// Options of concat().
 struct ConcatOptions {
-  std::vector<Dim> in{};  // one for all tensors, or one for each
-  Dim out{};              // as long as all of `in` together
-  std::string name{};
+  std::vector<Dim> in{};  ///< one for all tensors, or one for each
+  Dim out{};              ///< takes the place of `in`; its size is the sum of theirs
+  std::string name{};     ///< of the output; empty: `concat_<position>`
 };
+/// Options of stack().
 struct StackOptions {
-  Dim out{};  // as long as there are tensors; stands second, behind the batch
-  std::string name{};
+  Dim out{};           ///< the new dim, its size the number of tensors; comes second, after the batch
+  std::string name{};  ///< of the output; empty: `stack_<position>`
 };
 
-// y[n f p q] = sum over c r s of x[n c p*stride-before+r*dilation ..] * w[f c r s] + b[f]
+/// Convolution: `y[n f p q]` = sum over c, r, s of `x[n c p*stride-padding+r*dilation ..] * w[f c r s]`, plus `b[f]`. Weight `[f c r s]`.
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
+/// The maximum of each window; padding never wins.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
+/// The mean of each window; padding does not count.
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
-Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});  // the slid-over dims are gone
+/// The mean over both slid-over dims, which the output does not have.
+Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+/// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out, in...]`.
 Tensor dense(const Tensor& x, const DenseOptions& options);
+/// max(x, 0)
 Tensor relu(const Tensor& x, const NameOption& options = {});
+/// 1 / (1 + exp(-x))
 Tensor sigmoid(const Tensor& x, const NameOption& options = {});
+/// Hyperbolic tangent.
 Tensor tanh(const Tensor& x, const NameOption& options = {});
+/// x where it is above 0, else exp(x) - 1.
 Tensor elu(const Tensor& x, const NameOption& options = {});
+/// Element by element; both have the same dims and sizes.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
+/// Of any number of tensors, added in this order.
 Tensor add(const std::vector<Tensor>& terms, const NameOption& options = {});
-Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});  // all dims but the first become `into`
-// Changes of shape. Dims that they make (sizes may be left 0) are cut as the dims they come from unless a rule says otherwise; concat's
-// and stack's are not cut without a rule.
-Tensor reshape(const Tensor& x, const ReshapeOptions& options);  // row-major over `in` = row-major over `out`: splits, merges
+/// All dims but the first become the dim `into`, row-major.
+Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});
+
+/// @name Changes of shape
+/// Dims that they make (sizes may be left 0) are cut like the dims they come from unless a rule says otherwise; those of concat() and
+/// stack() are not cut without a rule.
+/// @{
+/// Row-major over `in` = row-major over `out`: one dim split, several merged, or both.
+Tensor reshape(const Tensor& x, const ReshapeOptions& options);
+/// The same values under another dim name, so that other rules apply to them.
 Tensor rename(const Tensor& x, const Dim& in, const Dim& out, const NameOption& options = {});
+/// The same dims in another order; `order` names each of them once.
 Tensor transpose(const Tensor& x, const std::vector<Dim>& order, const NameOption& options = {});
+/// A range of one dim.
 Tensor slice(const Tensor& x, const SliceOptions& options);
+/// Zeros before and after one dim.
 Tensor pad(const Tensor& x, const PadOptions& options);
+/// One after the other along one dim; the other dims are equal.
 Tensor concat(const std::vector<Tensor>& parts, const ConcatOptions& options);
+/// Side by side along a new dim.
 Tensor stack(const std::vector<Tensor>& parts, const StackOptions& options);
-Tensor sum(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});   // empty: all dims
+/// @}
+
+/// The sum over these dims; empty: all dims, a scalar.
+Tensor sum(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
+/// The mean over these dims; empty: all dims, a scalar.
 Tensor mean(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
-// One loss per element of the logits without `over`; labels[first dim of the logits] in 0..size-1, i32.
+/// One loss per element of the logits without `over`. labels: i32, over the first dim of the logits, each in 0..size of `over` - 1.
 Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const NameOption& options = {});
 
+/// @}
 }  // namespace motley

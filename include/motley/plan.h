@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes which box in which pass, who owns what, which messages run, and why.
+/// @file
+/// Who computes which box in which pass, who owns what, which messages run, and why.
 #pragma once
 #include <motley/mesh.h>
 #include <motley/profile.h>
@@ -12,28 +13,33 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup planning
+/// @{
 
+/// How much of a plan of many ranks is printed.
 enum class PlanDetail : std::uint8_t { summary, full };
 
 struct BalanceOptions;
 struct PlanData;  // lib/plan/plan_data.h
 
-// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
+/// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
 class Plan {
  public:
-  const Step& step() const { return step_; }
-  const Mesh& mesh() const { return mesh_; }
-  const PlanData& data() const { return *data_; }
-  // Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and 24
-  // exchanges, and fits 120 columns.
+  const Step& step() const { return step_; }      ///< that is planned
+  const Mesh& mesh() const { return mesh_; }      ///< that it is planned for
+  const PlanData& data() const { return *data_; }  ///< for what runs the plan
+  /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and 24
+  /// exchanges, and fits 120 columns.
   std::string table(PlanDetail detail = PlanDetail::summary) const;
-  // INTERFACE section 3, byte-equal from run to run. A summary of a plan for more than 16 ranks has no "tensors" and "exchanges".
+  /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no "tensors" and
+  /// "exchanges".
   std::string json(PlanDetail detail = PlanDetail::full) const;
-  // A fixed plan: the choice of balance() as it was once made. The file is that of save() and of a run's plan.json.
-  void save(const std::filesystem::path& file) const;  // UserError (74)
-  // UserError: another step, the file of an older motley, a mesh with other axes, parts that do not fit, a file that cannot be read (66).
+  /// Keeps the choice of balance(), for load(). UserError (74): the file cannot be written.
+  void save(const std::filesystem::path& file) const;
+  /// A fixed plan, from the file of save() or a run's plan.json: nothing is measured or chosen. UserError: another step, the file of an
+  /// older motley, a mesh with other axes or devices, parts that do not fit, a file that cannot be read (66).
   static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
-  std::uint64_t hash() const; // of (step, mesh, rules, options): what ranks compare before they trust one plan
+  std::uint64_t hash() const;  ///< of (step, mesh, rules, options): what ranks compare before they trust one plan
 
  private:
   friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h
@@ -43,13 +49,16 @@ class Plan {
   std::shared_ptr<const PlanData> data_;
 };
 
+/// Options of balance(). Every field has a default.
 struct BalanceOptions {
-  DType dtype = DType::f32;  // of every float tensor
-  bool baselines = true;     // predict too what other parts of the same rules and the fastest device alone would take
+  DType dtype = DType::f32;  ///< of every float tensor
+  bool baselines = true;     ///< whether to predict also what other parts of the same rules and the fastest device alone would take
 };
 
-// Without a profile (empty): parts "profile" fall back to even, predicted seconds are unknown, a rank's speed is its share of
-// the parts, a byte costs 50 flops of the fastest rank. UserError: rules that do not fit the step or the mesh; memory that does not suffice.
+/// Chooses who computes, stores and sends what. Pure: no rank, no file. Without a profile (empty): parts "profile" fall back to even,
+/// predicted seconds are unknown, a rank's speed is its share of the parts, a byte costs 50 flops of the fastest rank.
+/// @throws UserError rules that do not fit the step or the mesh; memory that does not suffice (69)
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options = {});
 
+/// @}
 }  // namespace motley

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long things take: measured points, and estimates from them.
+/// @file
+/// How long things take: measured points, and estimates from them.
 #pragma once
 #include <motley/kernel_spec.h>
 
@@ -9,86 +10,108 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup planning
+/// @{
 
+/// Measured seconds of repeated runs.
 struct Spread {
-  double min = 0, q25 = 0, median = 0;  // seconds
-  int n = 0;
-  double typical() const { return median; }  // what predictions take: a run reports the median of its steps too
+  double min = 0;     ///< seconds of the fastest run
+  double q25 = 0;     ///< lower quartile, seconds
+  double median = 0;  ///< seconds
+  int n = 0;          ///< runs
+  double typical() const { return median; }  ///< what predictions use: a run reports the median of its steps too
   bool operator==(const Spread&) const = default;
 };
 
+/// How an estimate was obtained.
 enum class Known : std::uint8_t { measured, interpolated, modelled };
+/// Seconds, and how they were obtained.
 struct Estimate {
-  double seconds = 0;
-  Known known = Known::modelled;
+  double seconds = 0;             ///< of one run, or one message
+  Known known = Known::modelled;  ///< how the seconds were obtained
 };
 
-// What was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it down:
-// kernels are measured while all of them compute.
+/// What was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it down:
+/// kernels are measured while all of them compute.
 struct DeviceFacts {
-  std::string name{}, kind{}, model{}, isa{}, library{}, host{};
-  int threads = 1;
-  double alone_over_shared = 1;  // seconds of its large kernels while the others rest, over those while they compute
+  std::string name{};             ///< of the device in its mesh
+  std::string kind{};             ///< cpu, cuda or emulated
+  std::string model{};            ///< what the vendor calls it
+  std::string isa{};              ///< what its kernels use
+  std::string library{};          ///< name and version
+  std::string host{};             ///< empty: the one that measured
+  int threads = 1;                ///< of its kernels
+  double alone_over_shared = 1;   ///< seconds of its large kernels while the other ranks are idle, over those while they compute
   bool operator==(const DeviceFacts&) const = default;
 };
 
+/// One kernel, measured on one device.
 struct KernelPoint {
-  int device = 0;  // index into devices
-  KernelSpec spec{};
-  Spread seconds{};
-  std::string implementation{};
-  int choices = 1;  // implementations that were timed; this is the fastest
+  int device = 0;                ///< index into Profile::devices
+  KernelSpec spec{};             ///< which computation
+  Spread seconds{};              ///< of the runs
+  std::string implementation{};  ///< which kernel ran
+  int choices = 1;               ///< implementations that were timed; this is the fastest
 };
 
-// Time of one message: seconds + bytes / bytes_per_second of the first segment that reaches its size (the last: any size).
+/// Time of one message: seconds + bytes / bytes_per_second of the first segment that includes its size (the last: any size).
 struct LinkSegment {
-  Index bytes_up_to = 0;
-  double seconds = 0, bytes_per_second = 0;
+  Index bytes_up_to = 0;        ///< largest message of the segment
+  double seconds = 0;           ///< of a message without bytes
+  double bytes_per_second = 0;  ///< above 0
 };
-// in_place: where the two share a host's memory, what reading in place costs beyond reading what the reader wrote itself: bytes that
-// rank `from` has just written, read by a kernel of rank `to`. Empty: not measured.
+/// Messages from one rank to another.
 struct Link {
-  int from = 0, to = 0;
-  std::vector<LinkSegment> segments{}, in_place{};
+  int from = 0;                         ///< rank that sends
+  int to = 0;                           ///< rank that receives
+  std::vector<LinkSegment> segments{};  ///< by size, ascending
+  /// Where the two share a host's memory: what reading in place costs beyond reading what the reader wrote itself (bytes that rank `from` has
+  /// just written, read by a kernel of rank `to`). Empty: not measured.
+  std::vector<LinkSegment> in_place{};
 };
 
-// A copy between the host's pinned memory and the memory of a rank's device, each way.
+/// A copy between the host's pinned memory and the memory of a rank's device, each way.
 struct DeviceLink {
-  int device = 0;
-  std::vector<LinkSegment> to_device{}, from_device{};
+  int device = 0;                          ///< index into Profile::devices
+  std::vector<LinkSegment> to_device{};    ///< by size, ascending
+  std::vector<LinkSegment> from_device{};  ///< by size, ascending
 };
-// Messages from and to such memory go in pieces of so many bytes: one is copied while the one before it travels.
+/// Messages from and to a device's own memory go in pieces of so many bytes: one is copied while the one before it travels.
 inline constexpr Index kStagedBytes = Index{1} << 20;
 
+/// All that was measured on the devices of a mesh. Not changed by any query, which may come from several threads.
 class Profile {
  public:
-  static Profile load(const std::filesystem::path& file);  // UserError with file, line, column
+  /// Reads a profile file. UserError with file, line, column.
+  static Profile load(const std::filesystem::path& file);
+  /// The same from a text; `name` stands for the file in errors.
   static Profile parse(const std::string& name, const std::string& text);
-  std::string json() const;
-  void save(const std::filesystem::path& file) const;  // beside, sync, rename
-  // Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of a
-  // convolution or dense layer are left out of the spec, but where there was a choice: such a point tells implementation() alone.
+  std::string json() const;                            ///< the text of a profile file
+  void save(const std::filesystem::path& file) const;  ///< under a temporary name, synced, renamed. UserError (74)
+  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of a
+  /// convolution or dense layer are left out of the spec, but where there was a choice: such a point decides implementation() alone.
   void add(KernelPoint point);
-  // The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
+  /// The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
-  // measured: this very spec. interpolated: the same spec but for one extent: channels and filters on this device's granule
-  // (a step function: the smallest measured size not below), samples on a line; past the last one linear in flops. modelled: the device's best measured rate of that op
-  // and pass, else 1e9 flops per second.
+  /// measured: this very spec. interpolated: the same spec but for one extent: channels and filters on this device's granule
+  /// (a step function: the smallest measured size not below), samples on a line; beyond the last one linear in flops. modelled: the
+  /// device's best measured rate of that op and pass, else 1e9 flops per second.
   Estimate seconds(int device, const KernelSpec& spec) const;
-  // From where it lies to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
+  /// From where it is stored to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
   Estimate seconds(int from, int to, Index bytes) const;
-  Estimate wire_seconds(int from, int to, Index bytes) const;  // a link that was not measured: 5 us + 2e9 bytes per second, modelled
-  // The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9 bytes
-  // per second (two cores of one server CPU, bench/exchange), modelled.
+  /// Of a message between hosts' memory. A link that was not measured: 5 us + 2e9 bytes per second, modelled.
+  Estimate wire_seconds(int from, int to, Index bytes) const;
+  /// The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9 bytes
+  /// per second (two cores of one server CPU, bench/exchange), modelled.
   Estimate in_place_seconds(int from, int to, Index bytes) const;
-  double to_device_seconds(int device, Index bytes) const;     // 0: it works in the host's memory
-  double from_device_seconds(int device, Index bytes) const;
-  bool empty() const { return kernels_.empty(); }
-  const std::vector<KernelPoint>& kernels() const { return kernels_; }
-  std::vector<DeviceFacts> devices{};
-  std::vector<Link> links{};
-  std::vector<DeviceLink> device_links{};
-  std::vector<std::string> notes{};  // "contended", "drifting", "batch scaled from 32", for people
+  double to_device_seconds(int device, Index bytes) const;            ///< of a copy into its memory; 0: it works in the host's
+  double from_device_seconds(int device, Index bytes) const;          ///< of a copy out of its memory; 0: it works in the host's
+  bool empty() const { return kernels_.empty(); }                     ///< whether no kernel was measured
+  const std::vector<KernelPoint>& kernels() const { return kernels_; }  ///< measured points
+  std::vector<DeviceFacts> devices{};      ///< by rank
+  std::vector<Link> links{};               ///< measured links
+  std::vector<DeviceLink> device_links{};  ///< of devices with memory of their own
+  std::vector<std::string> notes{};        ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:
   struct FamilyPoint {
@@ -105,4 +128,5 @@ class Profile {
   std::unordered_map<std::size_t, double> flops_per_second_{};             // (device, op, pass, dtype) -> the best measured
 };
 
+/// @}
 }  // namespace motley

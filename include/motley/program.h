@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in a step: kernels on buffers, and messages. Two interpreters: the executor runs it, the simulator runs all
-// ranks' Programs in virtual time.
+/// @file
+/// What one rank does in a step: kernels on buffers, and messages. Two interpreters: the executor runs it, the simulator runs all
+/// ranks' Programs in virtual time.
 #pragma once
 #include <motley/kernel_spec.h>
 #include <motley/plan.h>
@@ -10,109 +11,135 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup programs
+/// @{
 
-// Where a buffer lies. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step (parameters,
-// optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
+/// Where a buffer is stored. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step (parameters,
+/// optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
 enum class Space : std::uint8_t { arena, state, peer };
 
+/// Memory of one tensor, or of a part of one.
 struct Buffer {
-  std::string name{};
-  DType dtype = DType::f32;
-  Box box{};  // the hull of what this rank holds of the tensor, global indices
-  Format format = Format::plain;
-  Space space = Space::arena;
-  Index bytes = 0, offset = 0;  // offset in the arena
-  int first = -1, last = -1;    // steps between which it is live
-  int peer = -1, exchange = -1, piece = -1;  // Space::peer: what that rank's piece-th window piece of the exchange to this rank shows
+  std::string name{};             ///< for errors
+  DType dtype = DType::f32;       ///< of its elements
+  Box box{};                      ///< the hull of what this rank has of the tensor, global indices
+  Format format = Format::plain;  ///< order of its elements
+  Space space = Space::arena;     ///< where it is stored
+  Index bytes = 0;                ///< its size
+  Index offset = 0;               ///< in the arena
+  int first = -1;                 ///< step from which it is live
+  int last = -1;                  ///< step up to which it is live
+  int peer = -1;                  ///< Space::peer: the rank whose memory it is
+  int exchange = -1;              ///< Space::peer: the exchange to this rank
+  int piece = -1;                 ///< Space::peer: which of that exchange's window pieces from that rank
 };
 
+/// An element of a buffer.
 struct Place {
-  int buffer = -1;
-  Index element = 0;
+  int buffer = -1;    ///< which buffer
+  Index element = 0;  ///< from its start
 };
+/// Runs one kernel.
 struct RunKernel {
-  KernelSpec spec{};
-  std::vector<Place> operands{};  // as the spec orders them, result last
-  std::string pass{};             // what it is for: "conv2d_2 forward", "pack conv2d_2", ...
-  bool moves = false;             // a copy that the layout or a format costs: packs, unpacks, reorders
-  std::string implementation{};   // the plan's, where the device has a choice; empty: what the device takes by itself
+  KernelSpec spec{};              ///< which computation
+  std::vector<Place> operands{};  ///< as the spec orders them, result last
+  std::string pass{};             ///< what it is for: "conv2d_2 forward", "pack conv2d_2", ...
+  bool moves = false;             ///< a copy that the layout or a format costs: packs, unpacks, reorders
+  std::string implementation{};   ///< the plan's, where the device has a choice; empty: what the device takes by itself
 };
+/// One message of an exchange, at one of its ends.
 struct Piece {
-  int peer = -1;
-  Place at{};
-  Index bytes = 0;
-  bool window = false;  // no message: the sender says that `at` is written (or read), the receiver looks at the sender's memory
+  int peer = -1;        ///< the other rank
+  Place at{};           ///< first element here
+  Index bytes = 0;      ///< size
+  bool window = false;  ///< no message: the sender signals that `at` is written (or read), the receiver reads the sender's memory
 };
-// Starts the messages of an exchange. Exchanges that let a writer know that its window has been read (0 bytes each) are posted by
-// the readers behind their last look, and by the writer where it waits for them.
+/// Starts the messages of an exchange. Exchanges that acknowledge to a writer that its window has been read (0 bytes each) are posted by
+/// the readers after their last read, and by the writer where it waits for them.
 struct Post {
-  int exchange = 0;
-  std::vector<Piece> sends{}, receives{};
+  int exchange = 0;               ///< its number
+  std::vector<Piece> sends{};     ///< to other ranks
+  std::vector<Piece> receives{};  ///< from other ranks
 };
+/// Waits for the messages of an exchange.
 struct Wait {
-  int exchange = 0;
+  int exchange = 0;  ///< its number
 };
+/// One step of a Program.
 struct ProgramStep {
-  std::variant<RunKernel, Post, Wait> what{};
+  std::variant<RunKernel, Post, Wait> what{};  ///< what it does
 };
 
-struct FedBuffer {  // filled before each run: inputs and labels
-  int tensor = -1;
-  std::string name{};
-  int buffer = -1;
+/// Filled before each run: an input or the labels.
+struct FedBuffer {
+  int tensor = -1;     ///< of the plan's passes
+  std::string name{};  ///< of the tensor
+  int buffer = -1;     ///< that is filled
 };
-struct Slice {  // one owned box of a parameter
-  int tensor = -1;
-  std::string name{};
-  Box box{};
-  int value = -1, velocity = -1, gradient = -1;  // buffers; gradient's may hold more than the box
+/// One owned box of a parameter.
+struct Slice {
+  int tensor = -1;     ///< of the plan's passes
+  std::string name{};  ///< of the parameter
+  Box box{};           ///< global indices
+  int value = -1;      ///< buffer
+  int velocity = -1;   ///< buffer
+  int gradient = -1;   ///< buffer; it may have more than the box
 };
 
+/// What one rank does in a step.
 struct Program {
-  int rank = 0;
-  DType dtype = DType::f32;
-  std::vector<Buffer> buffers{};
-  std::vector<ProgramStep> steps{};
-  std::vector<std::string> exchange_names{};  // by exchange number, the same on every rank
-  std::vector<FedBuffer> feeds{};
-  std::vector<Slice> slices{};
-  std::vector<int> main_buffer{};  // per tensor of the plan's passes; -1: this rank holds nothing of it
-  int forward_steps = 0;           // the first so many steps make the loss and the logits
-  Index arena_bytes = 0, state_bytes = 0;
-  bool windows = false;            // some rank reads another one's memory; the same on every rank
+  int rank = 0;                               ///< whose
+  DType dtype = DType::f32;                   ///< of every float tensor
+  std::vector<Buffer> buffers{};              ///< by number
+  std::vector<ProgramStep> steps{};           ///< in order
+  std::vector<std::string> exchange_names{};  ///< by exchange number, the same on every rank
+  std::vector<FedBuffer> feeds{};             ///< inputs and labels
+  std::vector<Slice> slices{};                ///< owned boxes of parameters
+  std::vector<int> main_buffer{};             ///< per tensor of the plan's passes; -1: this rank has nothing of it
+  int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
+  Index arena_bytes = 0;                      ///< of all buffers of Space::arena, by lifetimes
+  Index state_bytes = 0;                      ///< of all buffers of Space::state
+  bool windows = false;                       ///< some rank reads another one's memory; the same on every rank
 };
 
-// Which exchanges go on while kernels run: those with messages between hosts, from or to devices with memory of their own (on one
-// host the ranks' own cores do the copying); or all with messages (for tests: however much memory it takes).
+/// Which exchanges overlap with kernels: those with messages between hosts, from or to devices with memory of their own (on one
+/// host the ranks' own cores do the copying); or all with messages (for tests: however much memory it takes).
 enum class Pending : std::uint8_t { none, far, all };
 
+/// Options of compile(). Every field has a default.
 struct CompileOptions {
-  bool keep_gradients = false;  // until the step's end, to be looked at
-  std::vector<int> keep{};      // tensors whose finished values stay until the step's end too
-  // Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
-  // before it travels.
+  bool keep_gradients = false;  ///< until the step's end, for inspection
+  std::vector<int> keep{};      ///< tensors whose finished values stay until the step's end too
+  /// Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
+  /// before it travels.
   Index staged_bytes = kStagedBytes;
-  // Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
+  /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
   std::vector<int> hosts{};
-  Pending pending = Pending::far;
+  Pending pending = Pending::far;  ///< which exchanges overlap with kernels
 };
 
-// Pure; no device. InternalError only.
+/// The Program of one rank. Pure; no device. InternalError only.
 Program compile(const Plan& plan, int rank, const CompileOptions& options = {});
 
-struct SimulatedStep {  // of a Program, in virtual seconds from the training step's start; a Post takes none
-  double begin = 0, end = 0;
+/// One step of a Program, in virtual seconds from the training step's start; a Post takes none.
+struct SimulatedStep {
+  double begin = 0;  ///< seconds
+  double end = 0;    ///< seconds
 };
+/// A predicted training step.
 struct Simulated {
-  double step_seconds = 0;
-  std::vector<double> busy_seconds{}, waiting_seconds{};
-  std::vector<std::vector<SimulatedStep>> timeline{};  // per rank, per step of its Program; empty unless the options say so
-  std::vector<SimulatedStep> agreement{};              // per rank: on the loss, between the halves; no seconds where the step has no two
+  double step_seconds = 0;                              ///< of the slowest rank
+  std::vector<double> busy_seconds{};                   ///< computing, by rank
+  std::vector<double> waiting_seconds{};                ///< for other ranks, by rank
+  std::vector<std::vector<SimulatedStep>> timeline{};  ///< per rank, per step of its Program; empty unless the options say so
+  std::vector<SimulatedStep> agreement{};              ///< per rank: on the loss, between the halves; no seconds where the step has no two
 };
+/// Options of simulate(). Every field has a default.
 struct SimulateOptions {
-  bool timeline = false;
+  bool timeline = false;  ///< whether Simulated::timeline is filled
 };
-// All ranks' Programs in virtual time.
+/// Runs all ranks' Programs in virtual time.
 Simulated simulate(const std::vector<Program>& ranks, const Profile& profile, const SimulateOptions& options = {});
 
+/// @}
 }  // namespace motley

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout rules: which dim lies on which mesh axis and how it is cut.
+/// @file
+/// Layout rules: which dim is cut over which mesh axis, and in which parts.
 #pragma once
 #include <motley/dims.h>
 
@@ -10,53 +11,66 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup layouts
+/// @{
 
+/// Parts that are computed. profile: those with the least predicted step time. even: equal parts. proportional: by one speed number per
+/// device, its time of the complete layer.
 enum class CutBy : std::uint8_t { profile, even, proportional };
+/// Parts in these proportions, rounded by largest remainder.
 struct Shares {
-  std::vector<double> of{};
+  std::vector<double> of{};  ///< one per rank along the axes, at least 0, one above 0
   bool operator==(const Shares&) const = default;
 };
+/// Parts of these sizes.
 struct Sizes {
-  std::vector<Index> of{};
+  std::vector<Index> of{};  ///< one per rank along the axes; they sum to the dim's size (of a dim that windows slide over: in the inputs)
   bool operator==(const Sizes&) const = default;
 };
-struct Jagged {  // one list per coordinate of the axis `per`
-  std::vector<std::vector<Index>> of{};
-  std::string per{};
+/// Sizes that differ along another axis.
+struct Jagged {
+  std::vector<std::vector<Index>> of{};  ///< one list of sizes per coordinate of `per`; each sums to the dim's size
+  std::string per{};                     ///< an axis that is not one of the cut's
   bool operator==(const Jagged&) const = default;
 };
-using Parts = std::variant<CutBy, Shares, Sizes, Jagged>;
+using Parts = std::variant<CutBy, Shares, Sizes, Jagged>;  ///< How a dim is divided.
 
-// A type of its own, so that {"data", "model"} never becomes one std::string.
+/// Axes of a rule. A separate type, so that `{"data", "model"}` never becomes one std::string.
 struct Axes {
   Axes() = default;
-  Axes(const char* one) : names{one} {}
-  Axes(std::string one) : names{std::move(one)} {}
-  Axes(std::initializer_list<const char*> several) : names(several.begin(), several.end()) {}
-  explicit Axes(std::vector<std::string> several) : names(std::move(several)) {}
-  std::vector<std::string> names{};  // outer to inner; empty: not cut (the override `null`)
+  Axes(const char* one) : names{one} {}                                                     ///< one axis
+  Axes(std::string one) : names{std::move(one)} {}                                          ///< one axis
+  Axes(std::initializer_list<const char*> several) : names(several.begin(), several.end()) {}  ///< several, outer to inner
+  explicit Axes(std::vector<std::string> several) : names(std::move(several)) {}            ///< several, outer to inner
+  std::vector<std::string> names{};  ///< outer to inner; empty: not cut (the override `null`)
   bool operator==(const Axes&) const = default;
 };
 
+/// One dim, the axes it is cut over, and how.
 struct Rule {
-  std::string dim{};
-  Axes axes{};
-  Parts parts = CutBy::profile;
+  std::string dim{};             ///< name of the dim
+  Axes axes{};                   ///< the mesh axes
+  Parts parts = CutBy::profile;  ///< how it is divided
+  /// For a dim that the program has as a value.
   Rule(const Dim& d, Axes a, Parts p = CutBy::profile) : dim(d.name), axes(std::move(a)), parts(std::move(p)) {}
+  /// For a dim by its name.
   Rule(std::string d, Axes a, Parts p = CutBy::profile) : dim(std::move(d)), axes(std::move(a)), parts(std::move(p)) {}
   bool operator==(const Rule&) const = default;
 };
 
+/// How all tensors of a step are cut. Checked where they meet a step and a mesh: balance(), measure().
 struct LayoutRules {
   LayoutRules() = default;
-  LayoutRules(std::initializer_list<Rule> rules) : split(rules) {}
-  static LayoutRules load(const std::filesystem::path& file);  // UserError with file, line and column
-  // Overrides for one tensor (a parameter's or a layer output's name) or for all tensors of one layer.
+  LayoutRules(std::initializer_list<Rule> rules) : split(rules) {}  ///< rules for every tensor that has the dim
+  static LayoutRules load(const std::filesystem::path& file);       ///< Reads a layout file. UserError with file, line and column
+  /// Overrides for one tensor (a parameter's or a layer output's name) or for all tensors of one layer. Returns these rules.
   LayoutRules& tensor(const std::string& name, std::vector<Rule> rules);
+  /// Only these devices compute the layer; the others store and receive nothing of it. Returns these rules.
   LayoutRules& place(const std::string& layer, std::vector<std::string> devices);
-  std::vector<Rule> split{};
-  std::map<std::string, std::vector<Rule>> tensors{};
-  std::map<std::string, std::vector<std::string>> places{};
+  std::vector<Rule> split{};                               ///< for every tensor that has the dim
+  std::map<std::string, std::vector<Rule>> tensors{};      ///< overrides: tensor or layer -> its rules
+  std::map<std::string, std::vector<std::string>> places{};  ///< layer -> the devices that compute it
 };
 
+/// @}
 }  // namespace motley

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the messages of an exchange go. An exchange is a list of boxes (exchange.h): who has terms of a box and who adds them, or who
-// has its values and who reads them. A schedule is a tree per box: inner nodes add up what their children send before they send it
-// on (always in the same order, so a plan makes the same bits whoever is late), or hand values on. One owner makes the final value.
-//
-// n: bytes of a tensor; P: ranks, k of them on each host; C: chunks; lg: rounded up. Steps cannot happen at once. "Each owns 1/P"
-// is what a step of training does, "one owner" a tensor that lies on one rank (gloo's docs/algorithms.md has such a table).
-//
-//              | steps | a rank receives, each owns 1/P | the owner receives (sums) or sends (copies), one owner
-//   direct     | 1     | n (P-1)/P in P-1 messages      | n (P-1)
-//   ring       | P-2+C | n (P-1)/P in C (P-1) messages, | n, in C messages: every link carries a chunk at once
-//              |       | all from one rank              |
-//   halving    | lg P  | n (P-1)/P in P-1 messages,     | n lg P
-//              |       | from lg P ranks                |
-//   two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its own;
-//              |       | hosts n (P/k-1)/P, direct      | in C = k chunks each link between two hosts carries n/k at once
-//              |       | n (P-k)/P (sums: on average)   |
-//   routed     | D-1+C | n (P-1)/P, and what it hands   | n per way that ends there, in C messages
-//              |       | on; D: hops of the longest way |
-//
-// A sum that several ranks read is two such exchanges, one behind the other: terms to the owners, their sums to the readers. The
-// sum of all bytes received is the same for every schedule (but routed, where ranks hand on what they do not read): what differs is
-// which links carry them, how many at once, and how often a message's latency is waited for. Between ranks of one host that see each
-// other's memory a "message" is a look, no copy.
+/// @file
+/// How the messages of an exchange are sent. An exchange is a list of boxes (exchange.h): who has partial sums of a box and who adds them,
+/// or who has its values and who reads them. A schedule is a tree per box: inner nodes add up what their children send before they send it
+/// on (always in the same order, so a plan makes the same bits in whatever order messages arrive), or forward values. One owner makes the
+/// final value.
+///
+/// n: bytes of a tensor; P: ranks, k of them on each host; C: chunks; lg: rounded up. Steps cannot happen at once. "Each owns 1/P"
+/// is what a step of training does, "one owner" a tensor that is stored on one rank (gloo's docs/algorithms.md has such a table).
+///
+///                | steps | a rank receives, each owns 1/P | the owner receives (sums) or sends (copies), one owner
+///     direct     | 1     | n (P-1)/P in P-1 messages      | n (P-1)
+///     ring       | P-2+C | n (P-1)/P in C (P-1) messages, | n, in C messages: every link carries a chunk at once
+///                |       | all from one rank              |
+///     halving    | lg P  | n (P-1)/P in P-1 messages,     | n lg P
+///                |       | from lg P ranks                |
+///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its own;
+///                |       | hosts n (P/k-1)/P, direct      | in C = k chunks each link between two hosts carries n/k at once
+///                |       | n (P-k)/P (sums: on average)   |
+///     routed     | D-1+C | n (P-1)/P, and what it hands   | n per way that ends there, in C messages
+///                |       | on; D: hops of the longest way |
+///
+/// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, their sums to the readers. The
+/// sum of all bytes received is the same for every schedule (but routed, where ranks hand on what they do not read): what differs is
+/// which links carry them, how many at once, and how often a message's latency is waited for. Between ranks of one host that see each
+/// other's memory a "message" is a read in place, no copy.
 #pragma once
 #include <motley/exchange.h>
 
@@ -32,35 +34,41 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup exchanges
+/// @{
 
+/// The shape of the trees.
 enum class Tree : std::uint8_t {
-  direct,    // a star
-  ring,      // a path from rank to rank, the box in chunks
-  halving,   // a binomial tree
-  two_level, // per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
-  routed     // the ways that Routes tell, the box in chunks: through ranks that neither have nor read any of it, too
+  direct,    ///< a star
+  ring,      ///< a path from rank to rank, the box in chunks
+  halving,   ///< a binomial tree
+  two_level, ///< per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
+  routed     ///< along Routes, the box in chunks: through ranks that neither have nor read any of it, too
 };
+/// As in plan files, by Tree.
 inline constexpr std::array<const char*, 5> kTreeNames{"direct", "ring", "halving", "two_level", "routed"};
+/// How the messages of one exchange are sent.
 struct Schedule {
-  Tree tree = Tree::direct;
-  int chunks = 1;  // of a box, in ring, two_level and routed
+  Tree tree = Tree::direct;  ///< shape of the trees
+  int chunks = 1;  ///< of a box, in ring, two_level and routed
   bool operator==(const Schedule&) const = default;
 };
-std::string to_string(const Schedule& s);  // "direct", "ring in 4 chunks", ...
+std::string to_string(const Schedule& s);  ///< "direct", "ring in 4 chunks", ...
 
-// routes[root][r]: the rank next to r on the way from root to r, and back.
+/// `routes[root][r]`: the rank next to r on the route from root to r, and back.
 using Routes = std::vector<std::vector<int>>;
 
-// Stage k starts at a rank when it has what stages before k bring it. direct: one stage, the messages as they are.
+/// Stage k starts at a rank when it has what stages before k bring it. direct: one stage, the messages as they are.
 using Stages = std::vector<std::vector<BoxMessage>>;
 
-// The list's messages are terms that `to` adds. A stage's message carries the sum of its writers' terms and of what its sender got
-// in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it something of the tree.
-// hosts: per rank a number; empty: all on one.
+/// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what its sender got
+/// in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it something of the tree.
+/// hosts: per rank a number; empty: all on one.
 Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts, const Routes& routes = {});
 
-// The list's messages are finished values; readers hand on what they have received. `tree`: the message of the list that a part is
-// of; routed: the rank that it comes from.
+/// The list's messages are finished values; readers forward what they have received. `tree`: the message of the list that a part is
+/// of; routed: the rank that it comes from.
 Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts, const Routes& routes = {});
 
+/// @}
 }  // namespace motley

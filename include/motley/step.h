@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is run again and again.
+/// @file
+/// What is run again and again.
 #pragma once
 #include <motley/graph.h>
 
@@ -9,22 +10,26 @@
 #include <vector>
 
 namespace motley {
+/// @addtogroup network
+/// @{
 
-// As PyTorch's: g' = g + weight_decay*w; v = momentum*v + g' (v starts 0); w -= learning_rate*v.
+/// Stochastic gradient descent, as PyTorch's: `g' = g + weight_decay*w; v = momentum*v + g'` (v starts at 0); `w -= learning_rate*v`.
 struct Sgd {
-  double learning_rate = 0.01, momentum = 0.0, weight_decay = 0.0;
+  double learning_rate = 0.01;  ///< step size of the update
+  double momentum = 0.0;        ///< fraction of the previous update that is kept
+  double weight_decay = 0.0;    ///< times the parameter, added to its gradient
   bool operator==(const Sgd&) const = default;
 };
-using Optimizer = std::variant<Sgd>;
+using Optimizer = std::variant<Sgd>;  ///< How parameters are updated.
 
 struct Passes;  // lib/graph/passes.h: the graph as passes over named tensors, gradients and update included
 
-// Holds a frozen copy of the graph with its gradients and update: the Graph may die.
+/// A frozen copy of the graph with its gradients and update: the Graph may be destroyed.
 class Step {
  public:
-  std::vector<std::string> parameters() const;
-  std::uint64_t hash() const;  // of everything that decides what is computed
-  const Passes& passes() const { return *passes_; }
+  std::vector<std::string> parameters() const;  ///< names, in the order of the ops
+  std::uint64_t hash() const;                   ///< of everything that decides what is computed
+  const Passes& passes() const { return *passes_; }  ///< for the planner
 
  private:
   friend Step training(const Tensor&, const Optimizer&);
@@ -33,7 +38,10 @@ class Step {
   std::shared_ptr<const Passes> passes_;
 };
 
-Step training(const Tensor& loss, const Optimizer& optimizer);  // UserError: loss is no scalar, nothing to train
+/// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no parameter.
+Step training(const Tensor& loss, const Optimizer& optimizer);
+/// The forward passes of these outputs.
 Step inference(const std::vector<Tensor>& outputs);
 
+/// @}
 }  // namespace motley
