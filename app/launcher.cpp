@@ -77,7 +77,7 @@ class RecordsDirectory {
     fs::remove(file, ignored);
     if (failed == 0) return;
     fs::remove_all(path_, ignored);
-    throw Error(Exit::io, path_.string() + ": " + std::strerror(failed) + ": there is no room for what the ranks tell about themselves");
+    throw Error(Exit::io, path_.string() + ": " + std::strerror(failed) + ": no space for the ranks' heartbeat records");
   }
   fs::path path_;
 };

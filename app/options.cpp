@@ -97,7 +97,7 @@ CLI::Option* add_job(CLI::App* verb, Words& w, const char* text) {
 }
 
 void add_form(CLI::App* verb, Words& w) {
-  one_of(verb->add_option("--format", w.form, "of the result"), {"text", "json"});
+  one_of(verb->add_option("--format", w.form, "format of the result (default text)"), {"text", "json"});
 }
 
 void add_verbs(CLI::App& app, Options& o, Words& w) {
@@ -109,24 +109,24 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
 
   CLI::App* profile = add_verb(app, "profile", "measure devices and links, for a job's kernels or for a grid of convolutions");
   add_job(profile, w, "the job whose kernels are measured; without it a grid of convolution shapes");
-  profile->add_option("--mesh", o.mesh, "the devices (default: the job's, else this node's)")->type_name("FILE");
+  profile->add_option("--mesh", o.mesh, "mesh file (default: the job's, else this node)")->type_name("FILE");
   profile->add_option("-o,--output", o.output, "write the profile there (default: the job's profile.path)")->type_name("FILE");
   within(profile->add_option("--budget-seconds", o.budget_seconds, "time limit (default 60)"), "SECONDS", 0.1, 1e6);
 
   CLI::App* plan = add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
-  add_job(plan, w, "the job")->required();
+  add_job(plan, w, "the job file")->required();
   add_form(plan, w);
   plan->add_flag("--full", o.full, "list every rank, exchange and tensor, also of a plan for more than 16 ranks");
   plan->add_option("-o,--output", o.output, "write the plan there (default: stdout)")->type_name("FILE");
 
   CLI::App* explain = add_verb(app, "explain", "describe a plan: which rank stores, owns and reads what, what is sent and why");
-  add_job(explain, w, "the job")->required();
+  add_job(explain, w, "the job file")->required();
   explain->add_option("--tensor", o.tensor, "only this tensor, e.g. conv2d_1 or conv2d_1.weight")->type_name("NAME");
-  explain->add_option("--svg", o.svg, "write a picture there")->type_name("FILE");
+  explain->add_option("--svg", o.svg, "write a picture (SVG) there")->type_name("FILE");
   add_form(explain, w);
 
   CLI::App* train = add_verb(app, "train", "train; starts its own ranks, one per device of the mesh");
-  add_job(train, w, "the job")->required();
+  add_job(train, w, "the job file")->required();
   train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
   train->add_flag("--resume", w.resume)->group("");  // not built yet
@@ -138,14 +138,14 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_form(trace, w);
 
   CLI::App* verify = add_verb(app, "verify", "check that the sharded job computes the same result as the unsharded one, in f64 and f32");
-  add_job(verify, w, "the job")->required();
+  add_job(verify, w, "the job file")->required();
   within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
   within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
   verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
 
   CLI::App* schema = add_verb(app, "schema", "print the JSON Schema of a kind of file, for editors");
-  one_of(schema->add_option("KIND", w.kind, "which files")->required(), schema_kinds());
+  one_of(schema->add_option("KIND", w.kind, "kind of file")->required(), schema_kinds());
 
   for (const char* name : kLater) app.add_subcommand(name, "not built yet")->group("")->prefix_command()->set_help_flag();
   add_job(app.add_subcommand(kRank, "what the launcher starts")->group(""), w, "the run directory")->required();

@@ -43,7 +43,7 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
     for (const KernelPoint& point : profile.kernels()) kernels += static_cast<std::size_t>(point.device) == d ? 1 : 0;
     text += fmt::format("rank {:<7}{}: {}, {}, {} thread{}, {}; {} kernels\n", d, facts.name, facts.model, facts.isa, facts.threads,
                         facts.threads == 1 ? "" : "s", facts.library, kernels);
-    if (facts.alone_over_shared < 1) text += fmt::format("            {:.0f} % of these seconds while the other ranks of its host rest\n", 100 * facts.alone_over_shared);
+    if (facts.alone_over_shared < 1) text += fmt::format("            {:.0f} % of these seconds when the other ranks of its host are idle\n", 100 * facts.alone_over_shared);
   }
   text += fmt::format("links       {}\n", profile.links.size());
   for (const std::string& note : profile.notes) text += "note        " + note + "\n";

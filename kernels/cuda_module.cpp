@@ -30,7 +30,7 @@ struct Opened {
 
 Opened open_module() {
   const char* told = std::getenv("MOTLEY_CUDA");
-  std::string why = told != nullptr ? "MOTLEY_CUDA in the environment names \"" + std::string(told) + "\", and there is no such file"
+  std::string why = told != nullptr ? "MOTLEY_CUDA in the environment names \"" + std::string(told) + "\", which does not exist"
                                     : "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
   for (const fs::path& file : places(told)) {
     if (!fs::exists(file)) continue;
@@ -41,7 +41,7 @@ Opened open_module() {
     }
     const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, "motley_cuda_module"));
     if (entry != nullptr) return {entry(), ""};
-    why = file.string() + " is no CUDA module of motley";
+    why = file.string() + " is not a CUDA module of motley";
   }
   return {nullptr, why};
 }

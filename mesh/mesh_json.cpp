@@ -28,8 +28,8 @@ Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t l
 
 const Table<Axis>& axis_table() {
   static const Table<Axis> table{
-      {"name", "of the axis", "name", true, [](Reader& r, const Json& j, Axis& a) { r.name(j, a.name); }},
-      small<Axis>("size", "ranks along it", &Axis::size, 1, kMostAlong, true)};
+      {"name", "name of the axis", "name", true, [](Reader& r, const Json& j, Axis& a) { r.name(j, a.name); }},
+      small<Axis>("size", "number of ranks along the axis", &Axis::size, 1, kMostAlong, true)};
   return table;
 }
 
@@ -78,13 +78,13 @@ const Table<Device>& device_table() {
       {"name", "unique in its mesh; without one: `rank N`", "text", false, read_device_name},
       {"kind", "cpu, cuda or emulated", "text", true, read_kind, schema_of_words(device_kinds())},
       small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
-      small<Device>("threads", "of its CPU kernels", &Device::threads, 1, kMostThreads),
-      {"cores", "it is bound to; without: the host's allowed cores in turn", "list", false, read_cores, schema_of_list(schema_of_type("integer"))},
+      small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
+      {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores, schema_of_list(schema_of_type("integer"))},
       {"isa", "cap of what its CPU kernels may use", "text", false,
        [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
-      {"memory_bytes", "it may use", "integer", false,
+      {"memory_bytes", "limit of the memory that it may use", "integer", false,
        [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
-      {"host", "another machine's name", "text", false, read_host},
+      {"host", "name of another machine", "text", false, read_host},
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
@@ -110,7 +110,7 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
   for (const auto& [key, kinds] : only)
     if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
       r.in(key, [&, &key_ = key, &kinds_ = kinds] {
-        r.complain(*found, "a device of kind " + text_of(d.kind) + " has no \"" + key_ + "\"; it belongs to kind " +
+        r.complain(*found, "a device of kind " + text_of(d.kind) + " has no \"" + key_ + "\"; it is a key of kind " +
                                text_of(kinds_.front()));
       });
 }
@@ -153,7 +153,7 @@ Device read_device(Reader& r, const Json& j) {
     const std::size_t good = r.complaints.list.size();
     r.object(*inner, device_table(), of);
     if (r.complaints.list.size() != good) return;
-    if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device is made of a cpu or a cuda one");
+    if (of.kind == DeviceKind::emulated) return r.complain(*inner, "an emulated device slows down a cpu or a cuda device");
     refuse_foreign_keys(r, *inner, of);
     if (const Json* name = inner->find("name")) r.complain(*name, "the emulated device has the name; this one needs none");
   });

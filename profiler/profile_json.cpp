@@ -114,14 +114,14 @@ const Table<Raw>& profile_fields() {
            reader.object(one, link_fields(), out.profile.links.back());
          });
        }},
-      {"device_links", "between pinned memory and devices' own", "list", false,
+      {"device_links", "between pinned memory and devices' memory", "list", false,
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {
            out.profile.device_links.emplace_back();
            reader.object(one, device_link_fields(), out.profile.device_links.back());
          });
        }},
-      {"notes", "for people", "list", false, [](Reader& reader, const Json& json, Raw& out) {
+      {"notes", "informative", "list", false, [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) { reader.text(one, out.profile.notes.emplace_back()); });
        }}};
   return table;

@@ -37,7 +37,7 @@ dnnl::cpu_isa cap_isa(const std::string& cap) {
   const std::lock_guard lock(mutex);
   if (opened && cap != first)
     throw DeviceError("this process has opened a CPU with isa \"" + first + "\" and now one with isa \"" + cap +
-                      "\": the ISA is per process; give unlike devices processes of their own");
+                      "\": the ISA is per process; use one process per device");
   if (!opened && !cap.empty()) {
     const auto& known = vendor::isas();
     const auto asked = std::find_if(known.begin(), known.end(), [&](const auto& isa) { return cap == isa.name; });
@@ -46,7 +46,7 @@ dnnl::cpu_isa cap_isa(const std::string& cap) {
       throw DeviceError("isa \"" + cap + "\" could not be set: this process has used " + vendor::version() +
                         " before it opened its device");
     if ((mask_of(dnnl::get_effective_cpu_isa()) & ~mask_of(asked->isa)) != 0)
-      throw DeviceError("isa \"" + cap + "\" was asked for, " + vendor::version() + " reports " +
+      throw DeviceError("isa \"" + cap + "\" was requested, " + vendor::version() + " reports " +
                         name_of(dnnl::get_effective_cpu_isa()));
   }
   opened = true;

@@ -28,7 +28,7 @@ std::string missing(int& count) {
   if (status == cudaSuccess && count > 0) return "";
   if (status == cudaErrorInsufficientDriver)
     return "no CUDA device: the driver is for CUDA " + dotted(driver, 1000, 10) + ", this build needs " + dotted(CUDART_VERSION, 1000, 10) + "; install a newer driver";
-  if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device: the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi";
+  if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device: the driver sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi";
   return std::string("no CUDA device: ") + cudaGetErrorString(status);
 }
 

@@ -139,7 +139,7 @@ Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
   scan.skip_blanks();
   if (scan.open_comment) return open_comment();
   if (after == After::nothing && scan.done()) return {0, "empty; expected a JSON object"};
-  if (after == After::whole) return {scan.at, "one value belongs in a file; more follows"};
+  if (after == After::whole) return {scan.at, "expected one JSON value; more follows"};
   const bool in_object = after == After::object_begin || after == After::member;
   const char separator = after == After::key ? ':' : ',';
   const bool wants_separator = after == After::key || after == After::member || after == After::element;
@@ -311,7 +311,7 @@ std::optional<Fault> fault_of_bytes(const std::string& text) {
       constexpr const char* kDigits = "0123456789ABCDEF";
       const std::string hex{'0', 'x', kDigits[c / 16], kDigits[c % 16]};
       return Fault{i, n == 0 ? "the byte " + hex + " is not UTF-8; save the file as UTF-8"
-                             : "the byte " + hex + " does not belong in a text file"};
+                             : "the byte " + hex + " is not valid in a text file"};
     }
     i += n;
   }

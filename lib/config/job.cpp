@@ -41,7 +41,7 @@ void read_path(Reader& r, const Json& j, std::string& out) {
 const Table<ProfileOptions>& profile_table() {
   static const Table<ProfileOptions> table{
       version_field<ProfileOptions>(VersionKey::optional),
-      {"path", "of the profile; without: in the user's cache", "text", false,
+      {"path", "path of the profile; default: in the user's cache", "text", false,
        [](Reader& r, const Json& j, ProfileOptions& p) { read_path(r, j, p.path); }},
       {"measure", "if_missing, always or never", "text", false, [](Reader& r, const Json& j, ProfileOptions& p) {
          std::string word;
@@ -59,7 +59,7 @@ Table<DataOptions> data_table(VersionKey version) {
          if (r.text(j, word, kDataKinds)) d.kind = static_cast<DataKind>(position(kDataKinds, word));
        }, schema_of_words(kDataKinds)},
       {"path", "the folder of its files", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
-      {"samples", "synthetic: how many; without: 8 batches", "integer", false,
+      {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
 }
 
@@ -70,9 +70,9 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   if (r.complaints.list.size() != before) return std::nullopt;
   if (const Json* samples = j.find("samples"); samples != nullptr && data.kind != DataKind::synthetic)
     r.in("samples",
-         [&] { r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" belongs to synthetic"); });
+         [&] { r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" is a key of synthetic data"); });
   if (const Json* path = j.find("path"); path != nullptr && data.kind == DataKind::synthetic)
-    r.in("path", [&] { r.complain(*path, "synthetic data is made up; \"path\" belongs to the other kinds"); });
+    r.in("path", [&] { r.complain(*path, "synthetic data is generated; \"path\" is a key of the other kinds"); });
   if (j.find("path") == nullptr && (data.kind == DataKind::mnist || data.kind == DataKind::cifar10))
     r.complain(j, "\"path\" is missing (the folder of its files)");
   if (r.complaints.list.size() != before) return std::nullopt;
@@ -113,7 +113,7 @@ Table<TrainOptions> train_table(VersionKey version) {
            [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
           {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
           {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
-          {"seed", "of all random numbers: initial weights, order of samples", "integer", false,
+          {"seed", "seed of all random numbers: initial weights, order of samples", "integer", false,
            [](Reader& r, const Json& j, TrainOptions& t) {
              std::int64_t seed = 0;
              if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
@@ -178,7 +178,7 @@ class JobReader {
 
   Table<Parts> table() {
     return {version_field<Parts>(VersionKey::required),
-            {"name", "of the job", "text", false,
+            {"name", "name of the job", "text", false,
              [](Reader& r, const Json& j, Parts& p) {
                if (r.text(j, p.name) &&
                    (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.'))
@@ -269,7 +269,7 @@ class JobReader {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
-    if (shape[0].name != batch) return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; it belongs first");
+    if (shape[0].name != batch) return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
     if (kind == DataKind::synthetic) return;

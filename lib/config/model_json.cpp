@@ -124,13 +124,13 @@ const std::map<std::string, LayerField>& layer_fields() {
     std::map<std::string, LayerField> out;
     for (LayerField f : Table<LayerSpec>{
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
-             {"name", "of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+             {"name", "name of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
              {"in", "the dims it contracts", "name or list", false, names(&LayerSpec::in)},
              {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
              {"over", "the two dims it slides over, rows first", "list", false, read_over},
-             {"window", "its extent, a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
+             {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
              {"stride", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::stride)},
              {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation)},
              {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
@@ -141,8 +141,8 @@ const std::map<std::string, LayerField>& layer_fields() {
               [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.before, 0, kMostSize); }},
              {"after", "zeros put after the last element", "integer", false,
               [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.after, 0, kMostSize); }},
-             {"bias", "whether it has one", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
-             {"activation", "what its result passes through", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
+             {"bias", "whether it adds a bias", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
+             {"activation", "pointwise function of its result", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
                 std::string word;
                 if (!r.text(j, word, activation_names())) return;
                 l.activation = static_cast<Activation>(std::find(activation_names().begin(), activation_names().end(), word) -
@@ -231,7 +231,7 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
     InputSpec input{m.key, {}};
     const std::size_t before = r.complaints.list.size();
     if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
-    if (m.key == "label") r.complain(m.where, "\"label\" is the labels' own name; rename this input");
+    if (m.key == "label") r.complain(m.where, "\"label\" is reserved for the labels; rename this input");
     if (!std::holds_alternative<Json::Object>(m.value.value))
       r.complain(m.value, "expected the input's dims and their sizes, found " + Reader::kind(m.value));
     else if (std::get<Json::Object>(m.value.value).empty())
@@ -263,7 +263,7 @@ Json layers_schema() {
 
 Table<ModelSpec> model_table(VersionKey version) {
   return {version_field<ModelSpec>(version),
-          {"name", "for people", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
+          {"name", "name of the model, informative", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
           {"inputs", "name -> its dims and their sizes", "object", true, read_inputs, schema_of_map(schema_of_map(schema_of_type("integer")))},
           {"layers", "in the order in which they compute", "list", true,
            [](Reader& r, const Json& j, ModelSpec& m) {
@@ -271,7 +271,7 @@ Table<ModelSpec> model_table(VersionKey version) {
              if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
                r.complain(j, "expected at least one layer");
            }, layers_schema()},
-          {"loss", "what training makes small", "object", true,
+          {"loss", "what training minimizes", "object", true,
            [](Reader& r, const Json& j, ModelSpec& m) { r.object(j, loss_table(), m.loss); }, object_schema(loss_table())}};
 }
 
@@ -289,7 +289,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     const std::string at = "/layers/" + std::to_string(i);
     if (l.name == "label" || Reader::is_one_of(l.name, earlier)) {
       complain_below(r, j, at + "/name",
-                     l.name == "label" ? "\"label\" is the labels' own name; rename this layer"
+                     l.name == "label" ? "\"label\" is reserved for the labels; rename this layer"
                                        : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
       l.good = false;
     }

@@ -18,7 +18,7 @@ std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tens
   for (const Tensor& t : tensors) {
     node(t);
     if (t.nodes_ != tensors.front().nodes_)
-      throw UserError("\"" + node(t).name + "\" and \"" + node(tensors.front()).name + "\" belong to two graphs");
+      throw UserError("\"" + node(t).name + "\" and \"" + node(tensors.front()).name + "\" are tensors of two graphs");
   }
   return tensors.front().nodes_;
 }
@@ -76,7 +76,7 @@ Tensor Graph::input(const std::string& name, const Shape& shape, DType dtype) { 
 
 Tensor activate(const Tensor& x, Activation activation) {
   const std::string layer = GraphNodes::node(x).layer;
-  if (layer.empty()) throw UserError("an input has no activation of its own: use relu(), sigmoid(), tanh() or elu()");
+  if (layer.empty()) throw UserError("an input has no activation: use relu(), sigmoid(), tanh() or elu()");
   auto graph = GraphNodes::graph_of({x});
   graph->rename(GraphNodes::id(x), layer + ".linear");
   const int before = graph->positions;

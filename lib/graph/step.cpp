@@ -23,13 +23,13 @@ Step training(const Tensor& loss, const Optimizer& optimizer) {
   Lowering to(*graph, {GraphNodes::id(loss)});
   to.lower(*graph, true, GraphNodes::id(loss));
   Passes out = to.out();
-  if (out.parameters.empty()) throw UserError("no parameter lies behind \"" + loss.name() + "\": there is nothing to train");
+  if (out.parameters.empty()) throw UserError("\"" + loss.name() + "\" does not depend on any parameter: there is nothing to train");
   out.loss = out.find(loss.name());
   out.outputs = {out.loss};
   if (out.logits >= 0) out.outputs.push_back(out.logits);
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + out.tensors[static_cast<std::size_t>(p)].name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
-        "every parameter behind the loss has a gradient");
+        "every parameter that the loss depends on has a gradient");
   out.optimizer = optimizer;
   out.trains = true;
   return Step(std::make_shared<const Passes>(std::move(out)));

@@ -23,7 +23,7 @@ std::size_t at(Index i) {
 
 // Checked, with sizes past the cap and sizes that cannot be made +infinite.
 SizeTables usable(const SizeTables& seconds, Index size, const Sizes& caps) {
-  check(size >= 0 && !seconds.empty(), "a dim is dealt over ranks");
+  check(size >= 0 && !seconds.empty(), "a dim is distributed over ranks");
   check(caps.empty() || caps.size() == seconds.size(), "one cap per rank");
   SizeTables out = seconds;
   for (std::size_t r = 0; r < out.size(); r++) {

@@ -103,7 +103,7 @@ class RuleChecker {
     for (const auto& [name, dims] : rules_.tensors) {
       const std::string at = "/tensors/" + pointer_token(name);
       if (name.starts_with("gradient of ")) {
-        refuse(at, "gradients lie as their tensors; name " + quoted(name.substr(12)));
+        refuse(at, "gradients are laid out like their tensors; name " + quoted(name.substr(12)));
         continue;
       }
       const bool unsure = subject_.may_be(name) || subject_.may_be(name.substr(0, name.rfind('.')));

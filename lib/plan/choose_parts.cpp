@@ -39,7 +39,7 @@ std::string milliseconds(double seconds) {
 }
 
 std::string explain(const DimBalance& best) {
-  std::string out = std::string(best.exact ? "exact" : "near") + " on its tables: kernels " + milliseconds(best.seconds);
+  std::string out = std::string(best.exact ? "exact" : "local search") + ", kernel time " + milliseconds(best.seconds);
   if (!best.next_best.empty()) {
     char text[32];
     std::snprintf(text, sizeof text, " (+%.1f %%)", 100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
@@ -70,7 +70,7 @@ class Chooser {
     const bool measured = !profile_.empty();
     Trial best;
     if (!measured || variables_.empty()) {
-      if (!variables_.empty()) out.notes.push_back("no profile: parts \"profile\" and \"proportional\" were dealt evenly");
+      if (!variables_.empty()) out.notes.push_back("no profile: parts \"profile\" and \"proportional\" were distributed evenly");
       best = trials_.improved({even_parts(variables_), {}});
       if (measured) overlapped(best);
     } else {
@@ -175,8 +175,8 @@ class Chooser {
         for (std::size_t i = 0; i < variables_.size(); i++)
           if (trials_.is_free(i)) best.why[i] = set + (best.why[i].empty() ? "the only cut" : best.why[i]);
         add(std::move(best));
-        add(dealt_evenly(ranks, per, set + "even is the fastest for the whole step"));
-        add(dealt_by_speed(base, ranks, per, set + "proportional is the fastest for the whole step"));
+        add(dealt_evenly(ranks, per, set + "even parts give the fastest step"));
+        add(dealt_by_speed(base, ranks, per, set + "proportional parts give the fastest step"));
       }
     }
     return out;
@@ -184,7 +184,7 @@ class Chooser {
 
   Trial search() {
     fixed_ = even_parts(variables_);
-    Trial best = trials_.improved({fixed_, std::vector<std::string>(variables_.size(), "even is the fastest for the whole step")});
+    Trial best = trials_.improved({fixed_, std::vector<std::string>(variables_.size(), "even parts give the fastest step")});
     for (std::size_t i = 0; i < variables_.size(); i++)
       if (!trials_.is_free(i)) fixed_[i].lists = {by_speed(best.plan, mesh_, cost_, variables_[i], {all_})};
     const PlanData base = best.plan;
@@ -289,12 +289,12 @@ class Chooser {
         if (!known) out.push_back(std::move(next));
       };
       for (const Proposal& of : tables) add(of.parts[i], of.why[i]);
-      add({-1, {by_speed(best.plan, mesh_, cost_, v, {all_})}}, "proportional is the fastest for the whole step");
-      add({-1, {evenly(mesh_, v, {all_})}}, "even is the fastest for the whole step");
+      add({-1, {by_speed(best.plan, mesh_, cost_, v, {all_})}}, "proportional parts give the fastest step");
+      add({-1, {evenly(mesh_, v, {all_})}}, "even parts give the fastest step");
       for (std::size_t part = 0; part < static_cast<std::size_t>(v.parts) && v.parts <= kAlone && !large_; part++) {
         std::vector<Index> alone(static_cast<std::size_t>(v.parts), 0);
         alone[part] = v.size;
-        add({-1, {std::move(alone)}}, "not split is the fastest for the whole step");
+        add({-1, {std::move(alone)}}, "not splitting it gives the fastest step");
       }
     }
     return out;

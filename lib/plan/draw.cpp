@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, as SVG: a tensor as a map of its cut dims, true to scale; a whole plan as a row of small maps per tensor.
+// Which rank stores what, as SVG: a tensor as a map of its cut dims, true to scale; a whole plan as a row of small maps per tensor.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -148,17 +148,17 @@ class TensorPicture {
     for (std::size_t i = 0; i < t_.shape.rank(); i++)
       if (auto spans = [&](const Held& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; };
           std::all_of(rest.begin(), rest.end(), spans) && std::all_of(own.rest.begin(), own.rest.end(), spans))
-        uncut += (uncut.empty() ? "   (whole in every box: " : ", ") + t_.shape[i].name;
-    const std::string words = dims.empty() ? "one number" : dims + uncut + (uncut.empty() ? "" : ")");
+        uncut += (uncut.empty() ? "   (complete in every box: " : ", ") + t_.shape[i].name;
+    const std::string words = dims.empty() ? "scalar" : dims + uncut + (uncut.empty() ? "" : ")");
     picture_.text(kMargin, 52, words, kGrey);
     widest_ = 2 * kMargin + 7.2 * static_cast<double>(words.size());
     double y = legend(72);
     const bool parameter = t_.role == TensorRole::parameter;
     double x = kMargin + kLeft, lowest = y;
     for (const auto& [title, what, held] : std::vector<std::tuple<std::string, std::string, const std::vector<Held>*>>{
-             {parameter ? "Where it lies" : "Where finished values lie", "own", &rest},
-             {"Who owns and updates it", "owner", parameter ? &own.rest : nullptr},
-             {"Who reads it", "read", &own.needs}}) {
+             {parameter ? "Stored by" : "Finished values stored by", "own", &rest},
+             {"Owned and updated by", "owner", parameter ? &own.rest : nullptr},
+             {"Read by", "read", &own.needs}}) {
       if (held == nullptr) continue;
       lowest = std::max(lowest, section(x, y, title, what, *held));
       x += kMap + kLeft + 24;
@@ -275,7 +275,7 @@ class TensorPicture {
 
   double exchanges(double y) {
     const std::vector<Movement> all = movements_of(plan_, profile_, tensor_);
-    picture_.text(kMargin, y, all.empty() ? "Nothing of it moves between ranks" : "What moves in a step", kBold);
+    picture_.text(kMargin, y, all.empty() ? "Not exchanged between ranks" : "Exchanged per step", kBold);
     y += 22;
     for (const Movement& m : all) {
       double x = kMargin;
@@ -293,7 +293,7 @@ class TensorPicture {
       std::string what;
       for (std::size_t i = 0; i < std::min<std::size_t>(m.boxes.size(), 2); i++) what += (i == 0 ? "" : "; ") + box_words(t_.shape, m.boxes[i]);
       if (m.boxes.size() > 2) what += "; and " + std::to_string(m.boxes.size() - 2) + " more";
-      picture_.text(x + (profile_.empty() ? 130 : 210), y, short_of(what + (m.step == "add" ? ", added there" : ""), 60), kGrey);
+      picture_.text(x + (profile_.empty() ? 130 : 210), y, short_of(what + (m.step == "add" ? ", partial sums" : ""), 60), kGrey);
       y += 21;
     }
     return y;
@@ -314,13 +314,13 @@ std::string overview(const Plan& plan) {
   const int ranks = plan.mesh().ranks();
   const double lane = std::clamp(560.0 / ranks, 60.0, 170.0), width = kMargin * 2 + kNames + (lane + 12) * ranks + 170;
   Picture picture;
-  picture.text(kMargin, 32, "Who holds what", "font-size=\"18\" font-weight=\"bold\"");
+  picture.text(kMargin, 32, "Which rank stores what", "font-size=\"18\" font-weight=\"bold\"");
   for (int r = 0; r < ranks; r++) {
     const double x = kMargin + kNames + (lane + 12) * r;
     picture.rect({x, 46, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
     picture.text(x + 20, 57.5, short_of(std::to_string(r) + "  " + plan.mesh().device(r).name, static_cast<std::size_t>(lane / 7.5)));
   }
-  picture.text(width - kMargin, 57.5, "moves in a step", "text-anchor=\"end\" fill=\"#777\"");
+  picture.text(width - kMargin, 57.5, "exchanged per step", "text-anchor=\"end\" fill=\"#777\"");
   double y = 74;
   const std::vector<Described> moves = describe_exchanges(d, ranks);
   for (std::size_t i = 0; i < d.tensors.size(); i++) {
@@ -350,7 +350,7 @@ std::string overview(const Plan& plan) {
       }
     y = std::max(y + kRow, line + 3);
   }
-  picture.text(kMargin, y + 12, "Each map spans the whole tensor: cut dims run across and down, true to scale. Gradients lie as their tensors.", kSmallGrey);
+  picture.text(kMargin, y + 12, "Each map spans the complete tensor: cut dims run across and down, true to scale. Gradients are laid out like their tensors.", kSmallGrey);
   return picture.whole(width, y + 28);
 }
 

@@ -23,7 +23,7 @@ std::string right(std::string text, std::size_t width) {
 std::string shape_words(const Shape& shape) {
   std::string out;
   for (const Dim& d : shape.dims()) out += (out.empty() ? "" : ", ") + d.name + " " + std::to_string(d.size);
-  return out.empty() ? "one number" : out;
+  return out.empty() ? "scalar" : out;
 }
 
 std::string role_words(TensorRole role) {
@@ -48,13 +48,13 @@ std::string axis_words(const Mesh& mesh, const Cut& cut) {
 std::string layout_words(const Mesh& mesh, const Layout& layout) {
   std::string out;
   for (const auto& [dim, cut] : layout.cuts) {
-    out += (out.empty() ? "" : "; ") + dim + " on " + axis_words(mesh, cut);
+    out += (out.empty() ? "" : "; ") + dim + " over " + axis_words(mesh, cut) + ":";
     std::vector<std::vector<Index>> lists;
     for (const Partition& list : cut.lists) lists.push_back(list.sizes());
     out += " " + lists_text(lists);
     if (cut.per >= 0) out += " along `" + mesh.axes()[static_cast<std::size_t>(cut.per)].name + "`";
   }
-  return out.empty() ? "not cut" : out;
+  return out.empty() ? "no rule" : out;
 }
 
 std::string wrapped(const std::string& text, std::size_t indent) {
@@ -101,8 +101,8 @@ std::string movement_table(const std::vector<Movement>& all, bool seconds) {
   for (const Movement& m : all) {
     std::string left = "  " + padded(to_string(m.kind), 15) + padded(m.tensor, 30) + right(std::to_string(m.from), 3) + " -> " + padded(std::to_string(m.to), 4) +
                        right(bytes_text(static_cast<double>(m.bytes)), 10) + (seconds ? right(seconds_text(m.seconds), 10) : "") + "  " +
-                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", added there" : "") +
-                       (m.blocks ? ", in blocks beside kernels" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule);
+                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", partial sums" : "") +
+                       (m.blocks ? ", tiled, overlaps kernels" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule);
     out += left + "\n";
   }
   return out;
@@ -131,9 +131,9 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
   for (std::size_t r = 0; r < d.own_formats.size(); r++)
     if (const auto own_format = d.own_formats[r].find(tensor); own_format != d.own_formats[r].end())
-      out += "in blocks of " + std::to_string(block_of(own_format->second)) + " channels on rank " + std::to_string(r) + "\n";
-  out += "lies (share of the tensor, boxes)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
-  if (t.role == TensorRole::parameter) out += "owned by (one owner per element)\n" + held_words(plan, t, own.rest);
+      out += "format: blocks of " + std::to_string(block_of(own_format->second)) + " channels on rank " + std::to_string(r) + "\n";
+  out += "stored by (fraction of the tensor, box)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
+  if (t.role == TensorRole::parameter) out += "owned and updated by (one owner per element)\n" + held_words(plan, t, own.rest);
   out += "read by\n" + held_words(plan, t, own.needs);
   out += "passes\n" + pass_table(plan, tensor);
   const std::vector<Movement> moves = movements_of(plan, profile, tensor);
@@ -145,10 +145,10 @@ std::string whole_text(const Plan& plan, const Profile& profile) {
   std::string out = "ranks\n";
   for (int r = 0; r < plan.mesh().ranks(); r++) {
     const PredictedRank& p = d.predicted[static_cast<std::size_t>(r)];
-    out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " a step" +
+    out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +
            (d.step_seconds ? ", computes " + seconds_text(p.seconds) : "") + "\n";
   }
-  out += "tensors (share that each rank holds at rest; cuts)\n";
+  out += "tensors (fraction stored by each rank; its cuts. `no rule`: each rank stores what it needs)\n";
   for (std::size_t i = 0; i < d.tensors.size(); i++) {
     const StepTensor& t = d.passes.tensors[i];
     if (t.of >= 0 || t.role == TensorRole::seed) continue;
@@ -159,7 +159,7 @@ std::string whole_text(const Plan& plan, const Profile& profile) {
     left += "  ";
     out += left + wrapped(layout_words(plan.mesh(), d.tensors[i].layout), left.size()) + "\n";
   }
-  out += "passes (what each is cut along)\n" + pass_table(plan, -1);
+  out += "passes (how each is divided; demand-driven: every rank computes what its own passes read)\n" + pass_table(plan, -1);
   std::vector<Movement> all;
   for (std::size_t i = 0; i < d.tensors.size(); i++)
     for (Movement& m : movements_of(plan, profile, static_cast<int>(i))) all.push_back(std::move(m));
@@ -183,7 +183,7 @@ std::string box_words(const Shape& shape, const Box& box) {
   for (std::size_t i = 0; i < box.size(); i++)
     if (box[i].begin != 0 || box[i].end != shape[i].size)
       out += (out.empty() ? "" : ", ") + shape[i].name + " " + std::to_string(box[i].begin) + ".." + std::to_string(box[i].end);
-  return out.empty() ? "whole" : out;
+  return out.empty() ? "all of it" : out;
 }
 
 std::string pick_words(const Plan& plan, int pass) {
@@ -193,25 +193,25 @@ std::string pick_words(const Plan& plan, int pass) {
   std::vector<bool> cut(plan.mesh().axes().size(), false);
   for (const PickPart& part : own.pick) {
     const bool boxes = std::find(p.writes.indices.begin(), p.writes.indices.end(), part.index) != p.writes.indices.end();
-    const char* joined = p.combine == Combine::max ? "greatest taken" : "summed";
-    out += (out.empty() ? "" : ", ") + p.indices[static_cast<std::size_t>(part.index)].name + " cut on " + axis_words(plan.mesh(), part.cut) +
-           (boxes ? "" : std::string(" (terms, ") + joined + ")");
+    const char* partial = p.combine == Combine::max ? " (partial maxima)" : " (partial sums)";
+    out += (out.empty() ? "" : ", ") + p.indices[static_cast<std::size_t>(part.index)].name + " cut over " + axis_words(plan.mesh(), part.cut) +
+           (boxes ? "" : partial);
     for (int a : part.cut.axes) cut[static_cast<std::size_t>(a)] = true;
   }
-  std::string asked, ranks;
+  std::string uncut, ranks;
   for (std::size_t a = 0; a < cut.size(); a++)
-    if (!cut[a] && plan.mesh().axes()[a].size > 1) asked += (asked.empty() ? "`" : ", `") + plan.mesh().axes()[a].name + "`";
+    if (!cut[a] && plan.mesh().axes()[a].size > 1) uncut += (uncut.empty() ? "`" : ", `") + plan.mesh().axes()[a].name + "`";
   std::string parts;
   for (std::size_t i = 0; i < p.indices.size(); i++)
     if (std::any_of(own.work.begin(), own.work.end(), [&](const Work& w) { return w.any && w.box[i].size() != p.indices[i].size; }) &&
         p.indices[i].name.find(':') == std::string::npos && std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
-      parts += (parts.empty() ? "its part of " : ", ") + p.indices[i].name;
-  if (!asked.empty()) out += (out.empty() ? "" : ", ") + std::string("asked on ") + asked + ": each " + (parts.empty() ? "all of it" : parts);
+      parts += (parts.empty() ? "each rank its part of " : ", ") + p.indices[i].name;
+  if (!uncut.empty()) out += (out.empty() ? "" : ", ") + std::string("demand-driven over ") + uncut + ": " + (parts.empty() ? "every rank all of it" : parts);
   int some = 0;
   for (std::size_t r = 0; r < own.work.size(); r++)
     if (own.work[r].any) some++, ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
-  if (some == 1 && plan.mesh().ranks() > 1) return "by rank " + ranks + " alone";
-  if (some < plan.mesh().ranks()) out += (out.empty() ? "" : "; ") + (some == 0 ? std::string("no rank computes it") : "by rank " + ranks + " alone");
+  if (some == 1 && plan.mesh().ranks() > 1) return "on rank " + ranks + " only";
+  if (some < plan.mesh().ranks()) out += (out.empty() ? "" : "; ") + (some == 0 ? std::string("computed by no rank") : (some == 1 ? "on rank " : "on ranks ") + ranks + " only");
   return out.empty() ? "on the one rank" : out;
 }
 

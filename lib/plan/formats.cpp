@@ -153,7 +153,7 @@ void choose_formats(PlanData& data, const Profile& profile) {
     if (tensors == 0) continue;
     any = true;
     char note[160];
-    std::snprintf(note, sizeof note, "rank %d: %zu tensors lie in blocks of channels: its kernels take %.1f ms, channels last %.1f ms", rank, tensors, least * 1e3, *before * 1e3);
+    std::snprintf(note, sizeof note, "rank %d: %zu tensors are stored in blocks of channels: kernel time %.1f ms, channels last %.1f ms", rank, tensors, least * 1e3, *before * 1e3);
     data.notes.push_back(note);
   }
   if (any) predict(data, profile);

@@ -58,7 +58,7 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
         next.lists[list][to] += taken;
         Proposal of = now.of;
         of.parts[i] = std::move(next);
-        of.why[i] = "near: parts moved while the whole step, exchanges counted, became faster";
+        of.why[i] = "local search: units were moved between ranks while the predicted step got faster";
         left--;
         again = take(trials.quick(std::move(of), now.plan), now, kGain);
         any = any || again;

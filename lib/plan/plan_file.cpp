@@ -102,7 +102,7 @@ void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) 
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer("index", "of the pass", &PickFile::index), text_field("name", "the index's, for people", &PickFile::name, false),
+      integer("index", "of the pass", &PickFile::index), text_field("name", "the index's, informative", &PickFile::name, false),
       texts("axes", "of the mesh", &PickFile::axes), text_field("per", "the axis along which the lists differ", &PickFile::per, false),
       {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) { read_lists(r, j, out.parts); }}};
   return table;
@@ -126,13 +126,13 @@ const Table<ParameterFile>& parameter_fields() {
 }
 
 const Table<BlocksFile>& blocks_fields() {
-  static const Table<BlocksFile> table{text_field("tensor", "that is taken apart", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way),
+  static const Table<BlocksFile> table{text_field("tensor", "that is tiled", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way),
                                        integer("slabs", "of a message", &BlocksFile::slabs)};
   return table;
 }
 
 const Table<FormatFile>& format_fields() {
-  static const Table<FormatFile> table{integer("rank", "where it lies so", &FormatFile::rank), text_field("tensor", "that stays there", &FormatFile::tensor),
+  static const Table<FormatFile> table{integer("rank", "that stores it so", &FormatFile::rank), text_field("tensor", "that is not sent", &FormatFile::tensor),
                                        text_field("format", "its order in memory", &FormatFile::format)};
   return table;
 }
@@ -173,11 +173,11 @@ const Table<Decisions>& decision_fields() {
                                          if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
                                        }},
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
-                                      list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
+                                      list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
                                       list_field("routes", "of moves that are routed, where they are no straight ways", &Decisions::routes, route_fields(), false),
-                                      list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
-                                      list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
+                                      list_field("blocks", "tensors that are tiled", &Decisions::blocks, blocks_fields(), false),
+                                      list_field("formats", "of tensors stored in another order than sent", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
@@ -213,12 +213,12 @@ const Table<PlanFile>& plan_fields() {
                                          number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
-      {"decisions", "all that the rest follows from", "object", true,
+      {"decisions", "everything else follows from these", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
-      list_field("cuts", "for people", &PlanFile::cuts, cut_fields()),
+      list_field("cuts", "informative", &PlanFile::cuts, cut_fields()),
       {"predicted", "seconds, bytes, memory", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
       {"baselines", "other parts", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
-      texts("notes", "for people", &PlanFile::notes),
+      texts("notes", "informative", &PlanFile::notes),
       unread<PlanFile>("tensors", "who holds and owns what"),
       unread<PlanFile>("exchanges", "what moves")};
   return table;
@@ -311,18 +311,18 @@ void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile
   for (const BlocksFile& b : from) {
     const int t = data.passes.find(b.tensor);
     if (t < 0 || (b.way != "arrives" && b.way != "leaves") || b.slabs < 1 || b.slabs > kMostChunks)
-      refuse(file, "/decisions/blocks: tensor \"" + b.tensor + "\" that " + b.way + " in " + std::to_string(b.slabs) + " slabs: no such blocks");
+      refuse(file, "/decisions/blocks: tensor \"" + b.tensor + "\" that " + b.way + " in " + std::to_string(b.slabs) + " slabs: not a valid tiling");
     data.tensors[static_cast<std::size_t>(t)].*(b.way == "arrives" ? &TensorPlan::arrives_in_blocks : &TensorPlan::leaves_in_blocks) = static_cast<int>(b.slabs);
   }
   for (const BlocksFile& b : from)
     if (!(b.way == "arrives" ? may_arrive_in_blocks : may_leave_in_blocks)(data, data.passes.find(b.tensor), static_cast<int>(b.slabs)))
-      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
+      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be tiled as it " + b.way);
 }
 
 void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
   for (const FormatFile& f : from) {
     const int t = data.passes.find(f.tensor);
-    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot lie as \"" + f.format + "\" on rank " + std::to_string(f.rank);
+    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot be stored as \"" + f.format + "\" on rank " + std::to_string(f.rank);
     const Format format = f.format == to_string(Format::blocked8) ? Format::blocked8 : Format::blocked16;
     if (t < 0 || f.rank >= static_cast<std::int64_t>(data.predicted.size()) || f.format != to_string(format)) refuse(file, what);
     const std::vector<std::vector<int>> groups = groups_in_blocks(data, static_cast<int>(f.rank), format);

@@ -95,11 +95,11 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
     for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
     if (!full && bytes.size() > kWidestBytes) {
       const auto most = std::max_element(e.bytes.begin(), e.bytes.end());
-      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in all, at most " + bytes_text(static_cast<double>(*most)) + " (rank " + std::to_string(most - e.bytes.begin()) + ")";
+      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in total, at most " + bytes_text(static_cast<double>(*most)) + " (rank " + std::to_string(most - e.bytes.begin()) + ")";
     }
-    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.blocks ? "  in blocks" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
+    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.blocks ? "  tiled" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
   }
-  if (all > exchanges.size()) out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) + " in all; --full lists them\n";
+  if (all > exchanges.size()) out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) + " in total; --full lists them\n";
   return out;
 }
 
@@ -165,7 +165,7 @@ std::string Plan::table(PlanDetail detail) const {
   const PlanData& d = *data_;
   const bool full = detail == PlanDetail::full;
   std::string out = "cuts\n";
-  if (d.cuts.empty()) out += "  none: no rule cuts a dim\n";
+  if (d.cuts.empty()) out += "  none: no dim has a rule\n";
   for (const CutChoice& c : d.cuts) {
     std::string parts = lists_text(c.parts);
     if (!full && parts.size() > kWidestParts) parts = summary_of_parts(c.parts);

@@ -70,7 +70,7 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
     }
     if (elements > 0)
       notes.push_back(pass.name + ": its cut and that of \"" + data.passes.tensors[static_cast<std::size_t>(read.tensor)].name +
-                      "\" do not meet on whole blocks; " + std::to_string(elements) + " elements are gathered first");
+                      "\" do not meet at block boundaries; " + std::to_string(elements) + " elements are gathered first");
   }
   return notes;
 }

@@ -95,7 +95,7 @@ View Compiler::output_view(int p, const Box& box) {
   std::vector<Contribution>& terms = terms_[p];
   if (terms.empty())
     for (const Box& b : plan_of(t).leaves_in_blocks > 0 ? leaving_blocks(data_, p, rank_) : std::vector<Box>{operand_box(it.writes, work_of(p).box)})
-      terms.push_back({b, fresh_view("term of " + it.name, t, b)});
+      terms.push_back({b, fresh_view("partial sum of " + it.name, t, b)});
   const auto at = std::find_if(terms.begin(), terms.end(), [&](const Contribution& c) { return contains(c.box, box); });
   check(at != terms.end(), "a part of a result lies in one of its blocks");
   return view_of(out_.buffers[static_cast<std::size_t>(at->view.buffer)], at->view.buffer, box);

@@ -80,7 +80,7 @@ void Compiler::copy_messages(int t, std::size_t move, std::size_t stage, const H
     if (m.from == m.to) {
       if (tensor(t).role != TensorRole::parameter) continue;  // it lies there already
       const View from = source_view(t, m.box), to = main_view(t, m.box);
-      if (from.buffer != to.buffer) emit_copy(from, to, dtype_of(t), "own part of " + tensor(t).name);
+      if (from.buffer != to.buffer) emit_copy(from, to, dtype_of(t), "local part of " + tensor(t).name);
       continue;
     }
     const Index bytes = volume(m.box) * item;
@@ -169,7 +169,7 @@ std::vector<Compiler::Contribution> Compiler::own_terms(int t, const BoxMessage&
 void Compiler::add_terms(int t) {
   const TensorPlan& plan = plan_of(t);
   const Stages& stages = stages_of(t)[0];
-  const std::vector<Hop> hops = hops_of(stages, "terms of " + tensor(t).name);
+  const std::vector<Hop> hops = hops_of(stages, "results of " + tensor(t).name);
   if (inside_.contains(t)) return;
   std::map<int, Adding> trees;
   for (std::size_t k = 0; k < stages.size(); k++)
@@ -203,7 +203,7 @@ void Compiler::add_stage(int t, std::size_t stage, const Hop& hop, std::map<int,
     if (!owner && !at.sum)
       for (Contribution& c : own_terms(t, *at.own)) terms.push_back(std::move(c));
     const Box box = terms.front().box;
-    const View sum = fresh_view("sum on the way of " + tensor(t).name, t, box);
+    const View sum = fresh_view("intermediate sum of " + tensor(t).name, t, box);
     add_atom(t, box, terms, sum, Activation::none);
     at.sum = Contribution{box, sum};
   }
@@ -231,7 +231,7 @@ std::map<int, std::vector<Compiler::Contribution>> Compiler::exchange_terms(int 
       continue;
     }
     if (near(m.from, rank_)) {
-      const View view = peer_view("rank " + std::to_string(m.from) + "'s term of " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
+      const View view = peer_view("rank " + std::to_string(m.from) + "'s result of " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
       terms.push_back({m.box, view});
       receives.push_back({m.from, {view.buffer, view.element}, volume(m.box) * item, true});
       continue;
@@ -275,7 +275,7 @@ void Compiler::add_atom(int t, const Box& box, const std::vector<Contribution>& 
   const std::string name = "sum of " + tensor(t).name;
   if (terms.size() == 1 && activation == Activation::none) {
     const View& only = terms.front().view;
-    if (only.buffer != to.buffer) emit_copy(only, to, dtype_of(t), "own part of " + tensor(t).name);
+    if (only.buffer != to.buffer) emit_copy(only, to, dtype_of(t), "local part of " + tensor(t).name);
     return;
   }
   const bool maximum = pass(writers_[static_cast<std::size_t>(t)].front()).combine == Combine::max;

@@ -30,7 +30,7 @@ Compiler::Hop Compiler::next_exchange(const std::vector<BoxMessage>& messages, c
   Hop hop;
   auto any = [&](auto holds) { return std::any_of(messages.begin(), messages.end(), holds); };
   if (any([](const BoxMessage& m) { return m.from != m.to; })) hop.exchange = number(name);
-  if (any([&](const BoxMessage& m) { return m.from != m.to && near(m.from, m.to); })) hop.looked = number("looks at " + name);
+  if (any([&](const BoxMessage& m) { return m.from != m.to && near(m.from, m.to); })) hop.looked = number("acknowledge " + name);
   out_.windows = out_.windows || hop.looked >= 0;
   return hop;
 }
@@ -123,7 +123,7 @@ void Compiler::make_room(int t) {
   for (int r = 0; r < ranks; r++) any = any || together(t, r).home >= 0;
   if (!any) return;
   out_.windows = true;
-  const Hop hop{number("room for " + tensor(t).name), number("looks at " + tensor(t).name)};
+  const Hop hop{number("grant for " + tensor(t).name), number("acknowledge " + tensor(t).name)};
   const Together& mine = together_at(t);
   if (std::find(mine.ranks.begin(), mine.ranks.end(), rank_) == mine.ranks.end()) return;
   rooms_[t] = hop;

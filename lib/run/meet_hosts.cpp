@@ -218,7 +218,7 @@ std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::
     text += (text.empty() ? "" : ", ") + ("host " + names[h] + " (ranks " + ranks + ")");
   }
   if (text.empty()) return "";
-  return "rank 0 cannot be reached over TCP by " + text + ", so nobody sees whether a rank there hangs; a wait between hosts ends the job after " +
+  return "rank 0 cannot be reached over TCP by " + text + ", so no rank can see whether a rank there hangs; a wait between hosts ends the job after " +
          std::to_string(std::lround(hung_seconds)) + " s, also where the other rank computes: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest computation";
 }
 

@@ -85,7 +85,7 @@ Ending guarded(const std::function<void()>& body) {
   } catch (const std::exception& e) {
     return {static_cast<int>(Exit::internal), std::string("unexpected: ") + e.what()};
   } catch (...) {
-    return {static_cast<int>(Exit::internal), "something that is no std::exception was thrown"};
+    return {static_cast<int>(Exit::internal), "something other than a std::exception was thrown"};
   }
 }
 

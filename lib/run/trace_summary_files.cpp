@@ -74,7 +74,7 @@ Field<T> quartiles_field(const char* name, Quartiles T::*member) {
 
 template <class T>
 Field<T> made_again(const char* name) {  // from the other fields
-  return {name, "made from the others", "number or null", false, [](Reader&, const Json&, T&) {}};
+  return {name, "computed from the others", "number or null", false, [](Reader&, const Json&, T&) {}};
 }
 
 const Table<TraceRow>& row_table() {
@@ -107,7 +107,7 @@ const Table<TraceSummary>& summary_table() {
       made_again<Summary>("difference_seconds"),
       made_again<Summary>("disturbed"),
       list_field("ranks", "in order", &Summary::ranks, rank_table()),
-      {"notes", "for people", "list of texts", true, [](Reader& r, const Json& j, Summary& out) {
+      {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, Summary& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
        }}};
   return table;
@@ -179,7 +179,7 @@ Json to_json(const TraceSummary& s) {
 
 std::string to_text(const TraceSummary& s) {
   std::string out = table_of(lines_of(s, &RankTraceSummary::rows), "name", s);
-  out += "\n" + table_of(lines_of(s, &RankTraceSummary::groups), "together", s) + "\n";
+  out += "\n" + table_of(lines_of(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
   out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps, s.first_step, s.last_step);
   out += fmt::format("predicted step  {}\n", known_text(s.predicted_step));
   out += fmt::format("measured step   {} (quartiles {} and {})\n", seconds_text(s.step.median), seconds_text(s.step.q25), seconds_text(s.step.q75));

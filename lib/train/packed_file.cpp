@@ -60,7 +60,7 @@ Index PackedFile::read_some(std::span<std::uint8_t> out) {
 void PackedFile::read(std::span<std::uint8_t> out) {
   const Index wanted = static_cast<Index>(out.size()), from = position_;
   if (read_some(out) < wanted)
-    damaged(position_, "the file ends here; " + std::to_string(wanted) + " bytes belong from byte " + std::to_string(from) + " on");
+    damaged(position_, "the file ends here; " + std::to_string(wanted) + " bytes expected from byte " + std::to_string(from) + " on");
 }
 
 std::uint32_t PackedFile::read_big_endian() {

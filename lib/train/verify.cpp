@@ -224,7 +224,7 @@ std::string VerifyReport::text() const {
   row("logits", f64.logits, f32.logits, kF32Values);
   row("gradients", f64.gradients, f32.gradients, kF32Weights);
   row("weights", f64.weights, f32.weights, kF32Weights);
-  if (ok()) return out + "ok: the sharded network is the unsharded one\n";
+  if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
   auto name = [&](const char* what, double difference, double most, const std::string& tensor) {
     if (!(difference <= most)) out += "  " + std::string(what) + ": most in " + tensor + "\n";
   };
@@ -233,7 +233,7 @@ std::string VerifyReport::text() const {
   name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
   name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
   if (exact()) return out + "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
-  return out + "NOT ok: the sharded network differs\n";
+  return out + "NOT ok: the sharded network computes something else\n";
 }
 
 VerifyReport verify(Runtime& rt, const VerifyInput& in) {

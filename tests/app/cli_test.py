@@ -336,8 +336,8 @@ def plans():
     room.write("many.json", many)
     short, full = room.run("plan", "many.json").out, room.run("plan", "many.json", "--full").out
     assert all(len(line) <= 120 for line in short.splitlines() if not line.startswith("note:")), short
-    has(short, "and 24 ranks that compute less; --full lists all", "in all, at most")
-    assert "rank 39" in full and "in all, at most" not in full and len(full) > len(short)
+    has(short, "and 24 ranks that compute less; --full lists all", "in total, at most")
+    assert "rank 39" in full and "in total, at most" not in full and len(full) > len(short)
     short, full = (json.loads(room.run("plan", "many.json", "--format", "json", *more).out) for more in [(), ("--full",)])
     assert "tensors" not in short and "exchanges" not in short and {"tensors", "exchanges"} <= full.keys()
     assert short["decisions"] == full["decisions"]
@@ -358,10 +358,10 @@ def explains():
     room = Room()
     room.write("job.json", job())
     text = room.run("explain", "job.json").out
-    has(text, "  conv2d_1.weight                 67 %  33 %  filters on `all` 4/2\n", "  dense_3 forward                       filters cut on `all` (terms, summed)\n",
-        "  all_reduce     dense_3                         0 -> 1         64 B  1 box, added there\n", "each its part of filters")
+    has(text, "  conv2d_1.weight                 67 %  33 %  filters over `all`: 4/2\n", "  dense_3 forward                       filters cut over `all` (partial sums)\n",
+        "  all_reduce     dense_3                         0 -> 1         64 B  1 box, partial sums\n", "demand-driven over `all`: each rank its part of filters")
     one = room.run("explain", "job.json", "--tensor", "conv2d_1", "--svg", "one tënsor.svg").out
-    has(one, "conv2d_1: activation, batch 8, filters 6, rows 8, cols 8, 12.3 kB\ncuts: filters on `all` 4/2\n",
+    has(one, "conv2d_1: activation, batch 8, filters 6, rows 8, cols 8, 12.3 kB\ncuts: filters over `all`: 4/2\n",
         "  rank 0   cpu 0                 67 %  filters 0..4\n  rank 1   cpu 1                 33 %  filters 4..6\n", "exchanges: none\n")
     assert all(len(line) <= 100 for line in (text + one).splitlines())
     assert room.run("explain", "job.json", "--quiet", "--svg", "plan.svg").out == text

@@ -104,12 +104,12 @@ TEST_CASE("malformed texts are refused with their place and what would be right"
       {"{\"a\": 1} /* begun", "1:10: error: this comment has no end; */ is missing"},
       {"{\"a\": /* begun", "1:7: error: /a: this comment has no end; */ is missing"},
       {"/*", "1:1: error: this comment has no end; */ is missing"},
-      {"{} {}", "1:4: error: one value belongs in a file; more follows"},
-      {"{\"a\": 1}\n}", "2:1: error: one value belongs in a file; more follows"},
+      {"{} {}", "1:4: error: expected one JSON value; more follows"},
+      {"{\"a\": 1}\n}", "2:1: error: expected one JSON value; more follows"},
       {std::string("\x7f"
                    "ELF\x02\0\0",
                    7),
-       "1:5: error: the byte 0x02 does not belong in a text file"},
+       "1:5: error: the byte 0x02 is not valid in a text file"},
       {"{\"a\": \"\xff\"}", "1:8: error: the byte 0xFF is not UTF-8; save the file as UTF-8"},
       {"{\"gr\xc3\xb6\xc3\x9f"
        "e\": \"\xc0\xaf\"}",

@@ -192,7 +192,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:5:40: error: /layers/1/dilation: unknown key (known: op, name, window, over, stride, padding, activation, from)"}},
       {"\"window\": 2 }",
        "\"window\": 99 }",
-       {"m.json:5:5: error: /layers/1: a window that reaches over 99 does not fit \"rows\" of size 28; make it smaller or pad "
+       {"m.json:5:5: error: /layers/1: a window that covers 99 does not fit \"rows\" of size 28; make it smaller or pad "
         "more"}},
       {"{ \"op\": \"max_pool2d\", \"window\": 2 }",
        "{ \"window\": 2 }",
@@ -208,7 +208,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:31: error: /layers/2/name: two layers or inputs are called \"image\"; give this one another name"}},
       {"\"name\": \"middle\"",
        "\"name\": \"label\"",
-       {"m.json:6:31: error: /layers/2/name: \"label\" is the labels' own name; rename this layer"}},
+       {"m.json:6:31: error: /layers/2/name: \"label\" is reserved for the labels; rename this layer"}},
       {"\"name\": \"middle\"",
        "\"name\": \"a.b\"",
        {"m.json:6:31: error: /layers/2/name: \"a.b\" is not a valid name: letters, digits, _ and -, a letter or _ first"}},
@@ -246,7 +246,7 @@ TEST_CASE("what is wrong in a model file") {
       {"\"window\": 2 },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2]",
        "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": 99",
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
-        "m.json:6:5: error: /layers/2: a window that reaches over 99 does not fit \"rows\" of size 14; make it smaller or pad more"}},
+        "m.json:6:5: error: /layers/2: a window that covers 99 does not fit \"rows\" of size 14; make it smaller or pad more"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\" }",
        {"m.json:7:5: error: /layers/3: \"from\" is missing (the layers or inputs it reads)"}},
@@ -296,7 +296,7 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
       {"\"inputs\": { \"image\"",
        "\"inputs\": { \"label\"",
-       {"m.json:2:15: error: /inputs/label: \"label\" is the labels' own name; rename this input"}},
+       {"m.json:2:15: error: /inputs/label: \"label\" is reserved for the labels; rename this input"}},
       {"{ \"image\": {",
        "{ \"other\": { \"n\": 1 }, \"image\": {",
        {"m.json:2:13: error: /inputs: expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
@@ -323,7 +323,7 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
     { "op": "flatten", "from": "image", "out": "flat" },
     { "op": "dense", "out": { "batch": 10 } } ],
   "loss": { "op": "softmax_cross_entropy", "over": 3 } })") ==
-        Lines{"m.json:4:5: error: /layers/0: a window that reaches over 50 does not fit \"rows\" of size 28; make it smaller or "
+        Lines{"m.json:4:5: error: /layers/0: a window that covers 50 does not fit \"rows\" of size 28; make it smaller or "
               "pad more",
               "m.json:7:72: error: /layers/3/strid: unknown key; did you mean \"stride\"?",
               "m.json:9:5: error: /layers/5: `out` may not be a dim that the input has: \"batch\"",
@@ -367,7 +367,7 @@ TEST_CASE("what is wrong in a job file") {
       {"\"fashion_mnist\"", "\"mnist\"", {"job.json:4:11: error: /data: \"path\" is missing (the folder of its files)"}},
       {"\"fashion_mnist\"",
        "\"fashion_mnist\", \"samples\": 9",
-       {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" belongs to synthetic"}},
+       {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" is a key of synthetic data"}},
       {"{ \"kind\": \"fashion_mnist\" }",
        "\"fashion_mnist\"",
        {"job.json:4:11: error: /data: expected an object, e.g. { \"kind\": \"fashion_mnist\" }, or the path of a file that holds "
@@ -458,7 +458,7 @@ TEST_CASE("what is wrong in --set") {
       {"layout={\"split\": {", {"--set:1:18: error: /split: the file ends before the closing }"}},
       {"model.layers.0.window=77", {"fine"}},
       {"model.layers.1.window=77",
-       {"parts/model.json:5:5: error: /layers/1: a window that reaches over 77 does not fit \"rows\" of size 28; make it smaller "
+       {"parts/model.json:5:5: error: /layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller "
         "or pad more"}},
       {"layout.split.filters1.parts=[9,9]",
        {"--set:1:29: error: /layout/split/filters1/parts: the parts sum to 18, but \"filters1\" has the size 6; [3, 3] would be "

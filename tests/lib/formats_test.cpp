@@ -85,7 +85,7 @@ TEST_CASE("formats: blocks where they were measured faster, in whole ones, and a
   for (const std::string name : {"image", "three", "gradient of three", "one.weight"}) CHECK_FALSE(has(name));
   CHECK(*blocked.data().step_seconds < *last.data().step_seconds);
   CHECK(reorders(blocked) == reorders(last));  // kernels take both formats where two groups meet
-  CHECK(blocked.data().notes.back().find("tensors lie in blocks of channels") != std::string::npos);
+  CHECK(blocked.data().notes.back().find("tensors are stored in blocks of channels") != std::string::npos);
   CHECK(Plan(blocked).json() == balance(step, mesh, {}, profile_of(step, mesh, {}, 0.8)).json());
 }
 

@@ -172,7 +172,7 @@ TEST_CASE("two hosts: tensors are taken apart in blocks where virtual time says 
   const Plan apart = balance(step, mesh("there"), rules, slow);
   CHECK(taken_apart(apart) > 0);
   CHECK(adding(compile(apart, 0)) > 0);
-  CHECK(apart.table(PlanDetail::full).find("in blocks") != std::string::npos);
+  CHECK(apart.table(PlanDetail::full).find("tiled") != std::string::npos);
   CHECK(apart.json().find("\"blocks\": true") != std::string::npos);
   const PlanData whole = in_slabs(apart, 0, slow);
   CHECK(*apart.data().step_seconds < 0.9 * *whole.step_seconds);

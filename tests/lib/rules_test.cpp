@@ -188,7 +188,7 @@ TEST_CASE("tensors and places nobody knows") {
       complaints_of(kAll, with("first.weigth", {"batch", "all"})) ==
       Lines{"/tensors/first.weigth: the model has no input, layer or parameter \"first.weigth\"; did you mean \"first.weight\"?"});
   CHECK(complaints_of(kAll, with("gradient of first.weight", {"filters1", "all"})) ==
-        Lines{"/tensors/gradient of first.weight: gradients lie as their tensors; name \"first.weight\""});
+        Lines{"/tensors/gradient of first.weight: gradients are laid out like their tensors; name \"first.weight\""});
   CHECK(complaints_of(kAll, with("wide.weight", {"rows", "all"})) ==
         Lines{"/tensors/wide.weight/rows: \"wide.weight\" has no dim \"rows\" (known: hidden, flat)"});
   CHECK(complaints_of(kAll, with("wide.weight", {"hidden", "all", Sizes{{1, 2, 3}}})) ==

@@ -143,7 +143,7 @@ TEST_CASE("shapes: on block multiples nothing moves, elsewhere the plan gathers 
     CHECK(bytes(plan) == (fits ? 8 : 8 + kN * kH * 8));  // c = 3 belongs to g = 1, which rank 0 has
     std::string notes;
     for (const std::string& note : plan.data().notes) notes += note + "\n";
-    CHECK((notes.find("split forward: its cut and that of \"in\" do not meet on whole blocks; 12 elements are gathered first") == std::string::npos) == fits);
+    CHECK((notes.find("split forward: its cut and that of \"in\" do not meet at block boundaries; 12 elements are gathered first") == std::string::npos) == fits);
   }
 }
 
@@ -188,15 +188,15 @@ TEST_CASE("shapes: numbers and boxes", "[shapes]") {
 TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[shapes]") {
   using T = const Tensor&;
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c}, .out = {{"g", 4}, {"e"}}}); }) ==
-        "reshape: \"x\" has 6 in `in`, which 4 does not divide: \"e\" would have no whole size");
+        "reshape: \"x\" has 6 in `in`, which 4 does not divide: \"e\" would not have an integer size");
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c, h}, .out = {{"g", 4}, {"e", 5}}}); }) ==
         "reshape: `out` makes 4 x 5 = 20 elements, \"x\" has 6 x 4 = 24 in `in`");
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c}, .out = {{"g"}, {"e"}}}); }) ==
-        "reshape: the sizes of \"g\" and \"e\" are both open; tell one of them");
+        "reshape: the sizes of \"g\" and \"e\" are both open; give one of them");
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {{"cc"}}, .out = {{"g"}}}); }) ==
         "reshape: `in` names \"cc\", which \"x\" does not have; did you mean \"c\"?");
   CHECK(refused([](Graph&, T t) { return rename(t, c, h); }) == "rename: `out` may not be a dim that the input has: \"h\" is one of \"x\"");
-  CHECK(refused([](Graph&, T t) { return transpose(t, {n, c}); }) == "transpose: `order` names each dim of \"x\" once; \"h\" stands 0 times");
+  CHECK(refused([](Graph&, T t) { return transpose(t, {n, c}); }) == "transpose: `order` names each dim of \"x\" once; \"h\" is listed 0 times");
   CHECK(refused([](Graph&, T t) { return slice(t, {.in = c, .range = {4, 8}, .out = {"s"}}); }) ==
         "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; expected 0 <= begin < end <= 6");
   CHECK(refused([](Graph&, T t) { return pad(t, {.in = c, .out = {"p"}}); }) ==

@@ -74,7 +74,7 @@ TEST_CASE("what is wrong in a mesh file") {
        {"m.json:2:54: error: /axes/1/name: \"2cols\" is not a valid name: letters, digits, _ and -, a letter or _ first"}},
       {"\"index\": 0",
        "\"index\": 0, \"isa\": \"avx2\"",
-       {"m.json:4:61: error: /devices/0/isa: a device of kind \"cuda\" has no \"isa\"; it belongs to kind \"cpu\""}},
+       {"m.json:4:61: error: /devices/0/isa: a device of kind \"cuda\" has no \"isa\"; it is a key of kind \"cpu\""}},
       {"\"kind\": \"cuda\"",
        "\"kind\": \"gpu\"",
        {"m.json:4:34: error: /devices/0/kind: \"gpu\" is not known here; did you mean \"cuda\"?"}},
@@ -104,7 +104,7 @@ TEST_CASE("what is wrong in a mesh file") {
        {"m.json:7:110: error: /devices/3/threads: \"threads\" is written here and in \"of\"; keep one"}},
       {"{ \"kind\": \"cpu\", \"threads\": 3 }",
        "{ \"kind\": \"emulated\" }",
-       {"m.json:7:49: error: /devices/3/of: an emulated device is made of a cpu or a cuda one"}},
+       {"m.json:7:49: error: /devices/3/of: an emulated device slows down a cpu or a cuda device"}},
       {"{ \"kind\": \"cpu\", \"threads\": 3 }",
        "{ \"kind\": \"cpu\", \"threats\": 3 }",
        {"m.json:7:66: error: /devices/3/of/threats: unknown key; did you mean \"threads\"?"}}};

@@ -70,8 +70,8 @@ class Pool2d final : public Op {
 // A mean or maximum over padding alone: there is none.
 void refuse_padding_alone(const Slide& s, Index before, Index after) {
   if (std::max(before, after) >= s.window)
-    throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim + "\" is not below the window's reach of " +
-                    std::to_string(s.window) + ": some windows would see padding alone, and have no mean and no maximum");
+    throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim + "\" is not smaller than the window's extent of " +
+                    std::to_string(s.window) + ": some windows would cover only padding, and have no mean and no maximum");
 }
 
 Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::string& kind) {

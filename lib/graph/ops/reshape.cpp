@@ -41,7 +41,7 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
     if (d.size > 0)
       told *= d.size;
     else if (open != nullptr)
-      throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; tell one of them");
+      throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; give one of them");
     else
       open = &d;
   }
@@ -49,7 +49,7 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
   if (open == nullptr && told != all)
     throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(told) + " elements, " + from);
   if (open != nullptr && all % told != 0)
-    throw UserError(op + ": " + from + ", which " + std::to_string(told) + " does not divide: \"" + open->name + "\" would have no whole size");
+    throw UserError(op + ": " + from + ", which " + std::to_string(told) + " does not divide: \"" + open->name + "\" would not have an integer size");
   if (open != nullptr) open->size = all / told;
   return out;
 }

@@ -56,7 +56,7 @@ Tensor transpose(const Tensor& x, const std::vector<Dim>& order, const NameOptio
   for (const Dim& d : order) dims.push_back(dim_of("transpose", x, d.name, "order"));
   for (const Dim& d : x.shape().dims())
     if (std::count(dims.begin(), dims.end(), d) != 1)
-      throw UserError("transpose: `order` names each dim of \"" + x.name() + "\" once; \"" + d.name + "\" stands " +
+      throw UserError("transpose: `order` names each dim of \"" + x.name() + "\" once; \"" + d.name + "\" is listed " +
                       std::to_string(std::count(dims.begin(), dims.end(), d)) + " times");
   return graph->add("transpose", o.name, std::make_shared<Transpose>(), {x}, Shape(dims));
 }
