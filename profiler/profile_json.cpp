@@ -43,7 +43,11 @@ const Table<DeviceFacts>& device_fields() {
                                         {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
                                          [](Reader& reader, const Json& json, DeviceFacts& out) {
                                            reader.number(json, out.alone_over_shared, 0.01, 1);
-                                         }}};
+                                         }},
+                                        {"slow", "upper quartile of what kernels took beside what they usually take", "number", false,
+                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
+                                        {"fast", "lower quartile", "number", false,
+                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};
   return table;
 }
 
@@ -197,6 +201,8 @@ std::string Profile::json() const {
         {{"name", d.name}, {"kind", d.kind}, {"model", d.model}, {"isa", d.isa}, {"threads", d.threads}, {"library", d.library}}));
     if (!d.host.empty()) list.back().set("host", d.host);
     if (d.alone_over_shared != 1) list.back().set("alone_over_shared", d.alone_over_shared);
+    if (d.slow != 1) list.back().set("slow", d.slow);
+    if (d.fast != 1) list.back().set("fast", d.fast);
   }
   out.set("devices", std::exchange(list, {}));
   for (const KernelPoint& k : kernels_) {

@@ -29,6 +29,7 @@ struct DeviceFacts {
   std::string name{}, kind{}, model{}, isa{}, library{}, host{};
   int threads = 1;
   double alone_over_shared = 1;  // seconds of its large kernels while the others rest, over those while they compute
+  double slow = 1, fast = 1;     // quartiles of its speed while it was measured: what kernels took beside what they usually take
   bool operator==(const DeviceFacts&) const = default;
 };
 

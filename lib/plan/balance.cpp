@@ -140,7 +140,11 @@ void predict(PlanData& data, const Profile& profile) {
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
-  data.step_seconds = times.step_seconds;
+  data.step_seconds = data.step_q25 = data.step_q75 = times.step_seconds;
+  for (const DeviceFacts& d : profile.devices) {
+    data.step_q25 = std::min(*data.step_q25, times.step_seconds * d.fast);
+    data.step_q75 = std::max(*data.step_q75, times.step_seconds * d.slow);
+  }
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
 }
 

@@ -87,7 +87,7 @@ struct PlanData {
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
-  std::optional<double> step_seconds{};
+  std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};
   Baseline baselines{};
   std::uint64_t hash = 0;

@@ -81,6 +81,7 @@ struct Fields<PlanData> {
                                    field("on_device", &P::on_device), field("memory_bytes", &P::memory_bytes), field("busy", &P::busy),
                                    field("hosts", &P::hosts), field("routes", &P::routes), field("implementations", &P::implementations),
                                    field("cuts", &P::cuts), field("notes", &P::notes), field("step_seconds", &P::step_seconds),
+                                   field("step_q25", &P::step_q25), field("step_q75", &P::step_q75),
                                    field("predicted", &P::predicted), field("baselines", &P::baselines), field("hash", &P::hash)};
 };
 

@@ -72,7 +72,7 @@ struct PlanFile {
   Decisions decisions{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
-  std::optional<double> step_seconds{};
+  std::optional<double> step_seconds{}, step_q25{}, step_q75{};
   std::vector<PredictedRank> ranks{};
   Baseline baselines{};
 };
@@ -208,6 +208,8 @@ const Table<PredictedRank>& rank_fields() {
 
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
+                                         number_or_null("step_seconds_q25", "lower quartile, as the machine's speed varied while its profile was measured", &PlanFile::step_q25, 0, kMost),
+                                         number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
                                          list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
   static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost), number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
                                          number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
@@ -390,6 +392,8 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.cuts = std::move(from.cuts);
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;
+  data.step_q25 = from.step_q25 ? from.step_q25 : from.step_seconds;
+  data.step_q75 = from.step_q75 ? from.step_q75 : from.step_seconds;
   data.predicted = std::move(from.ranks);
   data.baselines = from.baselines;
   if (const std::size_t told = from.decisions.implementations.size(); told > 0) {

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -28,6 +29,7 @@ std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_c
 // Shares of what is left of the budget; each gets so much of the whole at least.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
 constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
+constexpr std::size_t kMostAnchors = 8;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
 
@@ -218,13 +220,38 @@ class Measurer {
     return out;
   }
 
+  // Kernels that were measured before, timed again beside new ones: what the machine's speed has done since.
+  std::vector<KernelSpec> anchors(const Profile& profile) const {
+    std::vector<KernelSpec> out = own_largest(profile);
+    if (out.size() > kMostAnchors) out.resize(kMostAnchors);
+    return out;
+  }
+  // Of their usual times then over now.
+  static double speed_since(const Profile& profile, const std::vector<KernelSpec>& anchors, const Measurement& made) {
+    std::vector<double> ratios;
+    for (const KernelPoint& p : made.points)
+      if (has(anchors, p.spec) && p.seconds.typical() > 0) ratios.push_back(profile.seconds(p.device, p.spec).seconds / p.seconds.typical());
+    if (ratios.empty()) return 1;
+    const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+    std::nth_element(ratios.begin(), middle, ratios.end());
+    return *middle;
+  }
+  static void scale(Spread& seconds, double by) {
+    seconds.min *= by;
+    seconds.q25 *= by;
+    seconds.median *= by;
+  }
+
   // On all ranks at the same time, within this share of what is left of the budget: at a smaller batch where it takes that, checked at
   // the full one. False: it does not fit.
   bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share) {
     const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
     auto budget = [&] { return std::max(until - seconds(), least); };
     say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+    const std::vector<KernelSpec> anchors = specs.empty() ? specs : this->anchors(profile);
     std::vector<KernelSpec> tried = specs;
+    for (const KernelSpec& a : anchors)
+      if (!has(tried, a)) tried.push_back(a);
     Measurement made;
     for (int scale = 0;;) {  // the batch by 4 to that power
       const double allowed = scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
@@ -232,7 +259,12 @@ class Measurer {
       const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
       if (more == 0) {
-        if (scale == 0) break;
+        if (scale == 0) {
+          const double by = speed_since(profile, anchors, made);
+          std::erase_if(made.points, [&](const KernelPoint& p) { return !has(specs, p.spec); });
+          for (KernelPoint& p : made.points) this->scale(p.seconds, by);
+          break;
+        }
         rescale(made, specs, tried, budget());
         made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", the largest kernel of each op, pass and output size checked at the full batch");
         break;
@@ -298,19 +330,22 @@ class Measurer {
     rt_.phase("measuring each rank alone");
     const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
-      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
+      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
       double sum = 0;
       for (const KernelPoint& p : made.points) sum += p.seconds.typical();
       return made.points.size() == specs.size() ? sum : 0;
     };
-    const double shared = seconds(together());
-    double ratio = 1;
-    for (int r = 0; r < rt_.ranks(); r++) {
-      if (r == rt_.rank() && shared > 0)
-        if (const double alone = seconds({}); alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
-      agree(rt_.transport(), 0);
+    // Together, alone, together, alone: the machine's speed moves meanwhile.
+    std::array<double, 2> shared{}, alone{};
+    for (std::size_t turn = 0; turn < 2; turn++) {
+      shared[turn] = seconds(together());
+      for (int r = 0; r < rt_.ranks(); r++) {
+        if (r == rt_.rank()) alone[turn] = seconds({});
+        agree(rt_.transport(), 0);
+      }
     }
-    const std::vector<double> all = of_all(ratio);
+    const bool all_known = shared[0] > 0 && shared[1] > 0 && alone[0] > 0 && alone[1] > 0;
+    const std::vector<double> all = of_all(all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
     for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
   }
 
@@ -341,9 +376,7 @@ class Measurer {
         if (p.spec == smaller[i]) {
           p.spec = full[i];
           p.choices = 1;  // another batch may have another fastest one
-          p.seconds.min *= factor;
-          p.seconds.q25 *= factor;
-          p.seconds.median *= factor;
+          scale(p.seconds, factor);
           points.push_back(std::move(p));
           break;
         }
@@ -356,10 +389,17 @@ class Measurer {
     Profile mine;
     mine.devices = profile.devices;
     mine.notes = made.notes;
+    DeviceFacts& me = mine.devices[static_cast<std::size_t>(rt_.rank())];
+    me.slow = std::max(me.slow, made.slow);
+    me.fast = std::min(me.fast, made.fast);
     for (const KernelPoint& p : made.points) mine.add(p);
     for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
       const Profile one = Profile::parse("rank", text_of(bytes));
       for (const KernelPoint& p : one.kernels()) profile.add(p);
+      for (std::size_t r = 0; r < profile.devices.size(); r++) {
+        profile.devices[r].slow = std::max(profile.devices[r].slow, one.devices[r].slow);
+        profile.devices[r].fast = std::min(profile.devices[r].fast, one.devices[r].fast);
+      }
       for (const std::string& n : one.notes) {
         std::erase_if(profile.notes, [&](const std::string& old) { return kind_of_note(old) == kind_of_note(n); });
         profile.notes.push_back(n);
