@@ -78,6 +78,13 @@ struct Executor::Bound {
   std::function<void(const char*)> callback{};
   StepTrace* trace = nullptr;
 
+  // Messages that an error leaves unfinished go on reading and writing the buffers.
+  ~Bound() {
+    if (transport.idle()) return;
+    for (const DeviceMemory::Block& block : blocks) transport.keep(block);
+    for (const auto& [buffer, block] : state.memory()) transport.keep(block);
+  }
+
   Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
     auto& same = kernels[hash_of(spec)];
     for (auto& [known, made] : same)
