@@ -146,10 +146,6 @@ void predict(PlanData& data, const Profile& profile) {
 
 PlanData predicted(PlanData data, const Profile& profile) {
   predict(data, profile);
-  if (is_routed(data) && !fits(data)) {
-    go_straight(data);
-    predict(data, profile);
-  }
   return data;
 }
 

@@ -8,7 +8,6 @@
 #include "plan/layouts.h"
 #include "plan/plan_file.h"
 #include "plan/rules_json.h"
-#include "plan/schedules.h"
 
 namespace motley {
 
@@ -76,15 +75,6 @@ Json schedules_json(const PlanData& data) {
   return out;
 }
 
-// Those that do not go straight to their root.
-Json routes_json(const Routes& routes) {
-  Json out{Json::Array{}};
-  for (std::size_t root = 0; root < routes.size(); root++)
-    for (std::size_t r = 0; r < routes.size(); r++)
-      if (const int next = routes[root][r]; next != static_cast<int>(root)) out.push(std::move(Json().set("root", static_cast<Index>(root)).set("rank", static_cast<Index>(r)).set("next", next)));
-  return out;
-}
-
 // The place of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
@@ -117,7 +107,6 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
-  if (is_routed(data)) out.set("routes", routes_json(data.routes));
   if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))

@@ -222,7 +222,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
-  const std::array<Stages, 3> stages = stages_of(own, d.hosts, d.routes);
+  const std::array<Stages, 3> stages = stages_of(own, d.hosts);
   auto hop = [&](std::size_t move, const char* step) {
     std::map<std::pair<int, int>, Movement> pairs;
     for (const auto& stage : stages[move])

@@ -83,7 +83,6 @@ struct PlanData {
   std::vector<Index> memory_bytes{};  // per rank: the mesh's limit; 0: none
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
-  Routes routes{};                    // of moves that are routed; empty: none is
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered

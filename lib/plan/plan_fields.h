@@ -79,7 +79,7 @@ struct Fields<PlanData> {
   static constexpr std::tuple list{field("dtype", &P::dtype), field("rules", &P::rules), field("passes", &P::passes), field("pass_plans", &P::pass_plans),
                                    field("tensors", &P::tensors), field("formats", &P::formats), field("own_formats", &P::own_formats),
                                    field("on_device", &P::on_device), field("memory_bytes", &P::memory_bytes), field("busy", &P::busy),
-                                   field("hosts", &P::hosts), field("routes", &P::routes), field("implementations", &P::implementations),
+                                   field("hosts", &P::hosts), field("implementations", &P::implementations),
                                    field("cuts", &P::cuts), field("notes", &P::notes), field("step_seconds", &P::step_seconds),
                                    field("predicted", &P::predicted), field("baselines", &P::baselines), field("hash", &P::hash)};
 };

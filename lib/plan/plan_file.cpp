@@ -52,9 +52,6 @@ struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
 };
-struct RouteFile {
-  std::int64_t root = 0, rank = 0, next = 0;
-};
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
@@ -65,7 +62,6 @@ struct Decisions {
   std::vector<BlocksFile> blocks{};
   std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
-  std::vector<RouteFile> routes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
@@ -139,13 +135,7 @@ const Table<FormatFile>& format_fields() {
 
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
-                                         text_field("tree", "ring, halving, two_level or routed", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
-  return table;
-}
-
-const Table<RouteFile>& route_fields() {
-  static const Table<RouteFile> table{integer("root", "from where, or to where, a box goes", &RouteFile::root), integer("rank", "on the way", &RouteFile::rank),
-                                      integer("next", "rank towards the root", &RouteFile::next)};
+                                         text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
   return table;
 }
 
@@ -175,7 +165,6 @@ const Table<Decisions>& decision_fields() {
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
-                                      list_field("routes", "of moves that are routed, where they are no straight ways", &Decisions::routes, route_fields(), false),
                                       list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
                                       list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
@@ -285,26 +274,9 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
     const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
     const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), s.tree);
     if (t < 0 || move == kMoves.end() || tree == kTreeNames.end() || s.chunks < 1 || s.chunks > kMostChunks)
-      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule");
+      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule; moves are terms, sums or values, trees ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks));
     data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(s.chunks)};
   }
-}
-
-// What is routed needs a way to every root from every rank.
-void tell_routes(const std::filesystem::path& file, const std::vector<RouteFile>& from, PlanData& data) {
-  const auto ranks = static_cast<std::int64_t>(data.predicted.size());
-  data.routes = is_routed(data) ? straight_routes(data) : Routes{};
-  for (const RouteFile& r : from) {
-    if (data.routes.empty() || r.root >= ranks || r.rank >= ranks || r.next >= ranks)
-      refuse(file, "/decisions/routes: " + (data.routes.empty() ? "no move is routed" : "the mesh has " + std::to_string(ranks) + " ranks"));
-    data.routes[static_cast<std::size_t>(r.root)][static_cast<std::size_t>(r.rank)] = static_cast<int>(r.next);
-  }
-  for (std::size_t root = 0; root < data.routes.size(); root++)
-    for (std::size_t r = 0; r < data.routes.size(); r++) {
-      std::size_t at = r, hops = 0;
-      while (at != root && hops++ < data.routes.size()) at = static_cast<std::size_t>(data.routes[root][at]);
-      if (at != root) refuse(file, "/decisions/routes: no way leads from rank " + std::to_string(r) + " to rank " + std::to_string(root));
-    }
 }
 
 void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile>& from, PlanData& data) {
@@ -350,7 +322,6 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
-  tell_routes(file, d.routes, data);
   tell_blocks(file, d.blocks, data);
   tell_formats(file, d.formats, data);
   count_bytes(data);

@@ -27,7 +27,6 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile);
 // Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
 void predict(PlanData& data, const Profile& profile);
-// With predict(); routed moves go straight where a rank has no room for what it would hand on.
 PlanData predicted(PlanData data, const Profile& profile);
 // Which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile);
