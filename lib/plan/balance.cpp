@@ -58,7 +58,7 @@ std::vector<int> hosts_of(const Mesh& mesh) {
   return out;
 }
 
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile, unsigned schedules) {
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile) {
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
@@ -73,7 +73,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
     data.on_device.push_back(has_own_memory(mesh.device(r)));
     data.memory_bytes.push_back(mesh.device(r).memory_bytes);
   }
-  choose_schedules(data, profile, schedules);
+  choose_schedules(data, profile);
   return data;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 
 namespace motley {
 
@@ -71,11 +70,6 @@ Schedule cheapest(const TensorPlan& plan, std::size_t move, const PlanData& data
   return best;
 }
 
-Schedule any(std::mt19937& random) {
-  const auto tree = static_cast<Tree>(random() % 4);
-  return {tree, tree == Tree::direct || tree == Tree::halving ? 1 : 1 + static_cast<int>(random() % 4)};
-}
-
 }  // namespace
 
 std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hosts) {
@@ -93,12 +87,11 @@ void count_bytes(PlanData& data) {
   }
 }
 
-void choose_schedules(PlanData& data, const Profile& profile, unsigned random) {
-  std::mt19937 numbers(random);
+void choose_schedules(PlanData& data, const Profile& profile) {
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
     const Index item = static_cast<Index>(bytes_of(data.passes.tensors[t].dtype == DType::i32 ? DType::i32 : data.dtype));
     TensorPlan& plan = data.tensors[t];
-    for (std::size_t move = 0; move < 3; move++) plan.by[move] = random != 0 ? any(numbers) : cheapest(plan, move, data, item, profile);
+    for (std::size_t move = 0; move < 3; move++) plan.by[move] = cheapest(plan, move, data, item, profile);
   }
   count_bytes(data);
 }

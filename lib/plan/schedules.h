@@ -12,8 +12,8 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
 
 // For every move that leaves a host: direct, or two_level where that is cheaper by the profile's links (of nearly equal ones the one with
 // fewer stages). Without measured links two_level where several ranks of a host send one rank of another terms of one box, or get the same values from it;
-// else direct. random, not 0: any schedule, told by this number. Counts bytes.
-void choose_schedules(PlanData& data, const Profile& profile, unsigned random = 0);
+// else direct. Counts bytes.
+void choose_schedules(PlanData& data, const Profile& profile);
 
 // Fills in what each rank receives.
 void count_bytes(PlanData& data);

@@ -2,7 +2,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "run/compiler.h"
 
@@ -162,14 +161,14 @@ Program Compiler::compile() {
   if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
   await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
-  keep_pending(out_, [&](const Post& post) { return meanwhile(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
+  keep_pending(out_, [&](const Post& post) { return meanwhile(post); }, kRoom);
   finish();
   name_implementations();
   return std::move(out_);
 }
 
 Meanwhile Compiler::meanwhile(const Post& post) const {
-  auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
+  auto far = [&](const Piece& p) { return !p.window && is_far(data_, rank_, p.peer); };
   if (options_.pending == Pending::none || (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)))
     return Meanwhile::nothing;
   return in_blocks_.contains(post.exchange) ? Meanwhile::in_order_of_need : Meanwhile::other_kernels;

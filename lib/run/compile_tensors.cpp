@@ -20,13 +20,14 @@ int count_from(const std::vector<Piece>& receives, int peer) {
 
 }  // namespace
 
-// Both ends cut a message alike.
+// Where one end of a message is a device with memory of its own, it goes in pieces: one is copied while the one before it travels. Both
+// ends cut it alike.
 std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const {
   auto on_device = [&](int rank) { return data_.on_device[static_cast<std::size_t>(rank)]; };
   std::vector<Piece> out;
   for (const Piece& whole : messages) {
     const Index item = static_cast<Index>(bytes_of(out_.buffers[static_cast<std::size_t>(whole.at.buffer)].dtype));
-    const Index most = on_device(rank_) || on_device(whole.peer) ? std::max(options_.staged_bytes / item * item, item) : whole.bytes;
+    const Index most = on_device(rank_) || on_device(whole.peer) ? kStagedBytes : whole.bytes;
     if (whole.window) out.push_back(whole);
     for (Index done = 0; done < whole.bytes && !whole.window; done += most)
       out.push_back({whole.peer, {whole.at.buffer, whole.at.element + done / item}, std::min(most, whole.bytes - done)});

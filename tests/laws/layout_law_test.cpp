@@ -12,7 +12,6 @@
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
 #include "plan/plan_data.h"
-#include "plan/planner.h"
 
 using namespace motley;
 using namespace motley::law;

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "tests/support/run_plan.h"
@@ -35,9 +36,20 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
 
 Plan with_random_schedules(const Plan& plan, unsigned number) {
   PlanData data = plan.data();
-  choose_schedules(data, {}, number);
+  Random random(number);
   for (TensorPlan& t : data.tensors)
-    if (t.arrives_in_blocks + t.leaves_in_blocks > 0) t.by = {};  // a block goes straight
+    for (Schedule& by : t.by) {
+      const auto tree = static_cast<Tree>(pick(random, 0, static_cast<Index>(kTreeNames.size()) - 1));
+      const int chunks = tree == Tree::ring || tree == Tree::two_level ? static_cast<int>(pick(random, 1, 4)) : 1;
+      if (t.arrives_in_blocks + t.leaves_in_blocks == 0) by = {tree, chunks};  // a block goes straight
+    }
+  count_bytes(data);
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
+}
+
+Plan with_hosts_apart(const Plan& plan) {
+  PlanData data = plan.data();
+  std::iota(data.hosts.begin(), data.hosts.end(), 0);
   count_bytes(data);
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
