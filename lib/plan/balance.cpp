@@ -68,7 +68,6 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.busy = layouts.busy();
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
-  data.own_formats.resize(data.predicted.size());
   for (int r = 0; r < mesh.ranks(); r++) {
     data.on_device.push_back(has_own_memory(mesh.device(r)));
     data.memory_bytes.push_back(mesh.device(r).memory_bytes);
@@ -169,7 +168,6 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
-  choose_formats(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {

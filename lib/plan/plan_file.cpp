@@ -9,7 +9,6 @@
 #include "kernels/kernel_spec_json.h"
 #include "plan/blocks.h"
 #include "plan/check_rules.h"
-#include "plan/formats.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 #include "plan/schedules.h"
@@ -44,10 +43,6 @@ struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
   std::int64_t slabs = 1;
 };
-struct FormatFile {
-  std::int64_t rank = 0;
-  std::string tensor{}, format{};
-};
 struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
@@ -60,7 +55,6 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<BlocksFile> blocks{};
-  std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
@@ -127,12 +121,6 @@ const Table<BlocksFile>& blocks_fields() {
   return table;
 }
 
-const Table<FormatFile>& format_fields() {
-  static const Table<FormatFile> table{integer("rank", "where it lies so", &FormatFile::rank), text_field("tensor", "that stays there", &FormatFile::tensor),
-                                       text_field("format", "its order in memory", &FormatFile::format)};
-  return table;
-}
-
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
                                          text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
@@ -166,7 +154,6 @@ const Table<Decisions>& decision_fields() {
                                       list_field("parameters", "those that may lie in several ways", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
                                       list_field("blocks", "tensors that are taken apart", &Decisions::blocks, blocks_fields(), false),
-                                      list_field("formats", "of tensors that do not lie as they move", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
@@ -291,18 +278,6 @@ void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile
       refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be taken apart as it " + b.way);
 }
 
-void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
-  for (const FormatFile& f : from) {
-    const int t = data.passes.find(f.tensor);
-    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot lie as \"" + f.format + "\" on rank " + std::to_string(f.rank);
-    const Format format = f.format == to_string(Format::blocked8) ? Format::blocked8 : Format::blocked16;
-    if (t < 0 || f.rank >= static_cast<std::int64_t>(data.predicted.size()) || f.format != to_string(format)) refuse(file, what);
-    const std::vector<std::vector<int>> groups = groups_in_blocks(data, static_cast<int>(f.rank), format);
-    if (std::none_of(groups.begin(), groups.end(), [&](const auto& group) { return std::find(group.begin(), group.end(), t) != group.end(); })) refuse(file, what);
-    data.own_formats[static_cast<std::size_t>(f.rank)][t] = format;
-  }
-}
-
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
@@ -323,7 +298,6 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
   tell_blocks(file, d.blocks, data);
-  tell_formats(file, d.formats, data);
   count_bytes(data);
   return data;
 }

@@ -16,7 +16,7 @@ constexpr double kRoom = 1.125;  // that exchanges under way may take of the mem
 Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
 Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options)
-    : data_(data), all_(data.passes), rank_(rank), options_(options), formats_(formats_on(data, rank)) {
+    : data_(data), all_(data.passes), rank_(rank), options_(options), formats_(data.formats) {
   out_.rank = rank;
   out_.dtype = data_.dtype;
   out_.main_buffer.assign(all_.tensors.size(), -1);
@@ -48,7 +48,7 @@ int Compiler::add_buffer(const std::string& name, DType dtype, const Box& box, F
   b.box = box;
   b.format = box.size() < 3 ? Format::plain : format;
   b.space = space;
-  b.bytes = elements_in(b.format, extents_of(box)) * static_cast<Index>(bytes_of(dtype));
+  b.bytes = volume(box) * static_cast<Index>(bytes_of(dtype));
   out_.buffers.push_back(std::move(b));
   return static_cast<int>(out_.buffers.size()) - 1;
 }

@@ -112,12 +112,9 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
     for (std::size_t d = 0; d < it.writes.indices.size(); d++) at[static_cast<std::size_t>(it.writes.indices[d])] = static_cast<Index>(d);
     for (int i : it.reads[0].indices) source.push_back(box[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])]);
     const View from = main_view(it.reads[0].tensor, source);
-    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box), -1, from.block};
-    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++) {
-      const auto made = static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])]);
-      view.strides[made] = from.strides[d];
-      if (static_cast<int>(d) == from.blocked) view.blocked = static_cast<int>(made);
-    }
+    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
+    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
+      view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
     return {box, view};
   }
   return {box, output_view(p, box)};

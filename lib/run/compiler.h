@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "plan/blocks.h"
-#include "plan/formats.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
 #include "run/pending.h"
@@ -125,7 +124,7 @@ class Compiler {
   const Passes& all_;
   int rank_;
   CompileOptions options_;
-  const std::vector<Format> formats_;                    // per tensor, here
+  const std::vector<Format>& formats_;                   // per tensor
   Program out_{};
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes
   std::map<int, std::vector<Contribution>> terms_{};     // pass -> its own buffers, where it is not direct

@@ -225,44 +225,6 @@ TEST_CASE("exact law: small integers through the kernels, formats and exchanges 
   }
 }
 
-TEST_CASE("exact law: what stays on a rank lies in blocks of channels there, bit for bit", "[law]") {
-  for (unsigned number = 21000; number < 21000 + share_of(60U); number++) {
-    Random random(number);
-    Case one{random_integer_recipe(random), random_axes(random, 3), {}, number % 2 == 0 ? 0 : number, 1 + static_cast<int>(number % 2), 0, number};
-    for (Layer& l : one.net.layers) l.filters = chance(random, 0.5) ? 8 : 16;
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.4, .spatial = 0.2});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
-}
-
-TEST_CASE("layout law: a plan in blocks of channels makes what it makes channels last, in f32", "[law]") {
-  int in_blocks = 0;
-  for (unsigned number = 22000; number < 22000 + share_of(60U); number++) {
-    Random random(number);
-    Case one{random_recipe(random), random_axes(random, 3), {}, 0};
-    for (Layer& l : one.net.layers) {
-      l.filters = 8 * pick(random, 1, 4);
-      l.inner = l.kind == Layer::Kind::residual ? 8 * pick(random, 1, 2) : l.inner;
-      if (l.activation == Activation::relu) l.activation = Activation::tanh;  // it has a kink
-      if (l.kind == Layer::Kind::max_pool) l.kind = Layer::Kind::avg_pool;    // and so has this
-    }
-    const Network net = build(one.net);
-    one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.2});
-    INFO("case " << to_text(one));
-    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
-    try {
-      const Plan plan = balance(step, mesh_of(one.axes), rules_of(one, net), {});
-      const Plan blocked = with_random_formats(plan, number);
-      for (const auto& own : blocked.data().own_formats) in_blocks += static_cast<int>(own.size());
-      CHECK(difference(run_plan(blocked, {.cpu_backend = true}), run_plan(plan, {.cpu_backend = true})) < 1e-4);
-    } catch (const UserError& e) {
-      CHECK_THAT(e.what(), Catch::Contains("cannot both be cut"));
-    }
-  }
-  CHECK(in_blocks > when_all(300));
-}
-
 TEST_CASE("a failing case is made small") {
   Random random(5);
   Case one{random_recipe(random), {{"a", 3}, {"b", 2}}, {}, 7};

@@ -54,18 +54,6 @@ Plan with_hosts_apart(const Plan& plan) {
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
-Plan with_random_formats(const Plan& plan, unsigned number) {
-  PlanData data = plan.data();
-  Random random(number);
-  for (std::size_t r = 0; r < data.own_formats.size(); r++) {
-    const Format format = chance(random, 0.5) ? Format::blocked8 : Format::blocked16;
-    for (const auto& group : groups_in_blocks(data, static_cast<int>(r), format))
-      for (int t : group)
-        if (chance(random, 0.7)) data.own_formats[r][t] = format;
-  }
-  return plan_from(plan.step(), plan.mesh(), std::move(data));
-}
-
 namespace {
 
 // The first tensor of which some element of finished values arrives at a rank twice, or at a rank that has it; empty: none.
@@ -140,7 +128,6 @@ std::vector<Case> smaller(const Case& one) {
   if (one.picks != 0) offer([](Case& c) { c.picks = 0; });
   if (one.hosts > 1) offer([](Case& c) { c.hosts--; });
   if (one.schedules != 0) offer([](Case& c) { c.schedules = 0; });
-  if (one.formats != 0) offer([](Case& c) { c.formats = 0; });
   lower([](Case& c) -> Index& { return c.net.batch; }, 1);
   lower([](Case& c) -> Index& { return c.net.in; }, 1);
   lower([](Case& c) -> Index& { return c.net.rows; }, 1);
@@ -188,7 +175,6 @@ Verdict verdict_on(const Case& one) {
       return verdict;
     }
     if (one.schedules != 0) many = with_random_schedules(*many, one.schedules);
-    if (one.formats != 0) many = with_random_formats(*many, one.formats);
     const Plan alone = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
     const int steps = integers ? 1 : 2;
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});
