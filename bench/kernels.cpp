@@ -122,7 +122,7 @@ KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weig
 }
 
 Tag tag_of(Format format) {
-  constexpr Tag kTags[] = {Tag::abcd, Tag::acdb, Tag::aBcd8b, Tag::aBcd16b};
+  constexpr Tag kTags[] = {Tag::abcd, Tag::acdb};
   return kTags[static_cast<std::size_t>(format)];
 }
 
@@ -185,7 +185,7 @@ class Packing {
     const auto choice = motley::cpu::choose_convolution(spec, vendor, {e.n, e.c, e.h, e.w}, window);
     const motley::cpu::Sequence::Place packed = sequence_.reserve(choice.w.get_size());
     motley::cpu::add_packing(sequence_, spec, vendor, choice.w, {0, 0}, packed);
-    weights_ = std::make_unique<Block>(static_cast<std::size_t>(elements_in(spec.w_format, {e.f, e.c, e.r, e.s})) * sizeof(float));
+    weights_ = std::make_unique<Block>(static_cast<std::size_t>(e.f * e.c * e.r * e.s) * sizeof(float));
     workspace_ = std::make_unique<Block>(sequence_.workspace_bytes());
   }
   void run() {
@@ -364,9 +364,8 @@ void run(const Options& options) {
       "How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
       backend->model(), backend->isa(), backend->library(), backend->threads());
   std::vector<std::string> json;
-  const Format blocked = backend->isa().rfind("avx512", 0) == 0 ? Format::blocked16 : Format::blocked8;
   for (const std::string net : {"cifar", "vgg11"})
-    for (const Format format : {Format::channels_last, blocked, Format::plain})
+    for (const Format format : {Format::channels_last, Format::plain})
       for (const Format weights : {Format::channels_last, Format::plain})
         if (weights == Format::channels_last || !options.quick) convolutions(*backend, net, format, weights, options, json);
   memory_kernels(*backend, options, json);

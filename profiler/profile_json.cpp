@@ -70,6 +70,17 @@ const Table<KernelPoint>& kernel_fields() {
   return table;
 }
 
+// A point of an older motley, which also measured activations in blocks of channels.
+bool is_blocked(const Json& point) {
+  const Json* const spec = point.find("spec");
+  for (const char* key : {"x_format", "w_format", "y_format"}) {
+    const Json* const format = spec == nullptr ? nullptr : spec->find(key);
+    const auto* const name = format == nullptr ? nullptr : std::get_if<std::string>(&format->value);
+    if (name != nullptr && (*name == "blocked8" || *name == "blocked16")) return true;
+  }
+  return false;
+}
+
 const Table<LinkSegment>& segment_fields() {
   static const Table<LinkSegment> table{
       {"bytes_up_to", "largest message of the segment", "integer", true,
@@ -110,7 +121,12 @@ const Table<Raw>& profile_fields() {
            reader.object(one, device_fields(), out.profile.devices.back());
          });
        }},
-      list_field<Raw>("kernels", "measured points", &Raw::kernels, kernel_fields(), true),
+      {"kernels", "measured points", "list", true,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           if (!is_blocked(one)) reader.object(one, kernel_fields(), out.kernels.emplace_back());
+         });
+       }},
       {"links", "measured links", "list", false,
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {

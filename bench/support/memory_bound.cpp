@@ -61,7 +61,7 @@ std::vector<MemoryBound> memory_bound(Index batch) {
   list.push_back({"bias gradient, plain", plain});
   for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
     for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
-      for (const Format format : {Format::channels_last, Format::plain, Format::blocked16})
+      for (const Format format : {Format::channels_last, Format::plain})
         list.push_back({name_of(op) + " " + name_of(pass) + " " + to_string(format), pool_of(op, pass, format, batch)});
   KernelSpec sgd;
   sgd.op = KernelOp::sgd;

@@ -94,9 +94,7 @@ std::string summary(const KernelSpec& spec); // short, for people: "conv2d forwa
 std::string to_json(const KernelSpec& spec); // one object; only what differs from the defaults, keys in declaration order
 int operand_count(const KernelSpec& spec);   // of run(), the result included
 
-// Elements a dense slice of these extents takes in memory (blocked formats round dim 1 up), and the strides of its dims.
-// Blocked formats have no plain stride along dim 1: strides[1] is that of one block.
-Index elements_in(Format format, const std::vector<Index>& extents);
+// The strides of a dense slice's dims.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents);
 
 }  // namespace motley

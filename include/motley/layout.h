@@ -26,7 +26,6 @@ struct Layout {
   Shape shape{};
   std::map<std::string, Cut> cuts{};  // dim -> its cut
   Box box(const Mesh& mesh, int rank) const;
-  bool uses(int axis) const;
   bool operator==(const Layout&) const = default;
 };
 

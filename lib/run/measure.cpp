@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "kernels/operands.h"
 #include "plan/candidate_sizes.h"
-#include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
@@ -32,13 +31,6 @@ constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3, kRunsOfThreeRoun
 constexpr std::size_t kMostAnchors = 8;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
-
-// But for the formats of x and y.
-bool is_same(KernelSpec spec, const KernelSpec& other) {
-  spec.x_format = other.x_format;
-  spec.y_format = other.y_format;
-  return spec == other;
-}
 
 using Alike = bool (*)(const KernelSpec&, const KernelSpec&);
 bool same_pass(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
@@ -85,10 +77,8 @@ class Measurer {
     const bool changed = settle(profile, all_new) || all_new;
     for (int round = 0; changed && round < kMostPlans; round++) {
       const PlanData plan = balance(step_, mesh_, rules_, profile, {.baselines = false}).data();
-      bool more = false;
-      for (const std::vector<KernelSpec>& missing : {missing_choices(profile, plan), missing_formats(profile, plan)})
-        if (anywhere(missing)) more = measure(profile, missing, kChoices) || more;
-      if (!more) break;
+      const std::vector<KernelSpec> missing = missing_choices(profile, plan);
+      if (!anywhere(missing) || !measure(profile, missing, kChoices)) break;
       settle(profile, false);  // what was timed again may move the cuts, and other kernels run then
     }
     if (all_new) measure_alone(profile);
@@ -196,29 +186,6 @@ class Measurer {
     return specs;
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
-
-  // Convolutions and pools of the plan that would be others in blocks of channels, as they are and as they would be: in one run, so that
-  // they compare.
-  std::vector<KernelSpec> missing_formats(const Profile& profile, PlanData plan) const {
-    const Format format = backend_.blocked_format();
-    if (format == Format::plain) return {};
-    plan.own_formats.assign(plan.predicted.size(), {});
-    const std::vector<KernelSpec> common = windows_of(plan);
-    std::vector<KernelSpec> others, out;
-    for (const PlanData& one : plans_in_blocks(plan, rt_.rank(), format))
-      for (KernelSpec& s : windows_of(one))
-        if (!has(common, s) && !has(others, s)) others.push_back(std::move(s));
-    if (std::all_of(others.begin(), others.end(), [&](const KernelSpec& s) { return profile.seconds(rt_.rank(), s).known == Known::measured; })) return {};
-    for (const KernelSpec& s : common)
-      if (std::any_of(others.begin(), others.end(), [&](const KernelSpec& o) { return is_same(s, o); })) out.push_back(s);
-    out.insert(out.end(), others.begin(), others.end());
-    return out;
-  }
-  std::vector<KernelSpec> windows_of(const PlanData& plan) const {
-    std::vector<KernelSpec> out = kernels_of(plan, rt_.rank());
-    std::erase_if(out, [](const KernelSpec& s) { return flops(s) == 0 || !is_window(s.op); });
-    return out;
-  }
 
   // Kernels that were measured before, timed again beside new ones: what the machine's speed has done since.
   std::vector<KernelSpec> anchors(const Profile& profile) const {

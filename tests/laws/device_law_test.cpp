@@ -40,7 +40,7 @@ void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Ra
     const Plan host = balance(step, mesh, rules, {}, balanced);
     const Plan mixed = balance(step, with_devices(mesh, random), rules, {}, balanced);
     options.seed += static_cast<std::uint64_t>(pick(random, 0, 1000));
-    options.staged_bytes = pick(random, 0, 1) == 0 ? 16 : 200;
+    options.piece_bytes = pick(random, 0, 1) == 0 ? 16 : 200;
     const Outcome truth = run_plan(host, options), got = run_plan(mixed, options);
     std::vector<Index> planned;
     for (const PredictedRank& r : mixed.data().predicted) planned.push_back(r.bytes);
