@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
-// With --gpu [--batch N]...: what does choosing a GPU's engines by measurement gain?
+// With --gpu [--batch N]... [--tf32]: what does choosing a GPU's engines by measurement gain, and how close are its own kernels to a copy within
+// the device? --own: these alone.
 #include <fmt/core.h>
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -13,6 +14,7 @@
 #include <limits>
 
 #include "bench/support/gpu_kernels.h"
+#include "bench/support/memory_bound.h"
 #include "kernels/cpu/convolution_choice.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/weights.h"
@@ -29,7 +31,7 @@ struct Options {
   bool quick = false;
   std::string json{}, isa{};
   int threads = 1;
-  bool gpu = false;
+  bool gpu = false, own = false, tf32 = false;
   std::vector<Index> batches{};
 };
 
@@ -120,7 +122,7 @@ KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weig
 }
 
 Tag tag_of(Format format) {
-  constexpr Tag kTags[] = {Tag::abcd, Tag::acdb, Tag::aBcd8b, Tag::aBcd16b};
+  constexpr Tag kTags[] = {Tag::abcd, Tag::acdb};
   return kTags[static_cast<std::size_t>(format)];
 }
 
@@ -183,7 +185,7 @@ class Packing {
     const auto choice = motley::cpu::choose_convolution(spec, vendor, {e.n, e.c, e.h, e.w}, window);
     const motley::cpu::Sequence::Place packed = sequence_.reserve(choice.w.get_size());
     motley::cpu::add_packing(sequence_, spec, vendor, choice.w, {0, 0}, packed);
-    weights_ = std::make_unique<Block>(static_cast<std::size_t>(elements_in(spec.w_format, {e.f, e.c, e.r, e.s})) * sizeof(float));
+    weights_ = std::make_unique<Block>(static_cast<std::size_t>(e.f * e.c * e.r * e.s) * sizeof(float));
     workspace_ = std::make_unique<Block>(sequence_.workspace_bytes());
   }
   void run() {
@@ -276,77 +278,12 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
 }
 
 // ---- memory-bound kernels
-struct Named {
-  std::string name{};
-  KernelSpec spec{};
-};
-
-FoldOperand whole(const std::vector<Index>& strides, DType dtype = DType::f32) {
-  return {dtype, strides};
-}
-
-KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands,
-                   Activation activation = Activation::none) {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = kind;
-  spec.fold_extents = std::move(extents);
-  spec.operands = std::move(operands);
-  spec.activation = activation;
-  return spec;
-}
-
-KernelSpec pool_of(KernelOp op, PassKind pass, Format format) {
-  KernelSpec spec;
-  spec.op = op;
-  spec.pass = pass;
-  spec.roles = {32, 64, 32, 32, 1, 2, 2, 16, 16};
-  spec.stride = {2, 2};
-  spec.x_format = spec.y_format = format;
-  return spec;
-}
-
-std::vector<Named> memory_bound() {
-  const Index n = 32 * 32 * 32, c = 64, all = n * c;  // 8 MiB: the first layers' activations at batch 32
-  const std::vector<Index> rows{c, 1};
-  std::vector<Named> list;
-  list.push_back({"copy", fold_of(FoldKind::copy, {all}, {whole({1}), whole({1})})});
-  list.push_back({"copy, strided rows of 48 of 64", fold_of(FoldKind::copy, {n, 48}, {whole(rows), whole({48, 1})})});
-  list.push_back({"copy, rows of 3", fold_of(FoldKind::copy, {n, 3}, {whole({4, 1}), whole({3, 1})})});
-  list.push_back(
-      {"copy, plain to channels_last", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
-  list.push_back(
-      {"copy, channels_last to plain", fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
-  list.push_back({"add 2 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1})})});
-  list.push_back({"add 4 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1}), whole({1}), whole({1})})});
-  list.push_back({"add bias, relu", fold_of(FoldKind::add, {n, c}, {whole(rows), whole({0, 1}), whole(rows)}, Activation::relu)});
-  list.push_back(
-      {"relu gradient", fold_of(FoldKind::activation_gradient, {all}, {whole({1}), whole({1}), whole({1})}, Activation::relu)});
-  list.push_back({"tanh", fold_of(FoldKind::activation, {all}, {whole({1}), whole({1})}, Activation::tanh)});
-  KernelSpec db = fold_of(FoldKind::copy, {n, c}, {whole(rows), whole({0, 1})});
-  db.combine = Combine::add;
-  list.push_back({"bias gradient, channels_last", db});
-  KernelSpec plain = fold_of(FoldKind::copy, {32, 64, 1024}, {whole({65536, 1024, 1}), whole({0, 1, 0})});
-  plain.combine = Combine::add;
-  list.push_back({"bias gradient, plain", plain});
-  for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
-    for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
-      for (const Format format : {Format::channels_last, Format::plain, Format::blocked16})
-        list.push_back({name_of(op) + " " + name_of(pass) + " " + to_string(format), pool_of(op, pass, format)});
-  KernelSpec sgd;
-  sgd.op = KernelOp::sgd;
-  sgd.roles.n = all;
-  sgd.learning_rate = 0.01, sgd.momentum = 0.9, sgd.weight_decay = 1e-4;
-  list.push_back({"sgd", sgd});
-  return list;
-}
-
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
   fmt::print(
       "\nmemory-bound kernels, 8 MiB per operand: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} "
       "{:>6}\n",
       "kernel", "motley", "memcpy", "ratio");
-  for (const Named& one : memory_bound()) {
+  for (const bench::MemoryBound& one : bench::memory_bound(32)) {
     Ours ours(backend, one.spec);
     const auto bytes = static_cast<std::size_t>(bytes_touched(one.spec));
     Block from(bytes / 2), to(bytes / 2);
@@ -381,11 +318,16 @@ Options parse(int argc, char** argv) {
       options.threads = std::stoi(value());
     else if (flag == "--gpu")
       options.gpu = true;
+    else if (flag == "--own")
+      options.own = true;
+    else if (flag == "--tf32")
+      options.tf32 = true;
     else if (flag == "--batch")
       options.batches.push_back(std::stoi(value()));
     else
-      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --batch N)", Exit::usage);
+      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --own, --tf32, --batch N)", Exit::usage);
   }
+  if (!options.gpu && (options.own || options.tf32)) throw UserError("--own and --tf32 go with --gpu", Exit::usage);
   return options;
 }
 
@@ -402,10 +344,12 @@ void run_gpu(const Options& options) {
   Device device;
   device.name = "gpu";
   device.kind = DeviceKind::cuda;
+  device.tf32 = options.tf32;
   const auto backend = open_backend(device);
   fmt::print("{}, {}, {}\n", backend->model(), backend->isa(), backend->library());
   std::vector<std::string> json;
-  bench::gpu_kernels(*backend, options.batches.empty() ? std::vector<Index>{32, 256} : options.batches, options.quick, json);
+  bench::own_kernels(*backend, options.quick, json);
+  if (!options.own) bench::gpu_kernels(*backend, options.batches.empty() ? std::vector<Index>{32, 256} : options.batches, options.quick, json);
   write(options, json);
 }
 
@@ -420,9 +364,8 @@ void run(const Options& options) {
       "How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",
       backend->model(), backend->isa(), backend->library(), backend->threads());
   std::vector<std::string> json;
-  const Format blocked = backend->isa().rfind("avx512", 0) == 0 ? Format::blocked16 : Format::blocked8;
   for (const std::string net : {"cifar", "vgg11"})
-    for (const Format format : {Format::channels_last, blocked, Format::plain})
+    for (const Format format : {Format::channels_last, Format::plain})
       for (const Format weights : {Format::channels_last, Format::plain})
         if (weights == Format::channels_last || !options.quick) convolutions(*backend, net, format, weights, options, json);
   memory_kernels(*backend, options, json);

@@ -5,8 +5,9 @@
 // rounds; convolutions are rank 0's, weight packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its convolutions; AVX-512 + AVX2 at least
 // 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it; predicted within 15 % of measured. A shared
 // machine's speed moves between the profile and the run: "same_speed" is that ratio divided by the fast rank alone's own.
-// On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all its allowed cores), which shall not be slower by more than 3 %.
-//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--budget SECONDS]
+// On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but one, which drives the GPU), which shall not be
+// slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
+//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--budget SECONDS] [--tf32]
 #include <motley/error.h>
 #include <motley/motley.h>
 #include <unistd.h>
@@ -33,20 +34,24 @@ struct Arguments {
   std::vector<std::string> nets{}, meshes{};
   std::vector<int> batches{};
   double budget = 40;
+  bool tf32 = false;
 };
 
-Mesh with_gpu(bool cpu) {
+Mesh with_gpu(bool cpu, bool tf32) {
   Device first, second;
   first.name = "gpu";
   first.kind = DeviceKind::cuda;
+  first.tf32 = tf32;
   second.name = "cpu";
   second.cores = allowed_cores();
+  if (second.cores.size() > 1) second.cores.pop_back();  // for the thread that drives the GPU
   second.threads = static_cast<int>(second.cores.size());
   return cpu ? Mesh({{"all", 2}}, {first, second}) : Mesh({{"all", 1}}, {first});
 }
 
-Mesh mesh_of(const std::string& name) {
-  if (name == "gpu" || name == "gpu+cpu") return with_gpu(name == "gpu+cpu");
+Mesh mesh_of(const std::string& name, bool tf32) {
+  if (name == "gpu" || name == "gpu+cpu") return with_gpu(name == "gpu+cpu", tf32);
+  if (tf32) throw UserError("--tf32 is for the meshes gpu and gpu+cpu, not for " + name, Exit::usage);
   Device first, second;
   first.name = "fast";
   first.cores = {allowed_cores().front()};
@@ -73,11 +78,12 @@ struct Asked {
   int batch = 32;
   double budget = 40;
   int rounds = 15;
+  bool tf32 = false;
 };
 
 void run_rank(Runtime& rt, const Asked& asked) {
-  const auto& [net_name, mesh_name, file, batch, budget, rounds] = asked;
-  const Mesh mesh = mesh_of(mesh_name);
+  const auto& [net_name, mesh_name, file, batch, budget, rounds, tf32] = asked;
+  const Mesh mesh = mesh_of(mesh_name, tf32);
   const bench::Network net = bench::network(net_name, batch);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
   LayoutRules rules, even;
@@ -89,8 +95,8 @@ void run_rank(Runtime& rt, const Asked& asked) {
   const Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget, .when = Measure::always});
   const auto chosen = bound(rt, mesh, balance(step, mesh, rules, profile), rt.transport());
   rt.print(net_name + " " + mesh_name + "\n" + chosen->plan().table());
-  std::unique_ptr<bench::Bound> other, alone;
   auto own = in_memory(1);
+  std::unique_ptr<bench::Bound> other, alone;
   const Mesh first({{"all", 1}}, {mesh.device(0)});
   if (mesh.ranks() > 1) {
     other = bound(rt, mesh, balance(step, mesh, even, profile), rt.transport());
@@ -122,6 +128,8 @@ void run_rank(Runtime& rt, const Asked& asked) {
   if (planned.step_seconds) row.set("predicted_over_measured", *planned.step_seconds / step_seconds);
   if (planned.step_seconds && planned.baselines.fast_alone && alone)
     row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * alone_seconds / *planned.baselines.fast_alone);
+  if (mesh.device(0).kind == DeviceKind::cuda)
+    row.set("dtype", "f32").set("tf32_convolutions", tf32).set("tf32_products", tf32).set("layout", "channels_last").set("deterministic", mesh.device(0).deterministic);
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
   write_file(file, to_text(row) + "\n");
 }
@@ -139,7 +147,8 @@ Arguments parse(const std::vector<std::string>& words) {
     else if (words[i] == "--mesh") out.meshes.push_back(value());
     else if (words[i] == "--batch") out.batches.push_back(std::stoi(value()));
     else if (words[i] == "--budget") out.budget = std::stod(value());
-    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --budget)", Exit::usage);
+    else if (words[i] == "--tf32") out.tf32 = true;
+    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --budget --tf32)", Exit::usage);
   }
   if (out.nets.empty()) out.nets = out.quick ? std::vector<std::string>{"paper_cifar"} : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11", "pair"};
   if (out.meshes.empty()) out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
@@ -172,12 +181,13 @@ int bench_all(const Arguments& a) {
       for (const int batch : a.batches) {
         const std::string file = (folder / (net + "_" + mesh + "_" + std::to_string(batch) + ".json")).string();
         Json row;
-        if (const int code = bench::launched(mesh_of(mesh).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15"}, file, row); code != 0)
+        if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32"}, file, row); code != 0)
           return code;
         table += table_line(row, net, mesh, batch);
         rows.push(std::move(row));
       }
   std::filesystem::remove_all(folder);
+  if (a.tf32) std::printf("the GPU's f32 products on tensor cores (TF32)\n");
   std::printf("%s", table.c_str());
   if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");
   return 0;
@@ -187,7 +197,7 @@ int bench_all(const Arguments& a) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() == 7 && words[0] == "--rank")
-    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6])}); });
+  if (words.size() == 8 && words[0] == "--rank")
+    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32"}); });
   return bench::reported("step", [&] { return bench_all(parse(words)); });
 }

@@ -1,8 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training steps of bench/step in PyTorch on a GPU, for a table beside motley's: step_torch.py [--net NAME]... [--batch N]... [--json FILE]
-f32 without TF32, channels-last, deterministic algorithms chosen by measurement (cudnn.benchmark), plain SGD with momentum and decay; the least
-of 15 rounds, each of steps that fill 50 ms. Exit 77 where python has no torch, or torch sees no GPU."""
+"""The training steps of bench/step in PyTorch on a GPU, for a table beside motley's: step_torch.py [OPTIONS] [--net NAME]... [--batch N]... [--json FILE]
+
+Without options f32 stays f32 (no TF32), algorithms are chosen by measurement (cudnn.benchmark), sums may vary from run to run.
+  --layout nchw|nhwc|both  the images' order in memory; both (the default): a row for each
+  --tf32                   convolutions and products on tensor cores
+  --deterministic          algorithms with the same bits in every run alone, as motley's
+  --defaults               as PyTorch comes: nchw, TF32 in convolutions only, nothing measured, not deterministic
+  --bf16                   mixed precision: bf16 convolutions and products, f32 weights (motley has none)
+Plain SGD with momentum and decay; the least of 15 rounds, each of steps that fill 50 ms. Eager: no CUDA graphs, no torch.compile. Exit 77 where
+python has no torch, or torch sees no GPU."""
 import argparse
 import json
 import sys
@@ -58,11 +65,12 @@ def network(name):
     sys.exit(f"no network {name!r} (known: paper_mnist, paper_cifar, vgg11)")
 
 
-def step_seconds(name, batch):
+def step_seconds(name, batch, layout, bf16):
     torch.manual_seed(1)
     model, channels, size = network(name)
-    model = model.cuda().to(memory_format=torch.channels_last)
-    image = torch.rand(batch, channels, size, size, device="cuda").to(memory_format=torch.channels_last)
+    order = torch.channels_last if layout == "nhwc" else torch.contiguous_format
+    model = model.cuda().to(memory_format=order)
+    image = torch.rand(batch, channels, size, size, device="cuda").to(memory_format=order)
     label = torch.randint(0, 10, (batch,), device="cuda")
     model(image)  # the lazy layers
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=1e-4)
@@ -72,7 +80,9 @@ def step_seconds(name, batch):
         start = time.perf_counter()
         for _ in range(count):
             optimizer.zero_grad(set_to_none=True)
-            nn.functional.cross_entropy(model(image), label).backward()
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16):
+                loss = nn.functional.cross_entropy(model(image), label)
+            loss.backward()
             optimizer.step()
         torch.cuda.synchronize()
         return (time.perf_counter() - start) / count
@@ -86,16 +96,30 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--net", action="append")
     arguments.add_argument("--batch", action="append", type=int)
+    arguments.add_argument("--layout", choices=["nchw", "nhwc", "both"])
+    for name in ("tf32", "deterministic", "defaults", "bf16"):
+        arguments.add_argument("--" + name, action="store_true")
     arguments.add_argument("--json")
     asked = arguments.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = torch.backends.cudnn.deterministic = True
+    if asked.defaults and (asked.layout or asked.tf32 or asked.deterministic or asked.bf16):
+        arguments.error("--defaults is PyTorch as it comes: no other option changes it")
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    if not asked.defaults:
+        products.allow_tf32 = cudnn.allow_tf32 = asked.tf32
+        cudnn.benchmark, cudnn.deterministic = True, asked.deterministic
+    layouts = ["nchw"] if asked.defaults else ["nchw", "nhwc"] if asked.layout in (None, "both") else [asked.layout]
     rows = []
     for name in asked.net or ["paper_mnist", "paper_cifar", "vgg11"]:
         for batch in asked.batch or [32, 256]:
-            seconds = step_seconds(name, batch)
-            print(f"{name:12} {batch:5} {seconds * 1e3:9.3f} ms")
-            rows.append({"net": name, "batch": batch, "step_seconds": seconds, "machine": torch.cuda.get_device_name(), "library": f"PyTorch {torch.__version__}"})
+            for layout in layouts:
+                seconds = step_seconds(name, batch, layout, asked.bf16)
+                row = {"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if asked.bf16 else "f32", "tf32_convolutions": cudnn.allow_tf32,
+                       "tf32_products": products.allow_tf32, "layout": layout, "deterministic": cudnn.deterministic, "measured_algorithms": cudnn.benchmark,
+                       "defaults": asked.defaults, "machine": torch.cuda.get_device_name(),
+                       "library": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {cudnn.version()}"}
+                kind = row["dtype"] + "".join(", " + word for word in ("tf32_convolutions", "tf32_products", "deterministic", "defaults") if row[word])
+                print(f"{name:12} {batch:5} {seconds * 1e3:9.3f} ms  {layout}, {kind}", flush=True)
+                rows.append(row)
     if asked.json:
         with open(asked.json, "w", encoding="utf-8") as out:
             json.dump(rows, out, indent=1)

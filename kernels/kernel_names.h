@@ -15,7 +15,7 @@ inline const std::vector<std::string> kFoldKindNames{"copy",    "add",        "a
                                                      "sum_exp", "pick_label", "cross_entropy", "softmax_gradient"};
 inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
-inline const std::vector<std::string> kFormatNames{"plain", "channels_last", "blocked8", "blocked16"};
+inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};
 
 inline const std::vector<std::string>& names_of(KernelOp) { return kKernelOpNames; }
 inline const std::vector<std::string>& names_of(PassKind) { return kPassKindNames; }

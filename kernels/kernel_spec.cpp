@@ -20,7 +20,7 @@ Index product(const std::vector<Index>& extents) {
 }
 
 OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Index> extents) {
-  const Index elements = elements_in(format, extents);
+  const Index elements = product(extents);
   return {spec.dtype, format, std::move(extents), elements, elements};
 }
 
@@ -76,24 +76,16 @@ std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
 
 }  // namespace
 
-Index elements_in(Format format, const std::vector<Index>& extents) {
-  if (extents.size() < 2) return product(extents);
-  std::vector<Index> padded = extents;
-  padded[1] = round_up(padded[1], block_of(format));
-  return product(padded);
-}
-
 // An extent of 0 counts as 1, so that no stride is 0: in a fold that would mean that the operand lacks the index.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) {
   std::vector<std::size_t> order(extents.size());  // outermost first
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (format == Format::channels_last && extents.size() > 2) std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  const Index block = extents.size() < 2 ? 1 : block_of(format);
   std::vector<Index> strides(extents.size());
-  Index next = block;
+  Index next = 1;
   for (auto i = order.rbegin(); i != order.rend(); ++i) {
     strides[*i] = next;
-    next *= std::max<Index>(1, *i == 1 ? round_up(extents[1], block) / block : extents[*i]);
+    next *= std::max<Index>(1, extents[*i]);
   }
   return strides;
 }

@@ -11,13 +11,6 @@ namespace motley {
 // Of the operands of convolutions, dense layers and pools on a device with memory of its own: what its vectors need.
 inline constexpr int kDeviceAlignment = 16;
 
-inline Index block_of(Format format) {
-  return format == Format::blocked8 ? 8 : format == Format::blocked16 ? 16 : 1;
-}
-inline Index round_up(Index value, Index granule) {
-  return (value + granule - 1) / granule * granule;
-}
-
 inline bool is_pool(KernelOp op) { return op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d; }
 inline bool is_window(KernelOp op) { return op == KernelOp::conv2d || is_pool(op); }
 
@@ -43,8 +36,8 @@ struct OperandUse {
   DType dtype = DType::f32;
   Format format = Format::plain;
   std::vector<Index> extents{};  // of the dense slice; of a fold operand: {elements}
-  Index elements = 0;            // from element 0 to the last one, block padding and strided gaps included
-  Index touched = 0;             // elements really read or written, block padding included
+  Index elements = 0;            // from element 0 to the last one, strided gaps included
+  Index touched = 0;             // elements really read or written
   bool read = true, written = false;
   Index bytes() const { return elements * static_cast<Index>(bytes_of(dtype)); }
 };

@@ -222,7 +222,7 @@ std::vector<Box> subtract(const Box& box, std::span<const Box> removed) {
 
 std::string to_string(Collective c) {
   static const char* names[] = {"none", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "halo",
-                                "send", "broadcast",  "gather",         "scatter",    "slice"};
+                                "send", "broadcast",  "gather",         "scatter"};
   return names[static_cast<std::size_t>(c)];
 }
 

@@ -29,10 +29,4 @@ Box Layout::box(const Mesh& mesh, int rank) const {
   return box;
 }
 
-bool Layout::uses(int axis) const {
-  return std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) {
-    return std::find(c.second.axes.begin(), c.second.axes.end(), axis) != c.second.axes.end();
-  });
-}
-
 }  // namespace motley

@@ -53,30 +53,12 @@ std::vector<Edge> by_hosts(const std::vector<int>& ranks, int root, std::span<co
   return out;
 }
 
-// The ways of these ranks to the root; a rank's turn comes behind those that send to it.
-std::vector<Edge> by_routes(const std::vector<int>& ranks, int root, const std::vector<int>& next) {
-  std::map<int, int> turns;
-  for (int r : ranks) {
-    int turn = 0;
-    for (int at = r; at != root; at = next[static_cast<std::size_t>(at)], turn++) turns[at] = std::max(turns[at], turn);
-  }
-  std::vector<Edge> out;
-  for (const auto& [rank, turn] : turns) out.push_back({rank, next[static_cast<std::size_t>(rank)], turn});
-  return out;
-}
-
-// What trees are made from besides their ranks.
-struct Ways {
-  std::span<const int> hosts{};
-  const Routes& routes;
-};
-
 // Of one chunk of a box. ranks: ascending, the root among them.
-std::vector<Edge> edges(Tree tree, const std::vector<int>& ranks, int root, const Ways& ways, int chunk) {
+std::vector<Edge> edges(Tree tree, const std::vector<int>& ranks, int root, std::span<const int> hosts, int chunk) {
   const auto at = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), root) - ranks.begin());
   if (tree == Tree::halving) return binomial(ranks, at);
-  if (tree == Tree::two_level) return by_hosts(ranks, root, ways.hosts, chunk);
-  std::vector<Edge> out = tree == Tree::ring ? path(ranks, at) : by_routes(ranks, root, ways.routes[static_cast<std::size_t>(root)]);
+  if (tree == Tree::two_level) return by_hosts(ranks, root, hosts, chunk);
+  std::vector<Edge> out = path(ranks, at);
   for (Edge& e : out) e.stage += chunk;
   return out;
 }
@@ -149,7 +131,7 @@ std::string to_string(const Schedule& s) {
   return s.chunks > 1 ? name + " in " + std::to_string(s.chunks) + " chunks" : name;
 }
 
-Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts, const Routes& routes) {
+Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts) {
   if (by.tree == Tree::direct || terms.empty()) return {{terms.begin(), terms.end()}};
   Stages out;
   int tree = 0;
@@ -166,7 +148,7 @@ Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::sp
     for (const auto& [rank, w] : writers) ranks.push_back(rank);
     int chunk = 0;
     for (const Box& box : in_chunks(whole, by.chunks)) {
-      const std::vector<Edge> all = edges(by.tree, ranks, owner, {hosts, routes}, chunk++);
+      const std::vector<Edge> all = edges(by.tree, ranks, owner, hosts, chunk++);
       for (const Edge& e : all) put(out, e.stage, {e.from, e.to, box, writers[e.from], tree});
       if (own) put(out, depth_of(all), {owner, owner, box, writers[owner], tree});  // a tree's last stage brings its root something
       tree++;
@@ -179,10 +161,9 @@ Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::sp
   return out;
 }
 
-Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts, const Routes& routes) {
+Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts) {
   if (by.tree == Tree::direct || copies.empty()) return {{copies.begin(), copies.end()}};
   Stages out(1);
-  const bool routed = by.tree == Tree::routed;
   std::vector<BoxMessage> travelling;
   for (const BoxMessage& m : copies) (m.from == m.to ? out[0] : travelling).push_back(m);
   each_atom(travelling, &BoxMessage::from, [&](int source, const Box& whole, const std::vector<int>& who) {
@@ -192,9 +173,9 @@ Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::
     for (const auto& [rank, message] : part_of) ranks.push_back(rank);
     int chunk = 0;
     for (const Box& box : in_chunks(whole, by.chunks)) {
-      const std::vector<Edge> all = edges(by.tree, ranks, source, {hosts, routes}, chunk);
-      const int last = depth_of(all) + (by.tree == Tree::ring || routed ? chunk : 0);
-      for (const Edge& e : all) put(out, last - e.stage, {e.to, e.from, box, {}, routed ? source : part_of[e.from]});
+      const std::vector<Edge> all = edges(by.tree, ranks, source, hosts, chunk);
+      const int last = depth_of(all) + (by.tree == Tree::ring ? chunk : 0);
+      for (const Edge& e : all) put(out, last - e.stage, {e.to, e.from, box, {}, part_of[e.from]});
       chunk++;
     }
   });
@@ -202,9 +183,28 @@ Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::
     std::sort(stage.begin(), stage.end(), [](const BoxMessage& a, const BoxMessage& b) {
       return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);
     });
-    if (!routed) join(stage);  // a rank hands on some parts of what another one reads, and reads others itself
+    join(stage);
   }
   return out;
+}
+
+double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link) {
+  std::map<std::pair<int, int>, Index> bytes;  // (reader, writer)
+  for (const BoxMessage& m : messages)
+    if (m.from != m.to) bytes[{m.to, m.from}] += volume(m.box) * item_bytes;
+  std::map<int, double> receives, sends;
+  double slowest = 0;
+  for (const auto& [ends, size] : bytes) {
+    const double seconds = link(ends.second, ends.first, size);
+    slowest = std::max({slowest, receives[ends.first] += seconds, sends[ends.second] += seconds});
+  }
+  return slowest;
+}
+
+double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link) {
+  double sum = 0;
+  for (const auto& stage : stages) sum += seconds_of(stage, item_bytes, link);
+  return sum;
 }
 
 }  // namespace motley

@@ -12,6 +12,7 @@
 
 #include "profiler/operand_memory.h"
 #include "profiler/run_clock.h"
+#include "profiler/steady.h"
 
 namespace motley {
 
@@ -217,6 +218,7 @@ class Measurer {
     int done = 0;
     for (std::size_t i : order) {
       subjects_[i].wall.push_back(timed(subjects_[i]));
+      runs_.push_back({i, subjects_[i].wall.back()});
       report(++done);
     }
   }
@@ -250,9 +252,14 @@ class Measurer {
     options_.progress({done, total, std::max(0.0, left)});
   }
 
-  Measurement result(bool fits) const {
+  Measurement result(bool fits) {
     Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
     if (!fits) return out;
+    const Steadied steady = without_drift(runs_);
+    out.slow = steady.slow;
+    out.fast = steady.fast;
+    for (Subject& s : subjects_) s.wall.clear();
+    for (std::size_t i = 0; i < runs_.size(); i++) subjects_[runs_[i].kernel].wall.push_back(steady.seconds[i]);
     std::vector<const Subject*> fastest(specs_.size(), nullptr);
     for (const Subject& s : subjects_)
       if (const Subject*& best = fastest[s.spec]; best == nullptr || quantile(s.wall, 2) < quantile(best->wall, 2)) best = &s;
@@ -285,6 +292,7 @@ class Measurer {
   OperandMemory memory_{};
   std::size_t reference_ = 0;  // re-run in every round: its times show drift
   std::vector<double> reference_rounds_{};
+  std::vector<TimedRun> runs_{};  // of all rounds, in their order
   double start_ = wall_seconds(), reported_ = 0;
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
   double wall_sum_ = 0, cpu_sum_ = 0;

@@ -37,12 +37,14 @@ struct Measurement {
   double needed_seconds = 0;          // for least_rounds, compilation included
   int rounds = 0;
   double drift = 0;                  // the reference kernel's slowest round over its fastest, minus 1
+  double slow = 1, fast = 1;         // quartiles of the machine's speed meanwhile: what kernels took beside what they usually take
   double wall_over_cpu = 1;          // above 1.1: somebody else used this rank's cores
   std::vector<std::string> notes{};  // "contended ...", "drifting ...": for Profile::notes
 };
 
 // Every kernel is compiled, first touched and run untimed outside the timing; then rounds in shuffled order, each kernel once
-// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time. Operands are stored in
+// untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time, without the machine's own
+// changes of speed (steady.h). Operands are stored in
 // memory that all kernels share, those of each run after those of the one before: inputs hold normal numbers and are never results. Where the device has a choice of implementations each is
 // timed, but for those that take twice as long as another from the start. UserError: the operands of one kernel are larger than the memory.
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,

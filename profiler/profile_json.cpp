@@ -43,7 +43,11 @@ const Table<DeviceFacts>& device_fields() {
                                         {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
                                          [](Reader& reader, const Json& json, DeviceFacts& out) {
                                            reader.number(json, out.alone_over_shared, 0.01, 1);
-                                         }}};
+                                         }},
+                                        {"slow", "upper quartile of what kernels took beside what they usually take", "number", false,
+                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
+                                        {"fast", "lower quartile", "number", false,
+                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};
   return table;
 }
 
@@ -64,6 +68,17 @@ const Table<KernelPoint>& kernel_fields() {
       text_field("implementation", "which kernel ran", &KernelPoint::implementation, false),
       small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false)};
   return table;
+}
+
+// A point of an older motley, which also measured activations in blocks of channels.
+bool is_blocked(const Json& point) {
+  const Json* const spec = point.find("spec");
+  for (const char* key : {"x_format", "w_format", "y_format"}) {
+    const Json* const format = spec == nullptr ? nullptr : spec->find(key);
+    const auto* const name = format == nullptr ? nullptr : std::get_if<std::string>(&format->value);
+    if (name != nullptr && (*name == "blocked8" || *name == "blocked16")) return true;
+  }
+  return false;
 }
 
 const Table<LinkSegment>& segment_fields() {
@@ -106,7 +121,12 @@ const Table<Raw>& profile_fields() {
            reader.object(one, device_fields(), out.profile.devices.back());
          });
        }},
-      list_field<Raw>("kernels", "measured points", &Raw::kernels, kernel_fields(), true),
+      {"kernels", "measured points", "list", true,
+       [](Reader& reader, const Json& json, Raw& out) {
+         reader.list(json, [&](const Json& one, std::size_t) {
+           if (!is_blocked(one)) reader.object(one, kernel_fields(), out.kernels.emplace_back());
+         });
+       }},
       {"links", "measured links", "list", false,
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {
@@ -197,6 +217,8 @@ std::string Profile::json() const {
         {{"name", d.name}, {"kind", d.kind}, {"model", d.model}, {"isa", d.isa}, {"threads", d.threads}, {"library", d.library}}));
     if (!d.host.empty()) list.back().set("host", d.host);
     if (d.alone_over_shared != 1) list.back().set("alone_over_shared", d.alone_over_shared);
+    if (d.slow != 1) list.back().set("slow", d.slow);
+    if (d.fast != 1) list.back().set("fast", d.fast);
   }
   out.set("devices", std::exchange(list, {}));
   for (const KernelPoint& k : kernels_) {

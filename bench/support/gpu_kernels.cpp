@@ -5,7 +5,10 @@
 #include <motley/program.h>
 
 #include <algorithm>
+#include <cmath>
+#include <thread>
 
+#include "bench/support/memory_bound.h"
 #include "bench/support/networks.h"
 #include "profiler/measure_kernels.h"
 
@@ -45,7 +48,44 @@ std::vector<std::pair<KernelSpec, int>> convolutions_of(const std::string& name,
   return out;
 }
 
+// Bytes read and written per second by copies within the device from and to memory that no cache keeps: the fastest of several.
+double copy_rate(DeviceMemory& device, std::size_t bytes, int rounds) {
+  const DeviceMemory::Block from = device.allocate(bytes), to = device.allocate(bytes);
+  const auto begin = device.make_mark(), end = device.make_mark();
+  double best = HUGE_VAL;
+  for (int round = 0; round < rounds; round++) {
+    constexpr int kRuns = 4;
+    begin->set(DeviceMemory::Queue::compute);
+    for (int run = 0; run < kRuns; run++) device.copy(DeviceMemory::Queue::compute, run % 2 == 0 ? to.get() : from.get(), run % 2 == 0 ? from.get() : to.get(), bytes);
+    end->set(DeviceMemory::Queue::compute);
+    while (!end->passed()) std::this_thread::yield();
+    best = std::min(best, end->seconds_since(*begin) / kRuns);
+  }
+  return 2 * static_cast<double>(bytes) / best;
+}
+
 }  // namespace
+
+void own_kernels(Backend& backend, bool quick, std::vector<std::string>& json) {
+  constexpr Index kBatch = 512;  // 128 MiB per operand, more than twice any L2
+  std::vector<MemoryBound> kernels = memory_bound(kBatch);
+  // What a GPU's tensors have no blocks for.
+  std::erase_if(kernels, [](const MemoryBound& one) { return one.spec.x_format == Format::blocked16; });
+  std::vector<KernelSpec> specs;
+  for (const MemoryBound& one : kernels) specs.push_back(one.spec);
+  const double copied = copy_rate(*backend.device_memory(), std::size_t{kBatch} << 18, quick ? 5 : 15);
+  // Operands are taken in turn from so much memory that none is still in a cache.
+  const Measurement measured = measure_kernels(backend, 0, specs, {.budget_seconds = 1e4, .most_rounds = quick ? 3 : 9, .step_bytes = Index{2} << 30});
+  fmt::print("\nown kernels, {} MiB per operand: GB/s read and written, beside a copy within the device ({:.0f} GB/s)\n{:>40} {:>9} {:>9} {:>6}  implementation\n", kBatch / 4,
+             copied * 1e-9, "kernel", "ms", "GB/s", "ratio");
+  for (std::size_t i = 0; i < kernels.size(); i++) {
+    const double seconds = measured.points[i].seconds.min, bytes = static_cast<double>(bytes_touched(specs[i])), rate = bytes / seconds;
+    const std::string& name = measured.points[i].implementation;
+    fmt::print("{:>40} {:9.3f} {:9.1f} {:6.3f}  {}\n", kernels[i].name, seconds * 1e3, rate * 1e-9, rate / copied, name);
+    json.push_back(fmt::format(R"({{"kernel": "{}", "bytes": {:.0f}, "seconds": {:.6g}, "bytes_per_second": {:.5g}, "copy_bytes_per_second": {:.5g}, "implementation": "{}", "machine": "{}", "library": "{}"}})",
+                               kernels[i].name, bytes, seconds, rate, copied, name, backend.model(), backend.library()));
+  }
+}
 
 void gpu_kernels(Backend& backend, const std::vector<Index>& batches, bool quick, std::vector<std::string>& json) {
   FirstOnly first(backend);

@@ -74,8 +74,20 @@ Json NetworkCuts::row() {
   chosen_ = add(chosen);
   even_ = add(balance(step_, mesh_, rules_of(net_, CutBy::even), profile_));
   proportional_ = add(balance(step_, mesh_, rules_of(net_, CutBy::proportional), profile_));
-  for (const Dim& dim : net_.cut) alone_.cut.push_back(dim.size);
-  start(alone_, balance(step_, Mesh({{"all", 1}}, {mesh_.device(0)}), {}, profile_), *own_);
+  for (int r = 0; r < 2; r++) {
+    Profile own;  // of that rank alone
+    own.devices = {profile_.devices[static_cast<std::size_t>(r)]};
+    for (KernelPoint p : profile_.kernels())
+      if (p.device == r) {
+        p.device = 0;
+        own.add(p);
+      }
+    Candidate& alone = alone_[static_cast<std::size_t>(r)];
+    for (const Dim& dim : net_.cut) alone.cut.push_back(r == 0 ? dim.size : 0);
+    const Plan plan = balance(step_, Mesh({{"all", 1}}, {mesh_.device(r)}), {}, own);
+    alone_predicted_[static_cast<std::size_t>(r)] = std::get<double>(read(plan).at("/predicted/step_seconds")->value) * own.devices[0].alone_over_shared;
+    start(alone, plan, *own_, r);
+  }
   search();
   const std::vector<Candidate*> list = finalists();
   compare(list, options_.rounds, 0.6);
@@ -100,9 +112,9 @@ NetworkCuts::Candidate* NetworkCuts::at(const Cut& cut) {
 }
 
 // Two steps: the first is the slower one.
-void NetworkCuts::start(Candidate& candidate, const Plan& plan, Transport& transport) {
+void NetworkCuts::start(Candidate& candidate, const Plan& plan, Transport& transport, int only) {
   double mine = 0;
-  if (plan.mesh().ranks() > 1 || rt_.rank() == 0) {
+  if (only < 0 || rt_.rank() == only) {
     candidate.bound =
         std::make_unique<Bound>(plan, compile(plan, transport.rank(), {.hosts = transport.hosts()}), rt_.backend(mesh_), transport);
     candidate.bound->run();
@@ -216,7 +228,7 @@ std::vector<NetworkCuts::Candidate*> NetworkCuts::finalists() {
   const auto enter = [&](Candidate* c) {
     if (std::find(list.begin(), list.end(), c) == list.end()) list.push_back(c);
   };
-  for (Candidate* c : {even_, proportional_, &alone_}) enter(c);
+  for (Candidate* c : {even_, proportional_, &alone_[0], &alone_[1]}) enter(c);
   for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 8) && found[i].first <= 1.1 * found.front().first; i++)
     enter(at(found[i].second));
   return list;
@@ -245,9 +257,12 @@ Json NetworkCuts::row_of(const std::vector<Candidate*>& list) const {
   row.set("chosen_seconds", chosen_seconds)
       .set("best_seconds", best_seconds)
       .set("chosen_over_best", chosen_seconds / best_seconds);
-  row.set("fast_alone_over_best", timing(&alone_) / best_seconds).set("even_over_best", timing(even_) / best_seconds);
+  row.set("fast_alone_over_best", timing(&alone_[0]) / best_seconds).set("even_over_best", timing(even_) / best_seconds);
   row.set("proportional_over_best", timing(proportional_) / best_seconds);
   row.set("predicted_seconds", predicted_seconds_).set("predicted_over_measured", predicted_seconds_ / chosen_seconds);
+  const double speeds[] = {timing(&alone_[0]) / alone_predicted_[0], timing(&alone_[1]) / alone_predicted_[1]};
+  row.set("predicted_over_measured_same_speed", predicted_seconds_ / chosen_seconds * std::sqrt(speeds[0] * speeds[1]));
+  row.set("speed_moved", std::max(speeds[0] / speeds[1], speeds[1] / speeds[0]));
   row.set("spread", quartile(ratios, 3) - quartile(ratios, 1));
   row.set("rounds", static_cast<Index>(chosen_->seconds.size())).set("rounds_dropped", static_cast<Index>(dropped_));
   row.set("dropped_share", static_cast<double>(dropped_) / static_cast<double>(kept_ + dropped_));

@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/motley.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <random>
@@ -20,6 +21,9 @@ namespace motley::bench {
 // rounds dropped says nothing; one with fewer than kLeastRounds to name the best cut and as many to time it has no numbers.
 inline constexpr double kDisturbed = 0.05, kMostDropped = 0.3;
 inline constexpr std::size_t kLeastRounds = 5;
+// On a shared machine one core slows down beside the other without any process to be seen. Each rank alone is timed beside its
+// prediction: where these two ratios differ by more than this factor, the profile was of another machine than the row, which says nothing.
+inline constexpr double kMoved = 1.1;
 
 struct NetworkCutsOptions {
   std::string profile{};      // file that the profile is kept in
@@ -43,7 +47,7 @@ class NetworkCuts {
   };
   Candidate* add(const Plan& plan);
   Candidate* at(const Cut& cut);
-  void start(Candidate& candidate, const Plan& plan, Transport& transport);
+  void start(Candidate& candidate, const Plan& plan, Transport& transport, int only = -1);  // a rank: the others rest meanwhile
   bool round(std::vector<Candidate*> order, double least_seconds);
   void compare(const std::vector<Candidate*>& list, std::size_t rounds, double round_seconds);
   Cut explore(const std::set<Cut>& cuts);
@@ -59,10 +63,11 @@ class NetworkCuts {
   NetworkCutsOptions options_;
   Step step_;
   Profile profile_{};
-  std::unique_ptr<Transport> own_;  // of the fast rank alone
+  std::unique_ptr<Transport> own_;  // of a rank alone
   std::map<Cut, Candidate> candidates_{};
   std::map<Cut, double> explored_{};  // seconds of a step, from the search
-  Candidate alone_{};
+  std::array<Candidate, 2> alone_{};  // per rank
+  std::array<double, 2> alone_predicted_{};
   Candidate *chosen_ = nullptr, *even_ = nullptr, *proportional_ = nullptr;
   double predicted_seconds_ = 0;
   std::size_t kept_ = 0, dropped_ = 0;  // rounds of all comparisons

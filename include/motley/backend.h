@@ -64,8 +64,6 @@ class Backend {
   virtual std::vector<std::string> implementations(const KernelSpec&) { return {}; }
   /// Exactly that one. DeviceError: it is not here.
   virtual std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation);
-  /// The blocked order of activations in which convolutions may be faster here than channels last; plain: none is tried.
-  virtual Format blocked_format() const { return Format::plain; }
   virtual std::string model() const = 0;    ///< "AMD EPYC ..."
   virtual std::string isa() const = 0;      ///< what is really used, as the library reports it
   virtual std::string library() const = 0;  ///< "oneDNN 2.6.3"

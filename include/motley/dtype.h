@@ -14,8 +14,8 @@ namespace motley {
 enum class DType : std::uint8_t { f32, f64, i32 };
 
 /// Order of a dense shard in memory. plain: row-major in the tensor's dims. channels_last: dim 1 moved to the end (NHWC; the same as plain
-/// below three dims). blocked8/16: dim 1 in innermost blocks of 8 or 16 (nChw8c, nChw16c), the last block padded with zeros.
-enum class Format : std::uint8_t { plain, channels_last, blocked8, blocked16 };
+/// below three dims).
+enum class Format : std::uint8_t { plain, channels_last };
 
 constexpr std::size_t bytes_of(DType t) { return t == DType::f64 ? 8 : 4; }  ///< Bytes of one element.
 std::string to_string(DType t);                                              ///< As in files: `f32`.

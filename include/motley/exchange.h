@@ -65,8 +65,7 @@ enum class Collective : std::uint8_t {
   send,
   broadcast,
   gather,
-  scatter,
-  slice
+  scatter
 };
 std::string to_string(Collective c);  ///< As in plans: `all_gather`.
 

@@ -34,7 +34,7 @@ class Executor {
   /// Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
   /// the five largest buffers.
   Executor(const Program& program, Backend& backend, Transport& transport, State& state);
-  ~Executor();
+  ~Executor();  // before the transport's: with messages unfinished (an error) the transport keeps the memory that they use
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   /// Reads this rank's box of every input and label: read(name, box, out). Collective after a forward half without its backward half.

@@ -117,9 +117,7 @@ std::string summary(const KernelSpec& spec);  ///< Short and informative: "conv2
 std::string to_json(const KernelSpec& spec);  ///< One object; only what differs from the defaults, keys in declaration order.
 int operand_count(const KernelSpec& spec);    ///< Of Kernel::run(), the result included.
 
-/// Elements that a dense shard of these extents takes in memory (blocked formats round dim 1 up).
-Index elements_in(Format format, const std::vector<Index>& extents);
-/// The strides of its dims, in elements. Blocked formats have no plain stride along dim 1: strides[1] is that of one block.
+/// The strides of a dense shard's dims, in elements.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents);
 
 /// @}

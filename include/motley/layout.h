@@ -29,7 +29,6 @@ struct Layout {
   Shape shape{};                      ///< of the complete tensor
   std::map<std::string, Cut> cuts{};  ///< dim -> its cut
   Box box(const Mesh& mesh, int rank) const;  ///< global indices that a rank stores, in the order of `shape`
-  bool uses(int axis) const;                  ///< whether a dim is cut over that axis
   bool operator==(const Layout&) const = default;
 };
 

@@ -42,6 +42,8 @@ struct DeviceFacts {
   std::string host{};             ///< empty: the one that measured
   int threads = 1;                ///< of its kernels
   double alone_over_shared = 1;   ///< seconds of its large kernels while the other ranks are idle, over those while they compute
+  double slow = 1;                ///< upper quartile of its speed while it was measured: what kernels took beside what they usually take
+  double fast = 1;                ///< lower quartile of the same
   bool operator==(const DeviceFacts&) const = default;
 };
 

@@ -103,16 +103,13 @@ struct Program {
 };
 
 /// Which exchanges overlap with kernels: those with messages between hosts, from or to devices with memory of their own (on one
-/// host the ranks' own cores do the copying); or all with messages (for tests: however much memory it takes).
-enum class Pending : std::uint8_t { none, far, all };
+/// host the ranks' own cores do the copying).
+enum class Pending : std::uint8_t { none, far };
 
 /// Options of compile(). Every field has a default.
 struct CompileOptions {
   bool keep_gradients = false;  ///< until the step's end, for inspection
   std::vector<int> keep{};      ///< tensors whose finished values stay until the step's end too
-  /// Where one end of a message is a device with memory of its own, it goes in pieces of so many bytes: one is copied while the one
-  /// before it travels.
-  Index staged_bytes = kStagedBytes;
   /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
   std::vector<int> hosts{};
   Pending pending = Pending::far;  ///< which exchanges overlap with kernels

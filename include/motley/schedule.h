@@ -17,18 +17,18 @@
 ///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its own;
 ///                |       | hosts n (P/k-1)/P, direct      | in C = k chunks each link between two hosts carries n/k at once
 ///                |       | n (P-k)/P (sums: on average)   |
-///     routed     | D-1+C | n (P-1)/P, and what it hands   | n per way that ends there, in C messages
-///                |       | on; D: hops of the longest way |
 ///
 /// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, their sums to the readers. The
-/// sum of all bytes received is the same for every schedule (but routed, where ranks hand on what they do not read): what differs is
-/// which links carry them, how many at once, and how often a message's latency is waited for. Between ranks of one host that see each
-/// other's memory a "message" is a read in place, no copy.
+/// sum of all bytes received is the same for every schedule: what differs is which links carry them, how many at once, and how often a
+/// message's latency is waited for. Between ranks of one host that see each other's memory a "message" is a read in place, no copy.
+///
+/// A planner takes direct or two_level; ring and halving are there for plan files that name them.
 #pragma once
 #include <motley/exchange.h>
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,21 +42,17 @@ enum class Tree : std::uint8_t {
   direct,    ///< a star
   ring,      ///< a path from rank to rank, the box in chunks
   halving,   ///< a binomial tree
-  two_level, ///< per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
-  routed     ///< along Routes, the box in chunks: through ranks that neither have nor read any of it, too
+  two_level  ///< per host a star to one of its ranks (they take turns; the owner's host: to the owner), then a star between those
 };
 /// As in plan files, by Tree.
-inline constexpr std::array<const char*, 5> kTreeNames{"direct", "ring", "halving", "two_level", "routed"};
+inline constexpr std::array<const char*, 4> kTreeNames{"direct", "ring", "halving", "two_level"};
 /// How the messages of one exchange are sent.
 struct Schedule {
   Tree tree = Tree::direct;  ///< shape of the trees
-  int chunks = 1;  ///< of a box, in ring, two_level and routed
+  int chunks = 1;  ///< of a box, in ring and two_level
   bool operator==(const Schedule&) const = default;
 };
 std::string to_string(const Schedule& s);  ///< "direct", "ring in 4 chunks", ...
-
-/// `routes[root][r]`: the rank next to r on the route from root to r, and back.
-using Routes = std::vector<std::vector<int>>;
 
 /// Stage k starts at a rank when it has what stages before k bring it. direct: one stage, the messages as they are.
 using Stages = std::vector<std::vector<BoxMessage>>;
@@ -64,11 +60,20 @@ using Stages = std::vector<std::vector<BoxMessage>>;
 /// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what its sender got
 /// in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it something of the tree.
 /// hosts: per rank a number; empty: all on one.
-Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts, const Routes& routes = {});
+Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts);
 
 /// The list's messages are finished values; readers forward what they have received. `tree`: the message of the list that a part is
-/// of; routed: the rank that it comes from.
-Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts, const Routes& routes = {});
+/// of.
+Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::span<const int> hosts);
+
+/// Seconds of one message.
+using LinkSeconds = std::function<double(int from, int to, Index bytes)>;
+
+/// What a list of messages costs: a rank receives one message (all from one rank together) after another and, meanwhile, sends one after
+/// another; the slowest rank's seconds.
+double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link);
+/// Stage after stage, each as long as its slowest rank takes.
+double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link);
 
 /// @}
 }  // namespace motley

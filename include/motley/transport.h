@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace motley {
@@ -49,6 +50,8 @@ class Transport {
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   /// Memory for exchanged buffers: 4096-byte aligned, zeroed, touched; lives as long as the transport. DeviceError.
   virtual std::span<std::byte> allocate(std::size_t bytes) = 0;
+  /// The memory lives as long as the transport, whatever else releases it: for buffers of messages that an error leaves unfinished.
+  void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
   /// Per rank a number: ranks with one number map each other's memory (threads of a process, ranks of a host that allows it).
   /// The same on every rank.
   const std::vector<int>& hosts() const { return hosts_; }
@@ -74,6 +77,7 @@ class Transport {
 
  private:
   WaitObserver* observer_ = nullptr;
+  std::vector<std::shared_ptr<const void>> kept_{};
 };
 
 /// Polls tickets and `also` (a device's events) until all are done. Spins, then yields, then sleeps briefly when ranks on

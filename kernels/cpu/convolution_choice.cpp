@@ -129,8 +129,6 @@ Tag tag_of(Format format) {
   switch (format) {
     case Format::plain: return Tag::abcd;
     case Format::channels_last: return Tag::acdb;
-    case Format::blocked8: return Tag::aBcd8b;
-    case Format::blocked16: return Tag::aBcd16b;
   }
   return Tag::undef;
 }

@@ -92,7 +92,6 @@ class CpuBackend final : public Backend {
     }
   }
   std::string model() const override { return cpu_model(); }
-  Format blocked_format() const override { return isa_.starts_with("avx512") ? Format::blocked16 : Format::blocked8; }
   std::string isa() const override { return isa_; }
   std::string library() const override { return vendor::version(); }
   int threads() const override { return threads_; }

@@ -40,15 +40,11 @@ class FoldKernel final : public Kernel {
 class PoolOperand {
  public:
   PoolOperand(Format format, const std::vector<Index>& extents) : format_(format), strides_(strides_of(format, extents)) {}
-  // Channels c..c+lanes-1 lie next to each other in this format, when c is a multiple of lanes.
-  Index most_lanes(Index channels) const { return format_ == Format::channels_last ? channels : block_of(format_); }
-  Index offset(Index n, Index c) const {
-    const Index block = format_ == Format::channels_last ? 1 : block_of(format_);
-    return n * strides_[0] + c / block * strides_[1] + c % block;
-  }
+  // Channels c..c+lanes-1 lie next to each other in this format.
+  Index most_lanes(Index channels) const { return format_ == Format::channels_last ? channels : 1; }
+  Index offset(Index n, Index c) const { return n * strides_[0] + c * strides_[1]; }
   Index row() const { return strides_[2]; }
   Index col() const { return strides_[3]; }
-  Index padded(Index channels) const { return round_up(channels, block_of(format_)); }
 
  private:
   Format format_;
@@ -79,22 +75,19 @@ class PoolKernel final : public Kernel {
     loop_.wide_stride[0] = wide_.row(), loop_.wide_stride[1] = wide_.col();
     std::copy(spec.margin.begin(), spec.margin.end(), loop_.margin);
     loop_.beyond = std::any_of(spec.margin.begin(), spec.margin.end(), [](Index m) { return m > 0; });
-    // The padding of a last block is zero in the operands, so pooling it writes zeros: no case of its own (but -infinity).
-    whole_blocks_ = spec.x_format == spec.y_format && !(loop_.max && loop_.beyond);
-    channels_ = whole_blocks_ ? x_.padded(e.c) : e.c;
     lanes_ = std::max<Index>(1, std::min(x_.most_lanes(e.c), y_.most_lanes(e.c)));
-    groups_ = (channels_ + lanes_ - 1) / lanes_;
-    threads_ = elements_in(spec.x_format, {e.n, e.c, e.h, e.w}) >= kWorthAThread ? threads : 1;
+    groups_ = (e.c + lanes_ - 1) / lanes_;
+    threads_ = e.n * e.c * e.h * e.w >= kWorthAThread ? threads : 1;
   }
   std::string implementation() const override { return name_of(loops_); }
 
   void run(std::span<void* const> operands, void*) override {
     if (spec_.pass == PassKind::forward) {
-      for_images(y_, operands.back(), [&](const PoolLoop& loop, Index n, Index c) {
+      for_images([&](const PoolLoop& loop, Index n, Index c) {
         loops_.pool_forward(loop, at(operands[0], x_, n, c), at(operands[1], y_, n, c));
       });
     } else {
-      for_images(x_, operands.back(), [&](const PoolLoop& loop, Index n, Index c) {
+      for_images([&](const PoolLoop& loop, Index n, Index c) {
         loops_.pool_backward(loop, at(operands[0], y_, n, c), loop.max ? at(operands[1], wide_, n, c) : nullptr,
                              at(operands.back(), x_, n, c));
       });
@@ -120,29 +113,22 @@ class PoolKernel final : public Kernel {
   }
 
   template <class Image>
-  void for_images(const PoolOperand& result, void* data, Image&& image) const {
+  void for_images(Image&& image) const {
     for_parts(threads_, spec_.roles.n * groups_, [&](Index begin, Index end) {
       PoolLoop loop = loop_;
       for (Index i = begin; i < end; i++) {
         const Index n = i / groups_, c = i % groups_ * lanes_;
-        loop.c = std::min(lanes_, channels_ - c);
+        loop.c = std::min(lanes_, spec_.roles.c - c);
         image(loop, n, c);
       }
     });
-    if (whole_blocks_) return;
-    const Index rows = &result == &x_ ? spec_.roles.h : spec_.roles.p, cols = &result == &x_ ? spec_.roles.w : spec_.roles.q;
-    for (Index n = 0; n < spec_.roles.n; n++)
-      for (Index c = spec_.roles.c; c < result.padded(spec_.roles.c); c++)
-        for (Index row = 0; row < rows; row++)
-          for (Index col = 0; col < cols; col++) at(data, result, n, c)[row * result.row() + col * result.col()] = 0;
   }
 
   const Loops& loops_;
   KernelSpec spec_;
   PoolOperand x_, wide_, y_;  // wide_: the x that has the margin
   PoolLoop loop_{};
-  bool whole_blocks_ = false;
-  Index channels_ = 0, lanes_ = 1, groups_ = 0;
+  Index lanes_ = 1, groups_ = 0;
   int threads_ = 1;
 };
 
@@ -172,7 +158,6 @@ class EmptyKernel final : public Kernel {
   EmptyKernel(const KernelSpec& spec, const Loops& loops) : loops_(loops), spec_(spec), bytes_(operands_of(spec).back().bytes()) {
     const OperandUse y = operands_of(spec).back();
     strides_ = strides_of(y.format, y.extents);
-    block_ = y.format == Format::channels_last || y.extents.size() < 2 ? 1 : block_of(y.format);
     extents_ = y.extents;
     while (extents_.size() < 4) extents_.push_back(1), strides_.push_back(0);
   }
@@ -185,7 +170,7 @@ class EmptyKernel final : public Kernel {
     for (Index n = 0; n < extents_[0]; n++)
       for (Index f = 0; f < extents_[1]; f++) {
         const float bias = spec_.bias ? static_cast<const float*>(operands[2])[f] : 0.0f;
-        float* plane = y + n * strides_[0] + f / block_ * strides_[1] + f % block_;
+        float* plane = y + n * strides_[0] + f * strides_[1];
         for (Index p = 0; p < extents_[2]; p++)
           for (Index q = 0; q < extents_[3]; q++) {
             float& value = plane[p * strides_[2] + q * strides_[3]];
@@ -198,7 +183,7 @@ class EmptyKernel final : public Kernel {
  private:
   const Loops& loops_;
   KernelSpec spec_;
-  Index bytes_, block_ = 1;
+  Index bytes_;
   std::vector<Index> extents_{}, strides_{};
 };
 

@@ -49,10 +49,16 @@ class CudnnEngine {
   std::array<const void*, 5> last_{};
 };
 
+PlanOptions options_of(const Vendor& vendor) {
+  return {.tf32 = vendor.tf32, .deterministic = vendor.deterministic, .most_workspace_bytes = vendor.workspace_bytes};
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation) {
-  const PlanOptions options{.tf32 = vendor.tf32, .deterministic = vendor.deterministic, .most = 1, .only = implementation};
+  PlanOptions options = options_of(vendor);
+  options.most = 1;
+  options.only = implementation;
   std::vector<ConvolutionPlan> plans = plan_convolution(spec, {vendor.cudnn, nullptr}, options);
   if (plans.empty()) return nullptr;
   return std::make_unique<StagedConvolution<CudnnEngine>>(spec, CudnnEngine(spec.dtype, vendor, std::move(plans.front())));
@@ -60,7 +66,7 @@ std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor&
 
 std::vector<std::string> convolution_implementations(const KernelSpec& spec, const Vendor& vendor) {
   std::vector<std::string> names;
-  for (const ConvolutionPlan& plan : plan_convolution(spec, {vendor.cudnn, nullptr}, {.tf32 = vendor.tf32, .deterministic = vendor.deterministic}))
+  for (const ConvolutionPlan& plan : plan_convolution(spec, {vendor.cudnn, nullptr}, options_of(vendor)))
     names.push_back(plan.engine);
   return names;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/queues.h"
@@ -57,6 +58,7 @@ class CudaBackend final : public Backend {
     vendor_.stream = queues_.stream(DeviceMemory::Queue::compute);
     vendor_.tf32 = device.tf32;
     vendor_.deterministic = device.deterministic;
+    vendor_.workspace_bytes = workspace_limit(device.memory_bytes > 0 ? std::min(device.memory_bytes, facts_.memory_bytes) : facts_.memory_bytes);
     MOTLEY_CUDA(cudnnSetStream(vendor_.cudnn, vendor_.stream));
     MOTLEY_CUDA(cublasLtCreate(&vendor_.cublas));
     char bus[32] = "";
@@ -88,7 +90,10 @@ class CudaBackend final : public Backend {
     return Backend::compile_as(spec, implementation);
   }
   std::string model() const override { return facts_.model; }
-  std::string isa() const override { return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying"); }
+  // All that implementations() follows from beside the spec and the library.
+  std::string isa() const override {
+    return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying") + ", workspace " + std::to_string(vendor_.workspace_bytes >> 20) + " MiB";
+  }
   std::string library() const override { return cuda::library(); }
   int threads() const override { return 1; }
   std::string condition() const override { return condition_of(bus_); }

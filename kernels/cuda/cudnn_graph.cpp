@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "kernels/cuda/check.h"
 #include "kernels/operands.h"
@@ -30,6 +31,10 @@ Descriptor described_device(const std::string& json) {
   Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()), json.data()).finish();
   return device;
+}
+
+std::int64_t workspace_limit(std::int64_t device_bytes) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(device_bytes, 0)) / 16));
 }
 
 namespace {

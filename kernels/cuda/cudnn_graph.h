@@ -5,6 +5,7 @@
 #include <cudnn.h>
 #include <motley/kernel_spec.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,10 +54,13 @@ struct ConvolutionPlan {
 };
 struct PlanOptions {
   bool tf32 = false, deterministic = true;
-  std::int64_t most_workspace_bytes = std::int64_t{1} << 28;
+  std::int64_t most_workspace_bytes = std::numeric_limits<std::int64_t>::max();
   std::size_t most = 4;  // with an epilogue inside, and as many without
   std::string only{};    // the one of this name
 };
+// The most workspace that a kernel may take on a device of so much memory: a sixteenth, rounded down to a power of two, so that two cards of
+// one model agree although the driver keeps a little more on one of them.
+std::int64_t workspace_limit(std::int64_t device_bytes);
 // In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those that
 // take in bias and relu, or add to a channels-last y, where that is asked for. Empty: cuDNN has none.
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});

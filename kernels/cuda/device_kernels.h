@@ -19,7 +19,8 @@ struct Vendor {
   cudnnHandle_t cudnn = nullptr;
   cublasLtHandle_t cublas = nullptr;
   bool tf32 = false;           // f32 products on tensor cores: about 10 bits of mantissa
-  bool deterministic = true;  // no kernel whose sums' order varies
+  bool deterministic = true;   // no kernel whose sums' order varies
+  std::int64_t workspace_bytes = 0;  // no convolution takes more: cudnn_graph.h's workspace_limit
 };
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);         // own_kernels.cu

@@ -21,8 +21,7 @@ inline Slice slice_of(Format format, const std::vector<Index>& extents) {
     slice.extents[d] = extents[d];
     slice.strides[d] = strides[d];
   }
-  slice.block = block_of(format);
-  slice.elements = elements_in(format, extents);
+  slice.elements = extents[0] * extents[1] * extents[2] * extents[3];
   slice.channels_last = format == Format::channels_last;
   return slice;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One element of the result of a convolution, a pool or a move between formats, told by its place in memory: the body of a kernel on
-// the device and of a plain loop on the host. Sums are f64, rounded once. Padding channels of a blocked result are written zero.
+// the device and of a plain loop on the host. Sums are f64, rounded once.
 #pragma once
 #include "kernels/element.h"
 
@@ -13,15 +13,13 @@ struct At {
 // A dense slice [a b c d] in any format. Made on the host (own_kernels.h: slice_of).
 struct Slice {
   Index extents[4] = {0, 0, 0, 0}, strides[4] = {0, 0, 0, 0};
-  Index block = 1, elements = 0;
+  Index elements = 0;
   bool channels_last = false;
 
   MOTLEY_HD Index offset(Index a, Index b, Index c, Index d) const {
-    return a * strides[0] + b / block * strides[1] + b % block + c * strides[2] + d * strides[3];
+    return a * strides[0] + b * strides[1] + c * strides[2] + d * strides[3];
   }
   MOTLEY_HD At locate(Index i) const {  // of the element at place i in memory
-    const Index lane = i % block, padded = (extents[1] + block - 1) / block;
-    i /= block;
     At at{};
     if (channels_last) {
       at.b = i % extents[1];
@@ -32,8 +30,8 @@ struct Slice {
     at.c = i % extents[2];
     i /= extents[2];
     if (!channels_last) {
-      at.b = i % padded * block + lane;
-      i /= padded;
+      at.b = i % extents[1];
+      i /= extents[1];
     }
     at.a = i;
     return at;
@@ -74,19 +72,15 @@ struct ConvolutionForward {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.y.locate(i);
-    double sum = 0;
-    if (at.b < g.y.extents[1]) {
-      if (g.accumulate) sum = static_cast<double>(y[i]);
-      for (Index r = 0; r < g.r; r++)
-        for (Index s = 0; s < g.s; s++) {
-          const Index h = g.row(at.c, r), v = g.col(at.d, s);
-          if (!g.real(h, v)) continue;
-          for (Index c = 0; c < g.x.extents[1]; c++)
-            sum += static_cast<double>(x[g.x.offset(at.a, c, h, v)]) * static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
-        }
-      sum = activate(g.activation, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum);
-    }
-    y[i] = static_cast<T>(sum);
+    double sum = g.accumulate ? static_cast<double>(y[i]) : 0;
+    for (Index r = 0; r < g.r; r++)
+      for (Index s = 0; s < g.s; s++) {
+        const Index h = g.row(at.c, r), v = g.col(at.d, s);
+        if (!g.real(h, v)) continue;
+        for (Index c = 0; c < g.x.extents[1]; c++)
+          sum += static_cast<double>(x[g.x.offset(at.a, c, h, v)]) * static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
+      }
+    y[i] = static_cast<T>(activate(g.activation, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum));
   }
 };
 
@@ -98,7 +92,7 @@ struct ConvolutionBackwardData {
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.x.locate(i);
     double sum = 0;
-    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+    for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
         Index p = 0, q = 0;
         if (!g.output(at.c, at.d, r, s, p, q)) continue;
@@ -117,7 +111,7 @@ struct ConvolutionBackwardFilter {
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.w.locate(i);  // f c r s
     double sum = 0;
-    for (Index n = 0; n < g.x.extents[0] && at.b < g.w.extents[1]; n++)
+    for (Index n = 0; n < g.x.extents[0]; n++)
       for (Index p = 0; p < g.y.extents[2]; p++)
         for (Index q = 0; q < g.y.extents[3]; q++) {
           const Index h = g.row(p, at.c), v = g.col(q, at.d);
@@ -141,13 +135,9 @@ struct Epilogue {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = o.to.locate(i);
-    double v = 0;
-    if (at.b < o.to.extents[1]) {
-      v = static_cast<double>(sum[o.from.offset(at.a, at.b, at.c, at.d)]);
-      if (o.accumulate) v += static_cast<double>(y[i]);
-      v = activate(o.activation, b != nullptr ? v + static_cast<double>(b[at.b]) : v);
-    }
-    y[i] = static_cast<T>(v);
+    double v = static_cast<double>(sum[o.from.offset(at.a, at.b, at.c, at.d)]);
+    if (o.accumulate) v += static_cast<double>(y[i]);
+    y[i] = static_cast<T>(activate(o.activation, b != nullptr ? v + static_cast<double>(b[at.b]) : v));
   }
 };
 
@@ -164,7 +154,7 @@ struct Move {
   MOTLEY_HD void operator()(Index i) const {
     const At at = o.to.locate(i);
     const Index c = at.c + o.below, d = at.d + o.right;
-    const bool inside = at.b < o.to.extents[1] && c >= 0 && c < o.from.extents[2] && d >= 0 && d < o.from.extents[3];
+    const bool inside = c >= 0 && c < o.from.extents[2] && d >= 0 && d < o.from.extents[3];
     to[i] = inside ? from[o.from.offset(at.a, at.b, c, d)] : T{0};
   }
 };
@@ -178,7 +168,7 @@ struct MaxForward {
     const At at = g.y.locate(i);
     bool any = false, beyond = false;  // an element of the slice; one of the margin
     T best{0};
-    for (Index r = 0; r < g.r && at.b < g.y.extents[1]; r++)
+    for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
         const Index h = g.row(at.c, r), v = g.col(at.d, s);
         beyond = beyond || g.known(h, v);
@@ -213,7 +203,7 @@ struct MaxBackward {
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.x.locate(i);
     double sum = 0;
-    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+    for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
         Index p = 0, q = 0;
         if (g.output(at.c, at.d, r, s, p, q) && wins(at, p, q)) sum += static_cast<double>(dy[g.y.offset(at.a, at.b, p, q)]);
@@ -237,7 +227,7 @@ struct MeanForward {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.y.locate(i);
-    const Index count = at.b < g.y.extents[1] ? real_elements(g, at.c, at.d) : 0;
+    const Index count = real_elements(g, at.c, at.d);
     double sum = 0;
     for (Index r = 0; r < g.r && count > 0; r++)
       for (Index s = 0; s < g.s; s++) {
@@ -256,7 +246,7 @@ struct MeanBackward {
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.x.locate(i);
     double sum = 0;
-    for (Index r = 0; r < g.r && at.b < g.x.extents[1]; r++)
+    for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
         Index p = 0, q = 0;
         if (g.output(at.c, at.d, r, s, p, q))

@@ -66,7 +66,6 @@ class EmulatedBackend final : public Backend {
   }
   DeviceMemory* device_memory() override { return inner_->device_memory(); }
   std::string model() const override { return inner_->model(); }
-  Format blocked_format() const override { return inner_->blocked_format(); }
   std::string isa() const override { return inner_->isa(); }
   std::string library() const override { return inner_->library(); }
   int threads() const override { return inner_->threads(); }

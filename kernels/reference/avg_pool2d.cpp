@@ -22,7 +22,6 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
           });
           y(n, c, p, q) = static_cast<T>(count == 0 ? 0 : sum / static_cast<double>(count));
         }
-  y.zero_block_padding();
 }
 
 // dx[n c h w] = sum over the p q whose window holds (h, w) of dy[n c p q] / count(p, q). workspace: one plane [h w] of f64.
@@ -46,7 +45,6 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
       for (Index h = 0; h < e.h; h++)
         for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = static_cast<T>(plane[h * e.w + w]);
     }
-  dx.zero_block_padding();
 }
 
 }  // namespace

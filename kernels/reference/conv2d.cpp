@@ -57,7 +57,6 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
         }
         for (Index q = 0; q < e.q; q++) y(n, f, p, q) = static_cast<T>(activate(spec.activation, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
       }
-  y.zero_block_padding();
 }
 
 // The row p of y whose window element r reads x's row h; -1: none.
@@ -90,7 +89,6 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
         }
         for (Index v = 0; v < e.w; v++) dx(n, c, h, v) = static_cast<T>(sums[v]);
       }
-  dx.zero_block_padding();
 }
 
 // dw[f c r s] = sum over n p q of x[n c row(p,r) col(q,s)] * dy[n f p q]; first over n p for every column q.
@@ -117,7 +115,6 @@ void backward_filter(const KernelSpec& spec, Operands operands, void* workspace)
           for (Index at = q.begin; at < q.end; at++) sum += sums[at];
           dw(f, c, r, s) = static_cast<T>(sum);
         }
-  dw.zero_block_padding();
 }
 
 }  // namespace

@@ -36,7 +36,6 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
           const Winner best = winner(spec, x, n, c, p, q, 0, 0, [&](Index h, Index w) { return in_slice(spec, h, w); });
           y(n, c, p, q) = best.any ? x(n, c, best.h, best.w) : best.real ? -std::numeric_limits<T>::infinity() : T{0};
         }
-  y.zero_block_padding();
 }
 
 // dx[n c h w] = sum over the p q that (h, w) wins of dy[n c p q]. workspace: one plane [h w] of f64.
@@ -58,7 +57,6 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
       for (Index h = 0; h < e.h; h++)
         for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = static_cast<T>(plane[h * e.w + w]);
     }
-  dx.zero_block_padding();
 }
 
 }  // namespace

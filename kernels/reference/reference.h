@@ -23,34 +23,21 @@ Run avg_pool2d(const KernelSpec& spec);
 Run fold(const KernelSpec& spec);
 Run sgd(const KernelSpec& spec);
 
-// A dense slice [a b c d] in any format. b's block is a power of two: b >> shift is its block, b & mask its place in it.
+// A dense slice [a b c d] in any format.
 template <class T>
 class Slice {
  public:
-  Slice(void* data, Format format, const std::array<Index, 4>& extents) : data_(static_cast<T*>(data)), extents_(extents) {
+  Slice(void* data, Format format, const std::array<Index, 4>& extents) : data_(static_cast<T*>(data)) {
     const std::vector<Index> strides = strides_of(format, {extents.begin(), extents.end()});
     for (std::size_t i = 0; i < 4; i++) strides_[i] = strides[i];
-    shift_ = format == Format::blocked16 ? 4 : format == Format::blocked8 ? 3 : 0;
-    mask_ = (Index{1} << shift_) - 1;
   }
   T& operator()(Index a, Index b, Index c, Index d) const {
-    return data_[a * strides_[0] + (b >> shift_) * strides_[1] + (b & mask_) + c * strides_[2] + d * strides_[3]];
+    return data_[a * strides_[0] + b * strides_[1] + c * strides_[2] + d * strides_[3]];
   }
   Index step() const { return strides_[3]; }  // elements from one d to the next
-  // The channels that fill up the last block of a result are zero.
-  void zero_block_padding() const {
-    const Index padded = (extents_[1] + mask_) & ~mask_;
-    for (Index a = 0; a < extents_[0]; a++)
-      for (Index b = extents_[1]; b < padded; b++)
-        for (Index c = 0; c < extents_[2]; c++)
-          for (Index d = 0; d < extents_[3]; d++) (*this)(a, b, c, d) = 0;
-  }
-
  private:
   T* data_;
-  std::array<Index, 4> extents_, strides_{};
-  int shift_ = 0;
-  Index mask_ = 0;
+  std::array<Index, 4> strides_{};
 };
 
 // x[n c h w], w[f c r s], y[n f p q] of conv2d; x[n c h w], y[n c p q] of the pools.

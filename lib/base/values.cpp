@@ -19,8 +19,6 @@ std::string to_string(Format f) {
   switch (f) {
     case Format::plain: return "plain";
     case Format::channels_last: return "channels_last";
-    case Format::blocked8: return "blocked8";
-    case Format::blocked16: return "blocked16";
   }
   return "?";
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "graph/activate.h"
 
@@ -28,7 +29,9 @@ bool is_one_of(const std::string& op, std::initializer_list<const char*> list) {
 
 class Builder {
  public:
-  Builder(const ModelSpec& spec, Index batch, const ModelComplaint& complain) : spec_(spec), batch_(batch), complain_(complain) {}
+  // With an assumption a layer that cannot be built is assumed (assume below), so that what reads it is checked too.
+  Builder(const ModelSpec& spec, Index batch, const ModelComplaint& complain, std::optional<Index> assumption = {})
+      : spec_(spec), batch_(batch), complain_(complain), assumption_(assumption) {}
 
   Model run() {
     for (const InputSpec& input : spec_.inputs) add_input(input);
@@ -80,6 +83,7 @@ class Builder {
         complain_(at + "/out", "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
         good = false;
       }
+      if (assumption_ && d.size == 0 && is_one_of(layer.op, {"conv2d", "dense"})) sizes_.emplace(d.name, d.size = 7 + *assumption_);
     }
     std::vector<std::string> from = layer.from;
     if (from.empty()) {
@@ -89,16 +93,41 @@ class Builder {
     std::vector<Tensor> x;
     for (const std::string& name : from)
       if (const auto found = tensors_.find(name); found != tensors_.end()) x.push_back(found->second);
-    if (!good || x.size() != from.size()) return fail();  // said already, here or above
-    attempt(at, [&] {
+    if (x.size() != from.size()) return fail();  // said already, here or above
+    if (!good) {
+      assume(layer, x);
+      return fail();
+    }
+    const bool built = attempt(at, [&] {
       Tensor y = apply(layer, x);
       if (layer.activation != Activation::none) y = activate(y, layer.activation);
-      for (const Dim& d : y.shape().dims()) sizes_.emplace(d.name, d.size);
-      tensors_.emplace(layer.name, y);
+      keep(layer.name, y);
       model_.layers.push_back(y);
     });
+    if (!built) assume(layer, x);
   }
   void fail() { failed_ = true; }
+  void keep(const std::string& name, const Tensor& y) {
+    for (const Dim& d : y.shape().dims()) sizes_.emplace(d.name, d.size);
+    tensors_.emplace(name, y);
+  }
+
+  // What a layer with an error might give: sizes that nobody said, and windows where they may be what is wrong, follow from the
+  // assumption. Nothing where even its dims are unknown.
+  void assume(LayerSpec layer, const std::vector<Tensor>& x) {
+    if (!assumption_ || layer.name == "label") return;
+    if (is_one_of(layer.op, {"relu", "sigmoid", "tanh", "elu", "add"})) return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
+    if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) || (layer.out.empty() && is_one_of(layer.op, {"conv2d", "dense"}))) return;
+    if (!layer.only_out) {
+      layer.window = Extent2(1 + *assumption_);
+      layer.stride = layer.dilation = Extent2(1);
+      layer.padding = valid;
+    }
+    try {
+      keep(layer.name, apply(layer, x));
+    } catch (const UserError&) {  // what reads it stays unchecked
+    }
+  }
 
   static Tensor apply(const LayerSpec& l, const std::vector<Tensor>& x) {
     const Tensor& in = x.front();
@@ -170,6 +199,7 @@ class Builder {
   const ModelSpec& spec_;
   Index batch_;
   const ModelComplaint& complain_;
+  std::optional<Index> assumption_;
   Model model_{.graph = std::make_unique<Graph>()};
   std::map<std::string, Tensor> tensors_{};
   std::map<std::string, Index> sizes_{};  // of every dim declared so far
@@ -186,7 +216,23 @@ std::string ModelSpec::batch_dim() const {
 }
 
 Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain) {
-  return Builder(spec, batch, complain).run();
+  using Said = std::vector<std::pair<std::string, std::string>>;
+  const auto build = [&](Said& said, std::optional<Index> assumption) {
+    const ModelComplaint note = [&](const std::string& pointer, const std::string& text) { said.emplace_back(pointer, text); };
+    return Builder(spec, batch, note, assumption).run();
+  };
+  Said said;
+  Model model = build(said, std::nullopt);
+  if (!model.whole) {
+    // Also what is wrong behind a layer that cannot be built: all that is wrong whatever that layer gives.
+    Said one, other;
+    static_cast<void>(build(one, 0));
+    static_cast<void>(build(other, 1));
+    std::erase_if(one, [&](const auto& each) { return std::find(other.begin(), other.end(), each) == other.end(); });
+    if (!one.empty()) said = one;
+  }
+  for (const auto& [pointer, text] : said) complain(pointer, text);
+  return model;
 }
 
 Model build_model(const ModelSpec& spec, Index batch) {

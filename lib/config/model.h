@@ -28,6 +28,7 @@ struct LayerSpec {
   bool bias = true;
   Activation activation = Activation::none;
   bool good = true;  // false: something in it was complained about, it cannot be built
+  bool only_out = false;  // that was its `out` alone
 };
 
 struct InputSpec {
@@ -64,8 +65,8 @@ using ModelComplaint = std::function<void(const std::string& pointer, const std:
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version);
 Json model_schema(VersionKey version);
 
-// The graph for this many samples (0: as many as the model says). Not whole when it complained, or when the spec is not good; a
-// layer that reads one that could not be built is passed over in silence.
+// The graph for this many samples (0: as many as the model says). Not whole when it complained, or when the spec is not good. Of a
+// layer that reads one that could not be built, what is wrong whatever that one gives is complained about.
 Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
 Model build_model(const ModelSpec& spec, Index batch);  // UserError with the first complaint
 

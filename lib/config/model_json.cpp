@@ -23,7 +23,8 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
       Dim d{m.key, 0};
-      if (r.integer(m.value, d.size, 1, kMostSize)) out.push_back(std::move(d));
+      if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
+      out.push_back(std::move(d));
     });
 }
 
@@ -217,6 +218,8 @@ LayerSpec read_layer(Reader& r, const Json& j) {
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
   }
   layer.good = r.complaints.list.size() == before;
+  layer.only_out = !layer.good && std::all_of(r.complaints.list.begin() + static_cast<std::ptrdiff_t>(before), r.complaints.list.end(),
+                                              [](const Complaints::One& one) { return one.path.find("/out") != std::string::npos; });
   return layer;
 }
 

@@ -58,7 +58,7 @@ std::vector<int> hosts_of(const Mesh& mesh) {
   return out;
 }
 
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile, unsigned schedules) {
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile) {
   PlanData data;
   data.dtype = dtype;
   data.passes = passes;
@@ -68,12 +68,11 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   data.busy = layouts.busy();
   data.hosts = hosts_of(mesh);
   data.predicted.resize(static_cast<std::size_t>(mesh.ranks()));
-  data.own_formats.resize(data.predicted.size());
   for (int r = 0; r < mesh.ranks(); r++) {
     data.on_device.push_back(has_own_memory(mesh.device(r)));
     data.memory_bytes.push_back(mesh.device(r).memory_bytes);
   }
-  choose_schedules(data, profile, schedules);
+  choose_schedules(data, profile);
   return data;
 }
 
@@ -140,16 +139,16 @@ void predict(PlanData& data, const Profile& profile) {
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
-  data.step_seconds = times.step_seconds;
+  data.step_seconds = data.step_q25 = data.step_q75 = times.step_seconds;
+  for (const DeviceFacts& d : profile.devices) {
+    data.step_q25 = std::min(*data.step_q25, times.step_seconds * d.fast);
+    data.step_q75 = std::max(*data.step_q75, times.step_seconds * d.slow);
+  }
   for (std::size_t r = 0; r < ranks; r++) data.predicted[r].seconds = times.busy_seconds[r];
 }
 
 PlanData predicted(PlanData data, const Profile& profile) {
   predict(data, profile);
-  if (is_routed(data) && !fits(data)) {
-    go_straight(data);
-    predict(data, profile);
-  }
   return data;
 }
 
@@ -173,7 +172,6 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
     data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
-  choose_formats(data, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {

@@ -14,6 +14,7 @@ namespace motley {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kEnumerated = 1 << 18;  // cuts; more are searched from good starts, pair by pair
 using Sizes = std::vector<Index>;
 
 std::size_t at(Index i) {
@@ -22,7 +23,7 @@ std::size_t at(Index i) {
 
 struct Candidate {
   Sizes parts{};
-  double seconds = kNever, total = kNever;  // makespans + extra; sum over groups and ranks
+  double seconds = kNever, total = kNever;  // makespans; sum over groups and ranks
 };
 
 bool better(const Candidate& a, const Candidate& b) {
@@ -41,10 +42,10 @@ class SumSearch {
   DimBalance solve() {
     for (const Sizes& start : starts()) descend(start);
     bool exact = ranks_ <= 2;
-    if (!exact && cuts(size_) <= static_cast<double>(options_.enumerate_up_to)) {
+    if (!exact && cuts(size_) <= kEnumerated) {
       enumerate(all_sizes());
       exact = true;
-    } else if (!exact && !options_.steps.empty() && cuts_of_steps() <= static_cast<double>(options_.enumerate_up_to)) {
+    } else if (!exact && !options_.steps.empty() && cuts_of_steps() <= kEnumerated) {
       enumerate(options_.steps);
       descend(Sizes(best_.parts));
     }
@@ -101,7 +102,6 @@ class SumSearch {
       for (std::size_t r = 0; r < ranks_; r++) total += g[r][at(parts[r])];
     }
     if (!(sum <= next_.seconds)) return;
-    if (options_.extra) sum += options_.extra(parts);
     if (!std::isfinite(sum)) return;
     const Candidate c{parts, sum, total};
     if (better(c, best_)) {
@@ -143,7 +143,6 @@ class SumSearch {
         c.total += ti + tj;
       }
       if (c.seconds > best.seconds && c.seconds > next_.seconds) continue;
-      if (options_.extra) c.seconds += options_.extra(c.parts);
       if (std::isfinite(c.seconds) && better(c, best)) best = c;
       consider(c.parts);
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One cut shared by several kernels with a wait between them: their makespans add.
 #pragma once
-#include <functional>
-
 #include "plan/balance_dim.h"
 
 namespace motley {
@@ -10,12 +8,9 @@ namespace motley {
 struct SumOptions {
   std::vector<Index> caps{};   // most units per rank; empty: any
   std::vector<Index> steps{};  // sizes worth trying first when there are too many cuts (granules); empty: all
-  // Seconds that the whole cut adds (its exchanges), at least 0; not finite: the cut cannot be made.
-  std::function<double(const std::vector<Index>& parts)> extra{};
-  Index enumerate_up_to = 1 << 18;  // cuts; more are searched from good starts, pair by pair
 };
 
-// The parts with the least  sum over groups g of max over ranks of groups[g][rank][parts[rank]]  +  extra(parts).
+// The parts with the least  sum over groups g of max over ranks of groups[g][rank][parts[rank]].
 // Ties: the least sum of all ranks' seconds, then the lexicographically greatest. Exact for one or two ranks always, for more
 // while the cuts are few enough to be enumerated (with bounds); else the best that moves between any two ranks reach, starting
 // from each group's own optimum, the optimum of the summed tables, even, proportional and each rank alone. UserError: no cut fits.

@@ -130,7 +130,7 @@ std::vector<Box> leaving_blocks(const PlanData& data, int pass, int rank) {
         std::find(out.begin(), out.end(), m.box) == out.end())
       out.push_back(m.box);
   };
-  const Stages stages = stages_of(plan, data.hosts, data.routes)[0];
+  const Stages stages = stages_of(plan, data.hosts)[0];
   for (const auto& stage : stages)
     for (const BoxMessage& m : stage)
       if (m.to != rank) take(m);
@@ -156,7 +156,7 @@ std::vector<Box> blocks_read(const PlanData& data, int tensor, int pass, int ran
       std::copy_if(blocks.begin() + 1, blocks.end(), std::back_inserter(whole), [&](const Box& b) { return reads_all(p, b); });
   std::vector<Box> out{blocks.front()};
   const TensorPlan& plan = plan_of(data, tensor);
-  const Stages stages = stages_of(plan, data.hosts, data.routes)[&arriving_hop(plan) == &plan.third ? 2 : 1];
+  const Stages stages = stages_of(plan, data.hosts)[&arriving_hop(plan) == &plan.third ? 2 : 1];
   for (const auto& stage : stages)
     for (const BoxMessage& m : stage) {
       if (m.to != rank || m.from == rank) continue;

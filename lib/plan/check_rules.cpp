@@ -148,7 +148,10 @@ class RuleChecker {
           rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i))
         complain(inner, "axis " + quoted(name) + " is listed twice");
     }
-    if (out_.size() == before && !rule.axes.names.empty()) check_parts(at, rule, subject_.mesh != nullptr ? ranks : 0);
+    if (out_.size() == before && !rule.axes.names.empty())
+      check_parts(at, rule, subject_.mesh != nullptr ? ranks : 0);
+    else if (const auto* jagged = std::get_if<Jagged>(&rule.parts))
+      static_cast<void>(axis_of(at + "/per", jagged->per));
     if (out_.size() != before) bad_.insert(at);
   }
 

@@ -8,7 +8,6 @@
 #include "plan/layouts.h"
 #include "plan/plan_file.h"
 #include "plan/rules_json.h"
-#include "plan/schedules.h"
 
 namespace motley {
 
@@ -76,15 +75,6 @@ Json schedules_json(const PlanData& data) {
   return out;
 }
 
-// Those that do not go straight to their root.
-Json routes_json(const Routes& routes) {
-  Json out{Json::Array{}};
-  for (std::size_t root = 0; root < routes.size(); root++)
-    for (std::size_t r = 0; r < routes.size(); r++)
-      if (const int next = routes[root][r]; next != static_cast<int>(root)) out.push(std::move(Json().set("root", static_cast<Index>(root)).set("rank", static_cast<Index>(r)).set("next", next)));
-  return out;
-}
-
 // The place of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
@@ -97,7 +87,7 @@ Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
 }  // namespace
 
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
-  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}}, formats{Json::Array{}};
+  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}};
   for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
     const Pass& pass = data.passes.passes[p];
     passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
@@ -111,14 +101,9 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   for (std::size_t t = 0; t < data.tensors.size(); t++)
     for (const auto& [way, slabs] : {std::pair{"arrives", data.tensors[t].arrives_in_blocks}, std::pair{"leaves", data.tensors[t].leaves_in_blocks}})
       if (slabs > 0) blocks.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("way", way).set("slabs", slabs)));
-  for (std::size_t r = 0; r < data.own_formats.size(); r++)
-    for (const auto& [t, format] : data.own_formats[r])
-      formats.push(std::move(Json().set("rank", static_cast<Index>(r)).set("tensor", data.passes.tensors[static_cast<std::size_t>(t)].name).set("format", to_string(format))));
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
-  if (is_routed(data)) out.set("routes", routes_json(data.routes));
-  if (!std::get<Json::Array>(formats.value).empty()) out.set("formats", std::move(formats));
   if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));

@@ -119,7 +119,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
     const StepTensor& t = data.passes.tensors[tensor];
     Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), false, {}};
     const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
-    const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts, data.routes);
+    const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts);
     bool straight = true;
     for (std::size_t move : moves) {
       bool any = false;

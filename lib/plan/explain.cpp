@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/units.h"
-#include "kernels/operands.h"
 #include "plan/describe.h"
 #include "plan/layouts.h"
 #include "plan/schedules.h"
@@ -129,9 +128,6 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   const double bytes = static_cast<double>(volume(whole(t.shape))) * static_cast<double>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   std::string out = t.name + ": " + role_words(t.role) + ", " + shape_words(t.shape) + ", " + bytes_text(bytes) + "\n";
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
-  for (std::size_t r = 0; r < d.own_formats.size(); r++)
-    if (const auto own_format = d.own_formats[r].find(tensor); own_format != d.own_formats[r].end())
-      out += "format: blocks of " + std::to_string(block_of(own_format->second)) + " channels on rank " + std::to_string(r) + "\n";
   out += "stored by (fraction of the tensor, box)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
   if (t.role == TensorRole::parameter) out += "owned and updated by (one owner per element)\n" + held_words(plan, t, own.rest);
   out += "read by\n" + held_words(plan, t, own.needs);
@@ -222,7 +218,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
-  const std::array<Stages, 3> stages = stages_of(own, d.hosts, d.routes);
+  const std::array<Stages, 3> stages = stages_of(own, d.hosts);
   auto hop = [&](std::size_t move, const char* step) {
     std::map<std::pair<int, int>, Movement> pairs;
     for (const auto& stage : stages[move])

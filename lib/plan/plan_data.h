@@ -8,7 +8,6 @@
 #include <motley/schedule.h>
 
 #include <array>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,17 +76,15 @@ struct PlanData {
   Passes passes{};                    // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
-  std::vector<Format> formats{};      // per tensor: as it moves between ranks, and as it lies where nothing else is said
-  std::vector<std::map<int, Format>> own_formats{};  // per rank: tensors that lie otherwise there (plan/formats.h); empty: none does
+  std::vector<Format> formats{};      // per tensor
   std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
   std::vector<Index> memory_bytes{};  // per rank: the mesh's limit; 0: none
   std::vector<int> busy{};            // ranks that have a part at all
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
-  Routes routes{};                    // of moves that are routed; empty: none is
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered
-  std::optional<double> step_seconds{};
+  std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};
   Baseline baselines{};
   std::uint64_t hash = 0;

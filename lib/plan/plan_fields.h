@@ -77,10 +77,11 @@ template <>
 struct Fields<PlanData> {
   using P = PlanData;
   static constexpr std::tuple list{field("dtype", &P::dtype), field("rules", &P::rules), field("passes", &P::passes), field("pass_plans", &P::pass_plans),
-                                   field("tensors", &P::tensors), field("formats", &P::formats), field("own_formats", &P::own_formats),
+                                   field("tensors", &P::tensors), field("formats", &P::formats),
                                    field("on_device", &P::on_device), field("memory_bytes", &P::memory_bytes), field("busy", &P::busy),
-                                   field("hosts", &P::hosts), field("routes", &P::routes), field("implementations", &P::implementations),
+                                   field("hosts", &P::hosts), field("implementations", &P::implementations),
                                    field("cuts", &P::cuts), field("notes", &P::notes), field("step_seconds", &P::step_seconds),
+                                   field("step_q25", &P::step_q25), field("step_q75", &P::step_q75),
                                    field("predicted", &P::predicted), field("baselines", &P::baselines), field("hash", &P::hash)};
 };
 

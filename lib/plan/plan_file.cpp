@@ -9,7 +9,6 @@
 #include "kernels/kernel_spec_json.h"
 #include "plan/blocks.h"
 #include "plan/check_rules.h"
-#include "plan/formats.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 #include "plan/schedules.h"
@@ -44,16 +43,9 @@ struct BlocksFile {
   std::string tensor{}, way{};  // "arrives" or "leaves"
   std::int64_t slabs = 1;
 };
-struct FormatFile {
-  std::int64_t rank = 0;
-  std::string tensor{}, format{};
-};
 struct ScheduleFile {
   std::string tensor{}, move{}, tree{};
   std::int64_t chunks = 1;
-};
-struct RouteFile {
-  std::int64_t root = 0, rank = 0, next = 0;
 };
 struct Decisions {
   std::string step{}, dtype{};
@@ -63,16 +55,14 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<BlocksFile> blocks{};
-  std::vector<FormatFile> formats{};
   std::vector<ScheduleFile> schedules{};
-  std::vector<RouteFile> routes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
   Decisions decisions{};
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};
-  std::optional<double> step_seconds{};
+  std::optional<double> step_seconds{}, step_q25{}, step_q75{};
   std::vector<PredictedRank> ranks{};
   Baseline baselines{};
 };
@@ -131,21 +121,9 @@ const Table<BlocksFile>& blocks_fields() {
   return table;
 }
 
-const Table<FormatFile>& format_fields() {
-  static const Table<FormatFile> table{integer("rank", "that stores it so", &FormatFile::rank), text_field("tensor", "that is not sent", &FormatFile::tensor),
-                                       text_field("format", "its order in memory", &FormatFile::format)};
-  return table;
-}
-
 const Table<ScheduleFile>& schedule_fields() {
   static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
-                                         text_field("tree", "ring, halving, two_level or routed", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
-  return table;
-}
-
-const Table<RouteFile>& route_fields() {
-  static const Table<RouteFile> table{integer("root", "from where, or to where, a box goes", &RouteFile::root), integer("rank", "on the way", &RouteFile::rank),
-                                      integer("next", "rank towards the root", &RouteFile::next)};
+                                         text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
   return table;
 }
 
@@ -175,9 +153,7 @@ const Table<Decisions>& decision_fields() {
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
                                       list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
-                                      list_field("routes", "of moves that are routed, where they are no straight ways", &Decisions::routes, route_fields(), false),
                                       list_field("blocks", "tensors that are tiled", &Decisions::blocks, blocks_fields(), false),
-                                      list_field("formats", "of tensors stored in another order than sent", &Decisions::formats, format_fields(), false),
                                       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
@@ -208,6 +184,8 @@ const Table<PredictedRank>& rank_fields() {
 
 const Table<PlanFile>& plan_fields() {
   static const Table<PlanFile> predicted{number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
+                                         number_or_null("step_seconds_q25", "lower quartile, as the machine's speed varied while its profile was measured", &PlanFile::step_q25, 0, kMost),
+                                         number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
                                          list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
   static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost), number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
                                          number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
@@ -285,26 +263,9 @@ void tell_schedules(const std::filesystem::path& file, const std::vector<Schedul
     const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
     const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), s.tree);
     if (t < 0 || move == kMoves.end() || tree == kTreeNames.end() || s.chunks < 1 || s.chunks > kMostChunks)
-      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule");
+      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule; moves are terms, sums or values, trees ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks));
     data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(s.chunks)};
   }
-}
-
-// What is routed needs a way to every root from every rank.
-void tell_routes(const std::filesystem::path& file, const std::vector<RouteFile>& from, PlanData& data) {
-  const auto ranks = static_cast<std::int64_t>(data.predicted.size());
-  data.routes = is_routed(data) ? straight_routes(data) : Routes{};
-  for (const RouteFile& r : from) {
-    if (data.routes.empty() || r.root >= ranks || r.rank >= ranks || r.next >= ranks)
-      refuse(file, "/decisions/routes: " + (data.routes.empty() ? "no move is routed" : "the mesh has " + std::to_string(ranks) + " ranks"));
-    data.routes[static_cast<std::size_t>(r.root)][static_cast<std::size_t>(r.rank)] = static_cast<int>(r.next);
-  }
-  for (std::size_t root = 0; root < data.routes.size(); root++)
-    for (std::size_t r = 0; r < data.routes.size(); r++) {
-      std::size_t at = r, hops = 0;
-      while (at != root && hops++ < data.routes.size()) at = static_cast<std::size_t>(data.routes[root][at]);
-      if (at != root) refuse(file, "/decisions/routes: no way leads from rank " + std::to_string(r) + " to rank " + std::to_string(root));
-    }
 }
 
 void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile>& from, PlanData& data) {
@@ -317,18 +278,6 @@ void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile
   for (const BlocksFile& b : from)
     if (!(b.way == "arrives" ? may_arrive_in_blocks : may_leave_in_blocks)(data, data.passes.find(b.tensor), static_cast<int>(b.slabs)))
       refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be tiled as it " + b.way);
-}
-
-void tell_formats(const std::filesystem::path& file, const std::vector<FormatFile>& from, PlanData& data) {
-  for (const FormatFile& f : from) {
-    const int t = data.passes.find(f.tensor);
-    const std::string what = "/decisions/formats: tensor \"" + f.tensor + "\" cannot be stored as \"" + f.format + "\" on rank " + std::to_string(f.rank);
-    const Format format = f.format == to_string(Format::blocked8) ? Format::blocked8 : Format::blocked16;
-    if (t < 0 || f.rank >= static_cast<std::int64_t>(data.predicted.size()) || f.format != to_string(format)) refuse(file, what);
-    const std::vector<std::vector<int>> groups = groups_in_blocks(data, static_cast<int>(f.rank), format);
-    if (std::none_of(groups.begin(), groups.end(), [&](const auto& group) { return std::find(group.begin(), group.end(), t) != group.end(); })) refuse(file, what);
-    data.own_formats[static_cast<std::size_t>(f.rank)][t] = format;
-  }
 }
 
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
@@ -350,9 +299,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
   tell_schedules(file, d.schedules, data);
-  tell_routes(file, d.routes, data);
   tell_blocks(file, d.blocks, data);
-  tell_formats(file, d.formats, data);
   count_bytes(data);
   return data;
 }
@@ -390,6 +337,8 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.cuts = std::move(from.cuts);
   data.notes = std::move(from.notes);
   data.step_seconds = from.step_seconds;
+  data.step_q25 = from.step_q25 ? from.step_q25 : from.step_seconds;
+  data.step_q75 = from.step_q75 ? from.step_q75 : from.step_seconds;
   data.predicted = std::move(from.ranks);
   data.baselines = from.baselines;
   if (const std::size_t told = from.decisions.implementations.size(); told > 0) {

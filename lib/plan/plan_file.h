@@ -10,7 +10,7 @@
 
 namespace motley {
 
-inline constexpr int kPlanVersion = 2;  // of the file; what was hashed otherwise before is 1 and had no "version"
+inline constexpr int kPlanVersion = 3;  // of the file; 2 could name routed moves and blocked formats, 1 was hashed otherwise and had no "version"
 inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
 
 // Whether a file is a plan that can be read; for which step and mesh only Plan::load can tell. UserError with every complaint.

@@ -149,7 +149,8 @@ std::string Plan::json(PlanDetail detail) const {
     one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr)).set("bytes", Json(r.bytes)).set("memory_bytes", Json(r.memory_bytes));
     rows.push(std::move(one));
   }
-  predicted.set("step_seconds", number(d.step_seconds)).set("ranks", std::move(rows));
+  predicted.set("step_seconds", number(d.step_seconds)).set("step_seconds_q25", number(d.step_q25)).set("step_seconds_q75", number(d.step_q75));
+  predicted.set("ranks", std::move(rows));
   out.set("predicted", std::move(predicted));
   Json baselines{Json::Object{}};
   baselines.set("even", number(d.baselines.even)).set("proportional", number(d.baselines.proportional)).set("fast_alone", number(d.baselines.fast_alone));
@@ -175,6 +176,7 @@ std::string Plan::table(PlanDetail detail) const {
   out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
+    if (*d.step_q75 > 1.02 * *d.step_q25) out += " (half of the steps " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
       char ratio[32];

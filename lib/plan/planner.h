@@ -16,8 +16,7 @@ Passes passes_for(const Step& step, const LayoutRules& rules);
 std::vector<int> hosts_of(const Mesh& mesh);
 std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, const Layouts& layouts);
 // What a sweep decided, as a plan's data (no predicted seconds yet).
-// schedules, not 0: any for each exchange, told by this number.
-PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile = {}, unsigned schedules = 0);
+PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile = {});
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
 PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype);
@@ -27,7 +26,6 @@ PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& to
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile);
 // Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
 void predict(PlanData& data, const Profile& profile);
-// With predict(); routed moves go straight where a rank has no room for what it would hand on.
 PlanData predicted(PlanData data, const Profile& profile);
 // Which implementations run, where the profile timed several.
 void choose_implementations(PlanData& data, const Profile& profile);

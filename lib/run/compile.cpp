@@ -2,7 +2,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "run/compiler.h"
 
@@ -17,7 +16,7 @@ constexpr double kRoom = 1.125;  // that exchanges under way may take of the mem
 Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
 Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options)
-    : data_(data), all_(data.passes), rank_(rank), options_(options), formats_(formats_on(data, rank)) {
+    : data_(data), all_(data.passes), rank_(rank), options_(options), formats_(data.formats) {
   out_.rank = rank;
   out_.dtype = data_.dtype;
   out_.main_buffer.assign(all_.tensors.size(), -1);
@@ -49,7 +48,7 @@ int Compiler::add_buffer(const std::string& name, DType dtype, const Box& box, F
   b.box = box;
   b.format = box.size() < 3 ? Format::plain : format;
   b.space = space;
-  b.bytes = elements_in(b.format, extents_of(box)) * static_cast<Index>(bytes_of(dtype));
+  b.bytes = volume(box) * static_cast<Index>(bytes_of(dtype));
   out_.buffers.push_back(std::move(b));
   return static_cast<int>(out_.buffers.size()) - 1;
 }
@@ -162,14 +161,14 @@ Program Compiler::compile() {
   if (forward) out_.forward_steps = static_cast<int>(out_.steps.size());
   await_looks();  // an update writes what peers look at
   if (all_.trains) emit_updates();
-  keep_pending(out_, [&](const Post& post) { return meanwhile(post); }, options_.pending == Pending::all ? HUGE_VAL : kRoom);
+  keep_pending(out_, [&](const Post& post) { return meanwhile(post); }, kRoom);
   finish();
   name_implementations();
   return std::move(out_);
 }
 
 Meanwhile Compiler::meanwhile(const Post& post) const {
-  auto far = [&](const Piece& p) { return !p.window && (options_.pending == Pending::all || is_far(data_, rank_, p.peer)); };
+  auto far = [&](const Piece& p) { return !p.window && is_far(data_, rank_, p.peer); };
   if (options_.pending == Pending::none || (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)))
     return Meanwhile::nothing;
   return in_blocks_.contains(post.exchange) ? Meanwhile::in_order_of_need : Meanwhile::other_kernels;

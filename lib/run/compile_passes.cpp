@@ -15,9 +15,8 @@ namespace {
 bool overlap(const Box& a, const Box& b) { return volume(intersect(a, b)) > 0; }
 
 View reordered(const View& v, const std::vector<int>& order) {
-  View out{v.buffer, v.element, {}, {}, -1, v.block};
+  View out{v.buffer, v.element, {}, {}};
   for (int d : order) {
-    if (d >= 0 && d == v.blocked) out.blocked = static_cast<int>(out.strides.size());
     out.strides.push_back(d < 0 ? 0 : v.strides[static_cast<std::size_t>(d)]);
     out.extents.push_back(d < 0 ? 1 : v.extents[static_cast<std::size_t>(d)]);
   }
@@ -138,10 +137,8 @@ void Compiler::emit_pass(int p) {
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? bias_of(p) : -1;
   if (bias >= 0) taken_.insert(bias);
-  const Stages& sums = stages_of(t)[0];  // a rank may hand on what others add
-  const bool local = std::none_of(sums.begin(), sums.end(), [&](const auto& stage) {
-    return std::any_of(stage.begin(), stage.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == rank_ || m.to == rank_); });
-  });
+  const std::vector<BoxMessage>& sums = plan_of(t).first;
+  const bool local = std::none_of(sums.begin(), sums.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == rank_ || m.to == rank_); });
   const bool alone = bias >= 0 || writers_[static_cast<std::size_t>(t)].size() == 1;
   const int next = takes && alone && local && direct(p) ? activation_after(t, box) : -1;
   if (next >= 0) {

@@ -20,13 +20,14 @@ int count_from(const std::vector<Piece>& receives, int peer) {
 
 }  // namespace
 
-// Both ends cut a message alike.
+// Where one end of a message is a device with memory of its own, it goes in pieces: one is copied while the one before it travels. Both
+// ends cut it alike.
 std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const {
   auto on_device = [&](int rank) { return data_.on_device[static_cast<std::size_t>(rank)]; };
   std::vector<Piece> out;
   for (const Piece& whole : messages) {
     const Index item = static_cast<Index>(bytes_of(out_.buffers[static_cast<std::size_t>(whole.at.buffer)].dtype));
-    const Index most = on_device(rank_) || on_device(whole.peer) ? std::max(options_.staged_bytes / item * item, item) : whole.bytes;
+    const Index most = on_device(rank_) || on_device(whole.peer) ? kStagedBytes : whole.bytes;
     if (whole.window) out.push_back(whole);
     for (Index done = 0; done < whole.bytes && !whole.window; done += most)
       out.push_back({whole.peer, {whole.at.buffer, whole.at.element + done / item}, std::min(most, whole.bytes - done)});
@@ -51,7 +52,7 @@ void Compiler::exchange_parameter(int t) {
 const std::array<Stages, 3>& Compiler::stages_of(int t) {
   auto known = stages_.find(t);
   if (known != stages_.end()) return known->second;
-  return stages_[t] = motley::stages_of(plan_of(t), data_.hosts, data_.routes);
+  return stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
 }
 
 void Compiler::copy_hop(int t, std::size_t move, const std::string& what) {
@@ -59,15 +60,7 @@ void Compiler::copy_hop(int t, std::size_t move, const std::string& what) {
   const std::vector<Hop> hops = hops_of(stages, what);
   for (const Hop& hop : hops)
     if (plan_of(t).arrives_in_blocks > 0) in_blocks_.insert(hop.exchange);
-  passing_.clear();
   for (std::size_t k = 0; k < stages.size(); k++) copy_messages(t, move, k, hops[k]);
-}
-
-// Its reader only hands it on.
-bool Compiler::is_for_others(int t, std::size_t move, const BoxMessage& m) const {
-  const std::vector<BoxMessage>& asked = move == 1 ? plan_of(t).second : plan_of(t).third;
-  auto same = [&](const BoxMessage& o) { return o.from == m.tree && o.to == m.to && contains(o.box, m.box); };
-  return plan_of(t).by[move].tree == Tree::routed && std::none_of(asked.begin(), asked.end(), same);
 }
 
 // Copies of finished values: rank to rank, and from a parameter's slice to the place where kernels read it.
@@ -87,12 +80,9 @@ void Compiler::copy_messages(int t, std::size_t move, std::size_t stage, const H
     if (rooms_.contains(t) && near(m.from, m.to)) {  // it is where both read it
       (m.from == rank_ ? sends : receives).push_back({m.from == rank_ ? m.to : m.from, {main_buffer(t), 0}, bytes, true});
     } else if (m.from == rank_) {
-      const auto held = passing_.find({m.tree, m.box});
-      sends.push_back(outgoing(t, {{m.box, held == passing_.end() ? source_view(t, m.box) : held->second}}, m));
+      sends.push_back(outgoing(t, {{m.box, source_view(t, m.box)}}, m));
     } else {
-      const bool passes = is_for_others(t, move, m);
-      const View to = passes ? fresh_view("on its way: " + tensor(t).name, t, m.box) : main_view(t, m.box);
-      if (passes) passing_[{m.tree, m.box}] = to;
+      const View to = main_view(t, m.box);
       if (near(m.from, rank_)) {
         const View from = peer_view("rank " + std::to_string(m.from) + "'s " + tensor(t).name, t, m.box, m.from, hop.exchange, count_from(receives, m.from));
         receives.push_back({m.from, {from.buffer, 0}, bytes, true});
@@ -122,12 +112,9 @@ Compiler::Contribution Compiler::term(int t, int writer, const Box& box) {
     for (std::size_t d = 0; d < it.writes.indices.size(); d++) at[static_cast<std::size_t>(it.writes.indices[d])] = static_cast<Index>(d);
     for (int i : it.reads[0].indices) source.push_back(box[static_cast<std::size_t>(at[static_cast<std::size_t>(i)])]);
     const View from = main_view(it.reads[0].tensor, source);
-    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box), -1, from.block};
-    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++) {
-      const auto made = static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])]);
-      view.strides[made] = from.strides[d];
-      if (static_cast<int>(d) == from.blocked) view.blocked = static_cast<int>(made);
-    }
+    View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
+    for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
+      view.strides[static_cast<std::size_t>(at[static_cast<std::size_t>(it.reads[0].indices[d])])] = from.strides[d];
     return {box, view};
   }
   return {box, output_view(p, box)};

@@ -82,7 +82,7 @@ Compiler::Together Compiler::together(int t, int rank) {
     return {};
   if (options_.keep_gradients && role == TensorRole::parameter_gradient) return {};
   const TensorPlan& plan = plan_of(t);
-  if (plan.arrives_in_blocks > 0 || plan.by[1].tree == Tree::routed || plan.by[2].tree == Tree::routed) return {};
+  if (plan.arrives_in_blocks > 0) return {};
   const std::vector<Held>& written = role == TensorRole::parameter ? plan.rest : plan.tiles;
   Together out;
   auto holds = [&](int r) { return std::find(out.ranks.begin(), out.ranks.end(), r) != out.ranks.end(); };

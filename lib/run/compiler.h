@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "plan/blocks.h"
-#include "plan/formats.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
 #include "run/pending.h"
@@ -103,7 +102,6 @@ class Compiler {
   void add_atom(int t, const Box& box, const std::vector<Contribution>& terms, const View& to, Activation activation);
   void copy_hop(int t, std::size_t move, const std::string& what);
   void copy_messages(int t, std::size_t move, std::size_t stage, const Hop& hop);
-  bool is_for_others(int t, std::size_t move, const BoxMessage& m) const;
   View source_view(int t, const Box& box);
   Contribution term(int t, int writer, const Box& box);
   std::vector<Piece> in_pieces(const std::vector<Piece>& messages) const;
@@ -126,13 +124,12 @@ class Compiler {
   const Passes& all_;
   int rank_;
   CompileOptions options_;
-  const std::vector<Format> formats_;                    // per tensor, here
+  const std::vector<Format>& formats_;                   // per tensor
   Program out_{};
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes
   std::map<int, std::vector<Contribution>> terms_{};     // pass -> its own buffers, where it is not direct
   std::map<int, std::vector<Contribution>> blocks_{};    // tensor that arrives in blocks -> those from other ranks
   std::map<int, bool> direct_{};
-  std::map<std::pair<int, Box>, View> passing_{};        // what a move brings for others, by the rank it comes from
   std::set<int> taken_{};                                // passes that another kernel does on this rank
   std::set<int> inside_{};                               // tensors that on this rank exist inside a kernel only
   std::set<int> exchanged_{};                            // parameters

@@ -78,6 +78,13 @@ struct Executor::Bound {
   std::function<void(const char*)> callback{};
   StepTrace* trace = nullptr;
 
+  // Messages that an error leaves unfinished go on reading and writing the buffers.
+  ~Bound() {
+    if (transport.idle()) return;
+    for (const DeviceMemory::Block& block : blocks) transport.keep(block);
+    for (const auto& [buffer, block] : state.memory()) transport.keep(block);
+  }
+
   Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
     auto& same = kernels[hash_of(spec)];
     for (auto& [known, made] : same)
@@ -430,8 +437,7 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
   std::iota(dims.begin(), dims.end(), std::size_t{0});
   if (order != Format::plain && dims.size() > 2) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
   const std::size_t last = dims.back();
-  // Along the last dim elements lie in steps, but where that is the one in blocks.
-  const Index run = view.blocked == static_cast<int>(last) ? 1 : view.extents[last], step = view.strides[last];
+  const Index run = view.extents[last], step = view.strides[last];
   Box rows;
   for (std::size_t d : dims) rows.push_back(box[d]);
   if (run > 1) rows.back().end = rows.back().begin + 1;

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -12,7 +13,6 @@
 #include "base/json.h"
 #include "kernels/operands.h"
 #include "plan/candidate_sizes.h"
-#include "plan/formats.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
 #include "profiler/join.h"
@@ -28,15 +28,9 @@ std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_c
 // Shares of what is left of the budget; each gets so much of the whole at least.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
 constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
+constexpr std::size_t kMostAnchors = 8;
 
 bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
-
-// But for the formats of x and y.
-bool is_same(KernelSpec spec, const KernelSpec& other) {
-  spec.x_format = other.x_format;
-  spec.y_format = other.y_format;
-  return spec == other;
-}
 
 using Alike = bool (*)(const KernelSpec&, const KernelSpec&);
 bool same_pass(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
@@ -83,10 +77,8 @@ class Measurer {
     const bool changed = settle(profile, all_new) || all_new;
     for (int round = 0; changed && round < kMostPlans; round++) {
       const PlanData plan = balance(step_, mesh_, rules_, profile, {.baselines = false}).data();
-      bool more = false;
-      for (const std::vector<KernelSpec>& missing : {missing_choices(profile, plan), missing_formats(profile, plan)})
-        if (anywhere(missing)) more = measure(profile, missing, kChoices) || more;
-      if (!more) break;
+      const std::vector<KernelSpec> missing = missing_choices(profile, plan);
+      if (!anywhere(missing) || !measure(profile, missing, kChoices)) break;
       settle(profile, false);  // what was timed again may move the cuts, and other kernels run then
     }
     if (all_new) measure_alone(profile);
@@ -195,27 +187,26 @@ class Measurer {
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
-  // Convolutions and pools of the plan that would be others in blocks of channels, as they are and as they would be: in one run, so that
-  // they compare.
-  std::vector<KernelSpec> missing_formats(const Profile& profile, PlanData plan) const {
-    const Format format = backend_.blocked_format();
-    if (format == Format::plain) return {};
-    plan.own_formats.assign(plan.predicted.size(), {});
-    const std::vector<KernelSpec> common = windows_of(plan);
-    std::vector<KernelSpec> others, out;
-    for (const PlanData& one : plans_in_blocks(plan, rt_.rank(), format))
-      for (KernelSpec& s : windows_of(one))
-        if (!has(common, s) && !has(others, s)) others.push_back(std::move(s));
-    if (std::all_of(others.begin(), others.end(), [&](const KernelSpec& s) { return profile.seconds(rt_.rank(), s).known == Known::measured; })) return {};
-    for (const KernelSpec& s : common)
-      if (std::any_of(others.begin(), others.end(), [&](const KernelSpec& o) { return is_same(s, o); })) out.push_back(s);
-    out.insert(out.end(), others.begin(), others.end());
+  // Kernels that were measured before, timed again beside new ones: what the machine's speed has done since.
+  std::vector<KernelSpec> anchors(const Profile& profile) const {
+    std::vector<KernelSpec> out = own_largest(profile);
+    if (out.size() > kMostAnchors) out.resize(kMostAnchors);
     return out;
   }
-  std::vector<KernelSpec> windows_of(const PlanData& plan) const {
-    std::vector<KernelSpec> out = kernels_of(plan, rt_.rank());
-    std::erase_if(out, [](const KernelSpec& s) { return flops(s) == 0 || !is_window(s.op); });
-    return out;
+  // Of their usual times then over now.
+  static double speed_since(const Profile& profile, const std::vector<KernelSpec>& anchors, const Measurement& made) {
+    std::vector<double> ratios;
+    for (const KernelPoint& p : made.points)
+      if (has(anchors, p.spec) && p.seconds.typical() > 0) ratios.push_back(profile.seconds(p.device, p.spec).seconds / p.seconds.typical());
+    if (ratios.empty()) return 1;
+    const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+    std::nth_element(ratios.begin(), middle, ratios.end());
+    return *middle;
+  }
+  static void scale(Spread& seconds, double by) {
+    seconds.min *= by;
+    seconds.q25 *= by;
+    seconds.median *= by;
   }
 
   // On all ranks at the same time, within this share of what is left of the budget: at a smaller batch where it takes that, checked at
@@ -224,7 +215,10 @@ class Measurer {
     const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
     auto budget = [&] { return std::max(until - seconds(), least); };
     say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+    const std::vector<KernelSpec> anchors = specs.empty() ? specs : this->anchors(profile);
     std::vector<KernelSpec> tried = specs;
+    for (const KernelSpec& a : anchors)
+      if (!has(tried, a)) tried.push_back(a);
     Measurement made;
     for (int scale = 0;;) {  // the batch by 4 to that power
       const double allowed = scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
@@ -232,7 +226,12 @@ class Measurer {
       const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
       if (more == 0) {
-        if (scale == 0) break;
+        if (scale == 0) {
+          const double by = speed_since(profile, anchors, made);
+          std::erase_if(made.points, [&](const KernelPoint& p) { return !has(specs, p.spec); });
+          for (KernelPoint& p : made.points) this->scale(p.seconds, by);
+          break;
+        }
         rescale(made, specs, tried, budget());
         made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", the largest kernel of each op, pass and output size checked at the full batch");
         break;
@@ -298,19 +297,22 @@ class Measurer {
     rt_.phase("measuring each rank alone");
     const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
-      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 10, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
+      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
       double sum = 0;
       for (const KernelPoint& p : made.points) sum += p.seconds.typical();
       return made.points.size() == specs.size() ? sum : 0;
     };
-    const double shared = seconds(together());
-    double ratio = 1;
-    for (int r = 0; r < rt_.ranks(); r++) {
-      if (r == rt_.rank() && shared > 0)
-        if (const double alone = seconds({}); alone > 0) ratio = std::clamp(alone / shared, 0.1, 1.0);
-      agree(rt_.transport(), 0);
+    // Together, alone, together, alone: the machine's speed moves meanwhile.
+    std::array<double, 2> shared{}, alone{};
+    for (std::size_t turn = 0; turn < 2; turn++) {
+      shared[turn] = seconds(together());
+      for (int r = 0; r < rt_.ranks(); r++) {
+        if (r == rt_.rank()) alone[turn] = seconds({});
+        agree(rt_.transport(), 0);
+      }
     }
-    const std::vector<double> all = of_all(ratio);
+    const bool all_known = shared[0] > 0 && shared[1] > 0 && alone[0] > 0 && alone[1] > 0;
+    const std::vector<double> all = of_all(all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
     for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
   }
 
@@ -341,9 +343,7 @@ class Measurer {
         if (p.spec == smaller[i]) {
           p.spec = full[i];
           p.choices = 1;  // another batch may have another fastest one
-          p.seconds.min *= factor;
-          p.seconds.q25 *= factor;
-          p.seconds.median *= factor;
+          scale(p.seconds, factor);
           points.push_back(std::move(p));
           break;
         }
@@ -356,10 +356,17 @@ class Measurer {
     Profile mine;
     mine.devices = profile.devices;
     mine.notes = made.notes;
+    DeviceFacts& me = mine.devices[static_cast<std::size_t>(rt_.rank())];
+    me.slow = std::max(me.slow, made.slow);
+    me.fast = std::min(me.fast, made.fast);
     for (const KernelPoint& p : made.points) mine.add(p);
     for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
       const Profile one = Profile::parse("rank", text_of(bytes));
       for (const KernelPoint& p : one.kernels()) profile.add(p);
+      for (std::size_t r = 0; r < profile.devices.size(); r++) {
+        profile.devices[r].slow = std::max(profile.devices[r].slow, one.devices[r].slow);
+        profile.devices[r].fast = std::min(profile.devices[r].fast, one.devices[r].fast);
+      }
       for (const std::string& n : one.notes) {
         std::erase_if(profile.notes, [&](const std::string& old) { return kind_of_note(old) == kind_of_note(n); });
         profile.notes.push_back(n);

@@ -19,6 +19,10 @@ class StagedExchanges {
     std::span<std::byte> bytes{};
   };
   StagedExchanges(DeviceMemory& device, Transport& transport) : device_(device), transport_(transport), direct_(transport.takes_device_memory()) {}
+  // Where an error leaves messages unfinished, the transport keeps the pinned memory.
+  ~StagedExchanges();
+  StagedExchanges(const StagedExchanges&) = delete;
+  StagedExchanges& operator=(const StagedExchanges&) = delete;
   // The pieces of one exchange, which is under way from step `posted` to step `waited`.
   void add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited);
   void allocate();  // the pinned memory, after the last add(). DeviceError

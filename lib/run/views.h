@@ -14,17 +14,15 @@ struct View {
   int buffer = -1;
   Index element = 0;
   std::vector<Index> strides{}, extents{};
-  int blocked = -1;  // the dim that lies in blocks of `block` neighbours, the view in whole ones; its stride is that of one block
-  Index block = 1;
 };
 
 std::vector<Index> extents_of(const Box& box);
-// The part `box` of a buffer whose box holds it; of a blocked one in whole blocks.
+// The part `box` of a buffer whose box holds it.
 View view_of(const Buffer& buffer, int id, const Box& box);
 View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // from the buffer's first element on
 View part_of(const View& view, const Box& of, const Box& box);                  // `of` is what the view shows, `box` lies in it
 bool is_dense(const View& view, Format format);                                 // in that order, without gaps
-// A fold over all the views' dims (which they share), the result's last: a dim in blocks becomes two.
+// A fold over all the views' dims (which they share), the result's last.
 KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views);
 // The same for a fold whose extent i is the dim dims[k][d] == i of view k: its operands' strides are taken from the views.
 void lay_along(KernelSpec& fold, const std::vector<View>& views, const std::vector<std::vector<int>>& dims);

@@ -61,13 +61,56 @@ std::vector<KernelSpec> shipped_convolutions() {
   return out;
 }
 
+// As the driver reports it.
+Index memory_of(const std::string& described) {
+  Complaints complaints;
+  return std::get<std::int64_t>(read_json("a described GPU", described, complaints).value().find("totalGlobalMem")->value);
+}
+
 }  // namespace
+
+TEST_CASE("a convolution may take a sixteenth of a GPU's memory, the same on two cards of one model") {
+  CHECK(workspace_limit(150754820096) == Index{8} << 30);  // an H200
+  CHECK(workspace_limit(150454820096) == Index{8} << 30);  // another one, whose driver keeps 300 MB more
+  CHECK(workspace_limit(Index{6} << 30) == Index{256} << 20);
+  CHECK(workspace_limit(Index{16} << 30) == Index{1} << 30);
+  CHECK(workspace_limit(0) == 0);
+}
+
+TEST_CASE("with more workspace cuDNN has other engines for the weight gradient of a ResNet's first layer, none above the limit") {
+  const Descriptor device = described_device(read_file((folder("MOTLEY_DEVICES", DEVICES) / "h200.json").string()));
+  KernelSpec spec;
+  spec.pass = PassKind::backward_filter;
+  spec.roles = {128, 3, 224, 224, 64, 7, 7, 112, 112};
+  spec.stride = {2, 2};
+  spec.padding = {3, 2, 3, 2};
+  spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
+  const auto engines = [&](std::int64_t most_workspace_bytes) {
+    std::string names;
+    for (const ConvolutionPlan& plan : plan_convolution(spec, {nullptr, device.raw()}, {.tf32 = true, .most_workspace_bytes = most_workspace_bytes})) {
+      CHECK(plan.workspace_bytes <= most_workspace_bytes);
+      names += plan.engine + " ";
+    }
+    return names;
+  };
+  const std::string small = engines(std::int64_t{1} << 28), large = engines(workspace_limit(150754820096));
+  INFO("256 MiB: " << small << "; 8 GiB: " << large);
+  CHECK(small != large);
+}
 
 TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and their cuts on described GPUs") {
   const std::vector<KernelSpec> specs = shipped_convolutions();
   REQUIRE(specs.size() > 100);
   for (const char* name : {"h200", "a100", "t4"}) {
-    const Descriptor device = described_device(read_file((folder("MOTLEY_DEVICES", DEVICES) / (std::string(name) + ".json")).string()));
+    const std::string described = read_file((folder("MOTLEY_DEVICES", DEVICES) / (std::string(name) + ".json")).string());
+    const Descriptor device = described_device(described);
+    const PlanOptions usual{.most_workspace_bytes = workspace_limit(memory_of(described))};
+    const auto plans_of = [&](const KernelSpec& spec, std::size_t most, const std::string& only = "") {
+      PlanOptions options = usual;
+      options.most = most;
+      options.only = only;
+      return plan_convolution(spec, {nullptr, device.raw()}, options);
+    };
     std::size_t without = 0, fused = 0, asked = 0, choices = 0, named = 0, forward = 0, onto = 0;
     std::int64_t most = 0;
     std::string first, largest;
@@ -76,7 +119,7 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
       if (nothing) continue;
       asked++;
       const bool all = asked % 20 == 0;  // building every candidate takes long
-      const std::vector<ConvolutionPlan> plans = plan_convolution(spec, {nullptr, device.raw()}, {.most = all ? std::size_t{4} : 1});
+      const std::vector<ConvolutionPlan> plans = plans_of(spec, all ? usual.most : 1);
       if (plans.empty()) {
         if (without++ == 0) first = summary(spec);
         continue;
@@ -85,7 +128,7 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
       if (spec.pass == PassKind::forward && spec.y_format == Format::channels_last) {
         KernelSpec added = spec;
         added.accumulate = true;
-        const auto sums = plan_convolution(added, {nullptr, device.raw()}, {.most = 1});
+        const auto sums = plans_of(added, 1);
         CHECK(!sums.empty());
         forward++;
         onto += !sums.empty() && sums.front().sum;
@@ -95,7 +138,7 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
       if (!all) continue;
       choices += plans.size();
       for (const ConvolutionPlan& plan : plans) {  // a plan's name finds exactly that engine, with the same workspace
-        const std::vector<ConvolutionPlan> again = plan_convolution(spec, {nullptr, device.raw()}, {.most = 1, .only = plan.engine});
+        const std::vector<ConvolutionPlan> again = plans_of(spec, 1, plan.engine);
         REQUIRE(again.size() == 1);
         CHECK(again.front().engine == plan.engine);
         CHECK(again.front().workspace_bytes == plan.workspace_bytes);
@@ -104,7 +147,7 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
       }
     }
     CHECK(named > 50);
-    CHECK(plan_convolution(specs.front(), {nullptr, device.raw()}, {.only = "cudnn:eng0_of_another_version"}).empty());
+    CHECK(plans_of(specs.front(), usual.most, "cudnn:eng0_of_another_version").empty());
     std::printf("%s: %zu convolutions, %zu without an engine, bias and relu inside %zu, %.1f engines to choose from; the largest workspace %lld bytes (%s)\n", name, asked, without,
                 fused, 20.0 * static_cast<double>(choices) / static_cast<double>(asked), static_cast<long long>(most), largest.c_str());
     std::printf("%s: %zu of %zu forward convolutions can add to their result inside an engine\n", name, onto, forward);

@@ -22,6 +22,12 @@ TEST_CASE("formulas of the CUDA kernels: convolutions as cuDNN is given them") {
   CHECK(backend_law(backend, 24, 1000, LawMode::tolerance) == "");
 }
 
+TEST_CASE("formulas of the CUDA kernels: a NaN stays a NaN, and spreads no further than its windows") {
+  FormulaBackend direct, as_for_cudnn(FormulaBackend::Convolutions::as_for_cudnn);
+  CHECK(nan_law(direct) == "");
+  CHECK(nan_law(as_for_cudnn) == "");
+}
+
 TEST_CASE("formulas of the CUDA kernels: long sums in parts, in f64 too") {
   FormulaBackend backend;
   const auto reference = reference_backend();
@@ -60,7 +66,37 @@ TEST_CASE("formulas of the CUDA kernels: the rows that windows reach are what cu
   CHECK(reach.after[0] == 0);
   CHECK(reach.right == 0);
   CHECK(reach.before[1] == 1);
-  CHECK(reach.w == 7);           // (4 - 1) * 2 + 2 - 1
+  CHECK(reach.w == 8);           // (4 - 1) * 2 + 2 - 1 are read; the one column left over is less than a stride
+  CHECK(reach.after[1] == 0);    // 1 would give a fifth output
   spec.roles.f = 0;
   CHECK_FALSE(cuda::reach_of(spec).possible);
+}
+
+TEST_CASE("formulas of the CUDA kernels: cuDNN is given x whole and symmetric padding wherever that gives as many outputs") {
+  struct Case {
+    Index size, window, stride, before, after, outputs;  // of the spec
+    Index kept, symmetric;                               // rows of x, padding after them
+  };
+  for (const Case& c : {Case{56, 1, 2, 0, -1, 28, 56, 0},      // a 1x1 convolution of stride 2: x is not copied for its last row
+                        Case{224, 7, 2, 3, 2, 112, 224, 3},    // a ResNet's first layer
+                        Case{56, 3, 2, 1, 0, 28, 56, 1},       // and its 3x3 ones
+                        Case{32, 3, 1, 1, 1, 32, 32, 1},       // nothing to choose
+                        Case{32, 3, 1, 1, 0, 31, 32, 0},       // of stride 1 no other padding has as many outputs: a cut of rows
+                        Case{32, 3, 1, 0, 1, 31, 32, 1},
+                        Case{9, 3, 2, 1, -2, 4, 9, 0},         // 1 would be a fifth output
+                        Case{12, 3, 2, 0, -3, 4, 9, 0},        // three rows left over: one stride and more, so x ends with what is read
+                        Case{11, 2, 3, 1, 1, 4, 11, 1}}) {
+    KernelSpec spec;
+    spec.roles = {2, 3, c.size, 5, 4, c.window, 1, c.outputs, 5};
+    spec.stride = {c.stride, 1};
+    spec.padding = {c.before, c.after, 0, 0};
+    const cuda::Reach reach = cuda::reach_of(spec);
+    INFO(c.window << " of " << c.size << " by " << c.stride << ", padding " << c.before << " and " << c.after);
+    CHECK(reach.possible);
+    CHECK(reach.h == c.kept);
+    CHECK(reach.below == 0);
+    CHECK(reach.before[0] == c.before);
+    CHECK(reach.after[0] == c.symmetric);
+    CHECK((reach.h + reach.before[0] + reach.after[0] - c.window) / c.stride + 1 == c.outputs);
+  }
 }

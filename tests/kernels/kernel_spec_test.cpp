@@ -21,31 +21,20 @@ KernelSpec paper_conv() {
 
 }  // namespace
 
-TEST_CASE("formats: elements and strides") {
+TEST_CASE("formats: strides") {
   const std::vector<Index> e{2, 10, 3, 4};
-  CHECK(elements_in(Format::plain, e) == 240);
-  CHECK(elements_in(Format::channels_last, e) == 240);
-  CHECK(elements_in(Format::blocked8, e) == 2 * 16 * 12);
-  CHECK(elements_in(Format::blocked16, e) == 2 * 16 * 12);
   CHECK(strides_of(Format::plain, e) == std::vector<Index>{120, 12, 4, 1});
   CHECK(strides_of(Format::channels_last, e) == std::vector<Index>{120, 1, 40, 10});
-  CHECK(strides_of(Format::blocked8, e) == std::vector<Index>{192, 96, 32, 8});
-  CHECK(strides_of(Format::blocked16, e) == std::vector<Index>{192, 192, 64, 16});
 }
 
 TEST_CASE("formats: fewer dims, and none") {
-  CHECK(elements_in(Format::plain, {}) == 1);
-  CHECK(strides_of(Format::blocked8, {}).empty());
-  CHECK(elements_in(Format::blocked16, {5}) == 5);
-  CHECK(strides_of(Format::blocked16, {5}) == std::vector<Index>{1});
+  CHECK(strides_of(Format::channels_last, {}).empty());
+  CHECK(strides_of(Format::channels_last, {5}) == std::vector<Index>{1});
   CHECK(strides_of(Format::channels_last, {5, 3}) == std::vector<Index>{3, 1});
-  CHECK(elements_in(Format::blocked8, {5, 3}) == 40);
-  CHECK(strides_of(Format::blocked8, {5, 3}) == std::vector<Index>{8, 8});
   CHECK(strides_of(Format::channels_last, {5, 3, 2}) == std::vector<Index>{6, 1, 3});
 }
 
 TEST_CASE("formats: an extent of 0 makes no stride 0") {
-  CHECK(elements_in(Format::blocked8, {2, 0, 3, 4}) == 0);
   CHECK(strides_of(Format::plain, {4, 0, 3}) == std::vector<Index>{3, 3, 1});
 }
 

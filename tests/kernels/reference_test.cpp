@@ -86,14 +86,6 @@ TEST_CASE("conv2d over two channels and two filters by hand") {
   CHECK(run(spec, {x, w}) == y);
   spec.x_format = spec.y_format = Format::channels_last;
   CHECK(run(spec, {{1, 3, 2, 4, 5, 7, 6, 8}, w}) == Image{31, 3100, 42, 4200, 75, 7500, 86, 8600});
-  spec.x_format = Format::plain;
-  spec.w_format = Format::blocked8;
-  spec.y_format = Format::blocked8;
-  const Image blocked_w{1, 10, 0, 0, 0, 0, 0, 0, 100, 1000, 0, 0, 0, 0, 0, 0};
-  Image blocked_y(32, 0);  // 8 channels per place, the last six zero
-  const double pairs[4][2] = {{31, 3100}, {42, 4200}, {75, 7500}, {86, 8600}};
-  for (std::size_t i = 0; i < 4; i++) std::copy(pairs[i], pairs[i] + 2, blocked_y.begin() + static_cast<Index>(i) * 8);
-  CHECK(run(spec, {x, blocked_w}) == blocked_y);
 }
 
 TEST_CASE("conv2d gradients by hand") {

@@ -36,6 +36,15 @@ TEST_CASE("CUDA law: every kernel against the reference", "[kernels]") {
   CHECK(testing::backend_law(*backend, 32, share_of(3000), testing::LawMode::tolerance) == "");
 }
 
+TEST_CASE("CUDA law: a NaN survives every engine, with relu inside too", "[nan]") {
+  Device device = gpu();
+  for (const bool tf32 : {false, true}) {
+    device.tf32 = tf32;
+    INFO((tf32 ? "with TF32" : "strict f32"));
+    CHECK(testing::nan_law(*open_cuda_backend(device)) == "");
+  }
+}
+
 TEST_CASE("CUDA law: GPU and CPU ranks in one plan, small integers, bit for bit", "[layouts]") {
   const Device device = gpu();
   for (int number = 0; number < share_of(60); number++) {

@@ -5,15 +5,19 @@
 #include <motley/executor.h>
 #include <motley/ops.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
+#include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"
 
 using namespace motley;
@@ -36,7 +40,7 @@ void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Ra
     const Plan host = balance(step, mesh, rules, {}, balanced);
     const Plan mixed = balance(step, with_devices(mesh, random), rules, {}, balanced);
     options.seed += static_cast<std::uint64_t>(pick(random, 0, 1000));
-    options.staged_bytes = pick(random, 0, 1) == 0 ? 16 : 200;
+    options.piece_bytes = pick(random, 0, 1) == 0 ? 16 : 200;
     const Outcome truth = run_plan(host, options), got = run_plan(mixed, options);
     std::vector<Index> planned;
     for (const PredictedRank& r : mixed.data().predicted) planned.push_back(r.bytes);
@@ -138,4 +142,95 @@ TEST_CASE("device law: too little memory names the first tensor that does not fi
   State state(plan, program, 1, small->device_memory());
   CHECK_THROWS_WITH(Executor(program, *small, *transports.front(), state),
                     Catch::Contains("is the first that does not fit; the largest: ") && Catch::Contains("smaller part"));
+}
+
+namespace {
+
+// A device whose blocks can be seen to live or not.
+class WatchedDevice final : public Backend, public DeviceMemory {
+ public:
+  explicit WatchedDevice(std::unique_ptr<Backend> inner) : inner_(std::move(inner)), device_(*inner_->device_memory()) {}
+  DeviceMemory* device_memory() override { return this; }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_->compile(spec); }
+  std::string model() const override { return inner_->model(); }
+  std::string isa() const override { return inner_->isa(); }
+  std::string library() const override { return inner_->library(); }
+  int threads() const override { return inner_->threads(); }
+  Index memory_bytes() const override { return inner_->memory_bytes(); }
+  // Its pages come back to the system with its last owner, so that who writes there later dies of it.
+  Block allocate_host(std::size_t bytes) override {
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) throw DeviceError("no memory");
+    const Block block(static_cast<std::byte*>(at), [bytes](std::byte* p) { munmap(p, bytes); });
+    pinned.push_back(block);
+    return block;
+  }
+  Block allocate(std::size_t bytes) override {
+    // One owner of its own: the inner device's blocks share theirs.
+    const Block block(device_.allocate(bytes).get(), [keeps = inner_](std::byte*) {});
+    given.push_back(block);
+    return block;
+  }
+  std::unique_ptr<Mark> make_mark() override { return device_.make_mark(); }
+  void copy(Queue queue, void* to, const void* from, std::size_t bytes) override { device_.copy(queue, to, from, bytes); }
+
+  std::vector<std::weak_ptr<std::byte>> pinned{}, given{};
+
+ private:
+  std::shared_ptr<Backend> inner_;
+  DeviceMemory& device_;
+};
+
+bool all_live(const std::vector<std::weak_ptr<std::byte>>& blocks) {
+  return !blocks.empty() && std::none_of(blocks.begin(), blocks.end(), [](const auto& b) { return b.expired(); });
+}
+bool none_lives(const std::vector<std::weak_ptr<std::byte>>& blocks) {
+  return std::all_of(blocks.begin(), blocks.end(), [](const auto& b) { return b.expired(); });
+}
+
+}  // namespace
+
+// MPI goes on writing into what was given to a receive, also when the rank that asked for it has failed.
+TEST_CASE("device law: memory of messages that an error leaves unfinished lives as long as the transport") {
+  Graph graph;
+  const Tensor image = graph.input("image", {{"batch", 8}, {"in", 2}, {"rows", 8}, {"cols", 8}});
+  const Step step = training(sum(conv2d(relu(conv2d(image, {.out = {"f", 6}, .window = 3, .padding = same})), {.out = {"g", 4}, .window = 3, .padding = same})),
+                             Sgd{.learning_rate = 1});
+  std::vector<Device> devices(2);
+  for (Device& d : devices) d.kind = DeviceKind::cuda;
+  LayoutRules rules;
+  rules.split.push_back({"f", "all", CutBy::even});
+  rules.split.push_back({"g", "all", CutBy::even});
+  const Plan plan = balance(step, Mesh({{"all", 2}}, devices), rules, {}, {});
+  const auto run_rank = [&](int rank, Backend& backend, Transport& transport) {
+    const Program program = compile(plan, rank);
+    State state(plan, program, 1, backend.device_memory());
+    Executor executor(program, backend, transport, state);
+    executor.feed([](const std::string&, const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); });
+    executor.run();
+  };
+  for (const bool direct : {false, true})
+    for (const bool fails : {true, false}) {
+      INFO((direct ? "messages from and to the device's memory" : "staged messages") << (fails ? ", the other rank fails" : ""));
+      WatchedDevice device(testing::fake_device(reference_backend(), 3));
+      auto transports = in_memory(2);
+      std::unique_ptr<Transport> of_device = direct ? testing::with_device_memory(*transports[0], device) : nullptr;
+      Transport& transport = direct ? *of_device : *transports[0];
+      if (fails) {
+        transports[1]->abort(DeviceError("fell off the bus"));
+        CHECK_THROWS_WITH(run_rank(0, device, transport), Catch::Contains("fell off the bus"));
+        CHECK_FALSE(transport.idle());
+        CHECK(all_live(device.pinned));
+        CHECK(all_live(device.given));
+      } else {
+        std::thread other([&] { run_rank(1, *testing::fake_device(reference_backend(), 4), *transports[1]); });
+        run_rank(0, device, transport);
+        other.join();
+        CHECK(transport.idle());
+      }
+      if (fails) of_device.reset();
+      if (fails) transports.clear();
+      CHECK(none_lives(device.pinned));
+      CHECK(none_lives(device.given));
+    }
 }

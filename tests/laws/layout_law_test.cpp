@@ -12,8 +12,6 @@
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
 #include "plan/plan_data.h"
-#include "plan/planner.h"
-#include "plan/schedules.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -207,57 +205,6 @@ TEST_CASE("layout law: layers placed on some ranks", "[law]") {
   }
 }
 
-TEST_CASE("layout law: what goes through ranks that do not read it, where their links are the faster ones", "[law]") {
-  const Dim batch{"batch", 48}, in{"in", 5}, all{"all_of", 64}, first{"first", 96}, second{"second", 32};
-  Graph g;
-  const Tensor h = relu(dense(g.input("x", {batch, in}), {.out = {all}}));
-  const Tensor there = relu(dense(h, {.out = {first}, .name = "first"}), {"sent"});
-  const Step step = training(sum(dense(there, {.out = {second}, .name = "second"})), Sgd{.learning_rate = 0.05});
-  std::vector<Device> devices(4);
-  for (std::size_t r = 0; r < 4; r++) {
-    devices[r].name = "rank " + std::to_string(r);
-    devices[r].host = r < 2 ? "here" : "there";
-  }
-  const Mesh mesh({{"all", 4}}, devices);
-  LayoutRules rules{{all, "all", CutBy::even}};
-  rules.place("first", {"rank 0"});
-  rules.place("sent", {"rank 0"});
-  rules.place("second", {"rank 3"});
-  Profile links;
-  for (int a = 0; a < 4; a++)
-    for (int b = 0; b < 4; b++)
-      if (a != b) links.links.push_back({a, b, {{Index{1} << 40, 1e-7, a / 2 == b / 2 ? 1e10 : a + b == 3 && a * b == 2 ? 1e9 : 1e6}}});
-  const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
-  const Plan many = balance(step, mesh, rules, links, {.dtype = DType::f64});
-  const TensorPlan& sent = many.data().tensors[static_cast<std::size_t>(many.data().passes.find("sent"))];
-  CHECK(sent.by[0].tree == Tree::routed);
-  CHECK(many.table(PlanDetail::full).find("routed") != std::string::npos);
-  PlanData straight = many.data();
-  for (TensorPlan& t : straight.tensors) t.by = {};
-  const Outcome truth = run_plan(one), cut = run_plan(many), direct = run_plan(plan_from(step, mesh, straight));
-  CHECK(difference(cut, truth) < 1e-11);
-  CHECK(difference(cut, direct) < 1e-11);
-  for (std::size_t r = 0; r < 4; r++) CHECK(cut.counted[r] == many.data().predicted[r].bytes);
-  Index slow = 0, bridge = 0;
-  for (int r = 0; r < 4; r++) {
-    const Program program = compile(many, r);
-    for (const ProgramStep& s : program.steps)
-      if (const auto* post = std::get_if<Post>(&s.what))
-        for (const Piece& p : post->receives)
-          if (p.peer / 2 != r / 2 && !p.window) (p.peer + r == 3 && p.peer * r == 2 ? bridge : slow) += p.bytes;
-  }
-  CHECK(bridge >= 48 * 96 * 8);
-  CHECK(slow < 1000);
-  // A rank that has no room for what it would hand on gets nothing to hand on.
-  go_straight(straight);
-  predict(straight, links);
-  CHECK(straight.predicted[1].memory_bytes < many.data().predicted[1].memory_bytes);
-  devices[1].memory_bytes = straight.predicted[1].memory_bytes;
-  const Plan small = balance(step, Mesh({{"all", 4}}, devices), rules, links, {.dtype = DType::f64});
-  CHECK(small.data().predicted[1].memory_bytes == devices[1].memory_bytes);
-  CHECK(small.data().predicted[1].bytes < many.data().predicted[1].bytes);
-}
-
 TEST_CASE("pick law: every legal pick of every pass gives the same result", "[law]") {
   for (unsigned number = 9000; number < 9000 + share_of(200U); number++) {
     Random random(number);
@@ -276,44 +223,6 @@ TEST_CASE("exact law: small integers through the kernels, formats and exchanges 
     INFO("case " << number);
     CHECK(broken(one) == "");
   }
-}
-
-TEST_CASE("exact law: what stays on a rank lies in blocks of channels there, bit for bit", "[law]") {
-  for (unsigned number = 21000; number < 21000 + share_of(60U); number++) {
-    Random random(number);
-    Case one{random_integer_recipe(random), random_axes(random, 3), {}, number % 2 == 0 ? 0 : number, 1 + static_cast<int>(number % 2), 0, number};
-    for (Layer& l : one.net.layers) l.filters = chance(random, 0.5) ? 8 : 16;
-    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.4, .spatial = 0.2});
-    INFO("case " << number);
-    CHECK(broken(one) == "");
-  }
-}
-
-TEST_CASE("layout law: a plan in blocks of channels makes what it makes channels last, in f32", "[law]") {
-  int in_blocks = 0;
-  for (unsigned number = 22000; number < 22000 + share_of(60U); number++) {
-    Random random(number);
-    Case one{random_recipe(random), random_axes(random, 3), {}, 0};
-    for (Layer& l : one.net.layers) {
-      l.filters = 8 * pick(random, 1, 4);
-      l.inner = l.kind == Layer::Kind::residual ? 8 * pick(random, 1, 2) : l.inner;
-      if (l.activation == Activation::relu) l.activation = Activation::tanh;  // it has a kink
-      if (l.kind == Layer::Kind::max_pool) l.kind = Layer::Kind::avg_pool;    // and so has this
-    }
-    const Network net = build(one.net);
-    one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.2});
-    INFO("case " << to_text(one));
-    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
-    try {
-      const Plan plan = balance(step, mesh_of(one.axes), rules_of(one, net), {});
-      const Plan blocked = with_random_formats(plan, number);
-      for (const auto& own : blocked.data().own_formats) in_blocks += static_cast<int>(own.size());
-      CHECK(difference(run_plan(blocked, {.cpu_backend = true}), run_plan(plan, {.cpu_backend = true})) < 1e-4);
-    } catch (const UserError& e) {
-      CHECK_THAT(e.what(), Catch::Contains("cannot both be cut"));
-    }
-  }
-  CHECK(in_blocks > when_all(300));
 }
 
 TEST_CASE("a failing case is made small") {

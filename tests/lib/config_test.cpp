@@ -325,6 +325,8 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
   "loss": { "op": "softmax_cross_entropy", "over": 3 } })") ==
         Lines{"m.json:4:5: error: /layers/0: a window that covers 50 does not fit \"rows\" of size 28; make it smaller or "
               "pad more",
+              "m.json:6:5: error: /layers/2: dim \"f\" has the size 7 here but 6 where it first appears; a dimension has one size, "
+              "give this one another name",
               "m.json:7:72: error: /layers/3/strid: unknown key; did you mean \"stride\"?",
               "m.json:9:5: error: /layers/5: `out` may not be a dim that the input has: \"batch\"",
               "m.json:10:52: error: /loss/over: expected a name, found 3"});
@@ -336,6 +338,25 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
   "loss": { "op": "softmax_cross_entropy", "over": "f" } })") ==
         Lines{"m.json:5:5: error: /layers/1: dim \"f\" has the size 7 here but 6 where it first appears; a dimension has one size, "
               "give this one another name"});
+}
+
+TEST_CASE("all errors of a model at once: behind a layer that cannot be built, what is wrong whatever it gives") {
+  // Nothing about what depends on it: the window of 27 on what layer "b" gives may fit when b's own does.
+  CHECK(said_of_model(R"({ "version": 1,
+  "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [
+    { "op": "conv2d", "out": { "f": -6 }, "window": 3, "name": "a" },
+    { "op": "conv2d", "out": { "g": 8 }, "window": 40, "name": "b" },
+    { "op": "conv2d", "out": { "h": 8 }, "window": 27, "name": "c" },
+    { "op": "relu", "name": "d" },
+    { "op": "add", "from": ["d", "image"], "name": "e" },
+    { "op": "conv2d", "out": "f", "window": 1 },
+    { "op": "dense", "in": "colours", "out": { "classes": 10 } } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })") ==
+        Lines{"m.json:4:37: error: /layers/0/out/f: expected an integer of at least 1, found -6",
+              "m.json:5:5: error: /layers/1: a window that reaches over 40 does not fit \"rows\" of size 26; make it smaller or pad more",
+              "m.json:8:5: error: /layers/4: \"image\" and \"d\" cannot be added: their dims differ (\"h\")",
+              "m.json:10:5: error: /layers/6: no dim \"colours\" here (known: batch, f, rows, cols)"});
 }
 
 TEST_CASE("what is wrong in a job file") {

@@ -106,7 +106,6 @@ TEST_CASE("a layout's boxes tile the tensor, over one axis, two axes and a jagge
   CHECK(sum(layout) == 60);
   CHECK(layout.box(mesh, 2) == Box{{0, 5}, {3, 12}});
   CHECK(layout.box(mesh, 4) == Box{{5, 5}, {4, 8}});
-  CHECK(layout.uses(1));
   Layout flat{.shape = shape};
   flat.cuts["filters"] = {.axes = {0, 1}, .lists = {Partition::of(std::vector<Index>{1, 2, 3, 0, 4, 2})}};
   CHECK(sum(flat) == 60);

@@ -106,24 +106,6 @@ TEST_CASE("schedules: two levels, what crosses from host to host") {
     }
 }
 
-TEST_CASE("schedules: routed, through ranks that neither have nor read it") {
-  const Routes chain{{0, 0, 1, 2}, {1, 1, 1, 2}, {1, 2, 2, 2}, {1, 2, 3, 3}};  // 0 - 1 - 2 - 3
-  for (const bool sums : {true, false})
-    for (int chunks : {1, 4}) {
-      const Box box{{0, 12}};
-      const std::vector<BoxMessage> one{sums ? BoxMessage{3, 0, box, {0}} : BoxMessage{0, 3, box, {}}};
-      const Schedule by{Tree::routed, chunks};
-      const Stages stages = sums ? sum_stages(one, by, {}, chain) : copy_stages(one, by, {}, chain);
-      const Counted counted = count(stages, hosts_of(4, 4));
-      CHECK(stages.size() == static_cast<std::size_t>(3 - 1 + chunks));
-      for (int r : sums ? std::vector<int>{0, 1, 2} : std::vector<int>{1, 2, 3}) {
-        CHECK(counted.received.at(r) == 12);
-        CHECK(counted.messages.at(r) == chunks);
-        CHECK(counted.partners.at(r) == std::set<int>{sums ? r + 1 : r - 1});
-      }
-    }
-}
-
 TEST_CASE("schedules: one owner") {
   for (const bool sums : {true, false})
     for (const auto& [ranks, k] : {std::pair{4, 2}, {6, 3}, {8, 2}, {9, 3}}) {
@@ -220,15 +202,10 @@ TEST_CASE("schedules: every term is added once, every value arrives once, whatev
       }
       at = end;
     }
-    Routes routes;
-    for (int root = 0; root < ranks; root++) {  // ranks farther from the root go by some that are nearer
-      routes.emplace_back(static_cast<std::size_t>(ranks), root);
-      for (int k = 1; k < ranks; k++) routes.back()[static_cast<std::size_t>((root + k) % ranks)] = (root + below(k)) % ranks;
-    }
-    for (const Schedule& by : {Schedule{}, {Tree::ring}, {Tree::ring, 3}, {Tree::halving}, {Tree::two_level}, {Tree::two_level, 2}, {Tree::routed}, {Tree::routed, 3}}) {
+    for (const Schedule& by : {Schedule{}, {Tree::ring}, {Tree::ring, 3}, {Tree::halving}, {Tree::two_level}, {Tree::two_level, 2}}) {
       INFO("case " << number << ", " << to_string(by));
-      if (by.tree != Tree::direct) CHECK(wrong_sums(terms, sum_stages(terms, by, hosts, routes), ranks, size) == "");
-      CHECK(wrong_copies(copies, copy_stages(copies, by, hosts, routes)) == "");
+      if (by.tree != Tree::direct) CHECK(wrong_sums(terms, sum_stages(terms, by, hosts), ranks, size) == "");
+      CHECK(wrong_copies(copies, copy_stages(copies, by, hosts)) == "");
     }
   }
 }

@@ -7,12 +7,15 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include "../support/threads.h"
 #include "kernels/operands.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
+#include "profiler/steady.h"
 #include "tests/support/fake_device.h"
 
 using namespace motley;
@@ -287,4 +290,41 @@ TEST_CASE("a device with memory of its own: its kernels are timed by its marks, 
       for (Index bytes = 8; bytes <= 1 << 12; bytes *= 2) CHECK(p.to_device_seconds(0, bytes) > 0);
     }
   });
+}
+
+// Forty kernels of 1 to 40 units in shuffled rounds, on a machine that is 1.4 times slower for stretches of a third of a round.
+TEST_CASE("what the machine does to all kernels is taken out of their times") {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> noise(0.99, 1.03);
+  std::vector<TimedRun> runs;
+  std::vector<std::size_t> order(40);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  bool slow = false;
+  for (int round = 0; round < 9; round++) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t i = 0; i < order.size(); i++) {
+      if (random() % 14 == 0) slow = !slow;
+      runs.push_back({order[i], static_cast<double>(order[i] + 1) * noise(random) * (slow ? 1.4 : 1)});
+    }
+  }
+  const auto spread_of = [&](const std::vector<double>& seconds) {  // of the medians beside the true times
+    std::vector<std::vector<double>> of(40);
+    for (std::size_t i = 0; i < runs.size(); i++) of[runs[i].kernel].push_back(seconds[i] / static_cast<double>(runs[i].kernel + 1));
+    std::vector<double> medians;
+    for (auto& list : of) {
+      std::sort(list.begin(), list.end());
+      medians.push_back(list[list.size() / 2]);
+    }
+    const auto [low, high] = std::minmax_element(medians.begin(), medians.end());
+    return *high / *low;
+  };
+  std::vector<double> raw;
+  for (const TimedRun& r : runs) raw.push_back(r.seconds);
+  const Steadied steady = without_drift(runs);
+  CHECK(spread_of(raw) > 1.3);
+  CHECK(spread_of(steady.seconds) < 1.1);
+  CHECK(steady.slow / steady.fast > 1.3);
+  const Steadied few = without_drift(std::vector<TimedRun>{{0, 1.0}, {1, 2.0}, {0, 1.5}});
+  CHECK(few.seconds == std::vector<double>{1.0, 2.0, 1.5});
+  CHECK(few.slow == 1);
 }

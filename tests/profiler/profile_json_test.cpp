@@ -18,7 +18,7 @@ Profile sample() {
   KernelSpec conv;
   conv.roles = {.n = 8, .c = 64, .h = 28, .w = 28, .f = 16, .r = 3, .s = 3, .p = 28, .q = 28};
   conv.padding = {1, 1, 1, 1};
-  conv.x_format = Format::blocked16;
+  conv.x_format = Format::channels_last;
   p.add({0, conv, {0.1, 0.125, 0.3, 25}, "jit:avx512_core"});
   p.add({1, conv, {1e-7, 2e-7, 3e-7, 3}, "jit:avx2"});
   KernelSpec fold;
@@ -33,6 +33,15 @@ Profile sample() {
 }
 
 }  // namespace
+
+TEST_CASE("a profile of an older motley is read without its points in blocks of channels", "[profile][json]") {
+  const Profile p = sample();
+  std::string text = p.json();
+  const auto at = text.find("channels_last");
+  REQUIRE(at != std::string::npos);
+  text.replace(at, std::string("channels_last").size(), "blocked16");
+  CHECK(Profile::parse("old.json", text).kernels().size() < p.kernels().size());
+}
 
 TEST_CASE("a profile is read as it was written", "[profile][json]") {
   const Profile p = sample();

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "kernels/kernel_names.h"
 #include "kernels/operands.h"
@@ -161,7 +164,47 @@ std::string compare_all(Backend& backend, Backend& reference, LawCase one, LawMo
   return "";
 }
 
+// A convolution with small integers in every operand, and in x one NaN.
+LawCase case_with_nan(const Roles& roles, Index padding, bool bias, Activation activation) {
+  LawCase one;
+  one.spec.roles = roles;
+  one.spec.padding.fill(padding);
+  one.spec.x_format = one.spec.w_format = one.spec.y_format = Format::channels_last;
+  one.spec.bias = bias;
+  one.spec.activation = activation;
+  for (const OperandUse& use : operands_of(one.spec)) {
+    one.images.emplace_back();
+    for (Index i = 0; use.read && i < use.elements; i++) one.images.back().push_back(static_cast<double>(i * 7 % 9 - 4));
+  }
+  one.images.front()[one.images.front().size() / 2] = std::numeric_limits<double>::quiet_NaN();
+  return one;
+}
+
 }  // namespace
+
+std::string nan_law(Backend& backend) {
+  const std::unique_ptr<Backend> reference = reference_backend();
+  std::string failures;
+  std::set<std::string> failed;
+  for (const auto& [roles, padding] : {std::pair{Roles{2, 16, 9, 9, 32, 3, 3, 9, 9}, Index{1}}, {Roles{2, 5, 8, 8, 7, 3, 3, 8, 8}, Index{1}}, {Roles{3, 64, 6, 6, 64, 1, 1, 6, 6}, Index{0}}})
+    for (const bool bias : {false, true})
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        LawCase one = case_with_nan(roles, padding, bias, activation);
+        std::vector<std::string> choices = backend.implementations(one.spec);
+        if (choices.empty()) choices = {""};
+        for (const std::string& name : choices) {
+          one.options.implementation = name;
+          std::string wrong;
+          try {
+            wrong = compare(backend, *reference, one, LawMode::exact);
+          } catch (const std::exception& error) {
+            wrong = error.what();
+          }
+          if (!wrong.empty() && failed.insert(name).second) failures += "\n" + name + ": " + describe(one) + ": " + wrong;
+        }
+      }
+  return failures;
+}
 
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode) {
   constexpr int kShown = 5;

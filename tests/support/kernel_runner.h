@@ -9,7 +9,7 @@
 
 namespace motley::testing {
 
-// The elements of an operand in memory order, block padding and strided gaps included.
+// The elements of an operand in memory order, strided gaps included.
 using Image = std::vector<double>;
 inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // what a result holds before it is written
 

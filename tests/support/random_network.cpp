@@ -304,7 +304,6 @@ std::string to_text(const Case& one) {
   if (one.picks != 0) text << " | picks " << one.picks;
   if (one.hosts > 1) text << " | hosts " << one.hosts;
   if (one.schedules != 0) text << " | schedules " << one.schedules;
-  if (one.formats != 0) text << " | formats " << one.formats;
   return text.str();
 }
 

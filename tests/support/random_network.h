@@ -71,7 +71,6 @@ struct Case {
   unsigned picks = 0;  // not 0: every pass takes a pick at random, told by this number
   int hosts = 1;           // that the ranks lie on in turn
   unsigned schedules = 0;  // not 0: every exchange takes a schedule at random, told by this number
-  unsigned formats = 0;    // not 0: what may lie in blocks of channels does, at random, told by this number
 };
 LayoutRules rules_of(const Case& one, const Network& net);
 Mesh mesh_of(const std::vector<Axis>& axes, int hosts = 1);

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/random.h"
 #include "plan/plan_data.h"
@@ -41,6 +42,26 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
   }
 }
 
+// Messages from and to devices, which go in pieces, in smaller ones.
+void cut_pieces(Program& program, const Plan& plan, Index piece_bytes) {
+  const std::vector<bool>& on_device = plan.data().on_device;
+  auto is_on_device = [&](int rank) { return on_device[static_cast<std::size_t>(rank)]; };
+  for (ProgramStep& s : program.steps)
+    if (auto* post = std::get_if<Post>(&s.what))
+      for (auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& whole : std::exchange(*pieces, {})) {
+          const Index item = static_cast<Index>(bytes_of(program.buffers[static_cast<std::size_t>(whole.at.buffer)].dtype));
+          const bool staged = !whole.window && (is_on_device(program.rank) || is_on_device(whole.peer));
+          const Index most = staged ? std::max(piece_bytes / item * item, item) : whole.bytes;
+          Piece piece = whole;
+          do {
+            piece.bytes = std::min(most, whole.bytes - (piece.at.element - whole.at.element) * item);
+            pieces->push_back(piece);
+            piece.at.element += piece.bytes / item;
+          } while ((piece.at.element - whole.at.element) * item < whole.bytes);
+        }
+}
+
 void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Outcome& out, std::mutex& lock) {
   const Passes& passes = plan.data().passes;
   const Device& device = plan.mesh().device(wires.rank());
@@ -52,8 +73,8 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   Transport& transport = direct ? *of_device : wires;
   std::vector<int> alone(static_cast<std::size_t>(transport.size()));
   std::iota(alone.begin(), alone.end(), 0);
-  const Program program =
-      compile(plan, transport.rank(), {.keep_gradients = true, .staged_bytes = options.staged_bytes, .hosts = options.windows ? transport.hosts() : alone, .pending = options.pending});
+  Program program = compile(plan, transport.rank(), {.keep_gradients = true, .hosts = options.windows ? transport.hosts() : alone, .pending = options.pending});
+  cut_pieces(program, plan, options.piece_bytes);
   State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
   if (options.integers) integer_weights(plan, program, executor);

@@ -23,7 +23,7 @@ struct RunOptions {
   bool integers = false;     // inputs and weights are small integers
   bool cpu_backend = false;  // the one users run, instead of the reference
   bool real_devices = false;  // CUDA devices are what they are
-  Index staged_bytes = 64;   // of a piece of a message from or to a device with memory of its own
+  Index piece_bytes = 64;    // of a piece of a message from or to a device with memory of its own
   bool device_messages = false;  // the transport takes the device's memory (support/device_transport.h)
   bool windows = true;       // ranks of a host look into each other's memory; else messages alone
   Pending pending = Pending::far;

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "tests/support/run_plan.h"
@@ -35,22 +36,21 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
 
 Plan with_random_schedules(const Plan& plan, unsigned number) {
   PlanData data = plan.data();
-  choose_schedules(data, {}, number);
+  Random random(number);
   for (TensorPlan& t : data.tensors)
-    if (t.arrives_in_blocks + t.leaves_in_blocks > 0) t.by = {};  // a block goes straight
+    for (Schedule& by : t.by) {
+      const auto tree = static_cast<Tree>(pick(random, 0, static_cast<Index>(kTreeNames.size()) - 1));
+      const int chunks = tree == Tree::ring || tree == Tree::two_level ? static_cast<int>(pick(random, 1, 4)) : 1;
+      if (t.arrives_in_blocks + t.leaves_in_blocks == 0) by = {tree, chunks};  // a block goes straight
+    }
   count_bytes(data);
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
-Plan with_random_formats(const Plan& plan, unsigned number) {
+Plan with_hosts_apart(const Plan& plan) {
   PlanData data = plan.data();
-  Random random(number);
-  for (std::size_t r = 0; r < data.own_formats.size(); r++) {
-    const Format format = chance(random, 0.5) ? Format::blocked8 : Format::blocked16;
-    for (const auto& group : groups_in_blocks(data, static_cast<int>(r), format))
-      for (int t : group)
-        if (chance(random, 0.7)) data.own_formats[r][t] = format;
-  }
+  std::iota(data.hosts.begin(), data.hosts.end(), 0);
+  count_bytes(data);
   return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
@@ -128,7 +128,6 @@ std::vector<Case> smaller(const Case& one) {
   if (one.picks != 0) offer([](Case& c) { c.picks = 0; });
   if (one.hosts > 1) offer([](Case& c) { c.hosts--; });
   if (one.schedules != 0) offer([](Case& c) { c.schedules = 0; });
-  if (one.formats != 0) offer([](Case& c) { c.formats = 0; });
   lower([](Case& c) -> Index& { return c.net.batch; }, 1);
   lower([](Case& c) -> Index& { return c.net.in; }, 1);
   lower([](Case& c) -> Index& { return c.net.rows; }, 1);
@@ -176,7 +175,6 @@ Verdict verdict_on(const Case& one) {
       return verdict;
     }
     if (one.schedules != 0) many = with_random_schedules(*many, one.schedules);
-    if (one.formats != 0) many = with_random_formats(*many, one.formats);
     const Plan alone = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
     const int steps = integers ? 1 : 2;
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});

@@ -16,8 +16,8 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
 // The same plan, every exchange by a schedule at random, told by the number.
 Plan with_random_schedules(const Plan& plan, unsigned number);
 
-// The same plan, on every rank some of what may lie in blocks of channels there in blocks of 8 or of 16, told by the number.
-Plan with_random_formats(const Plan& plan, unsigned number);
+// The same plan, every rank on a host of its own: all that travels goes by message, and beside kernels.
+Plan with_hosts_apart(const Plan& plan);
 
 struct Verdict {
   bool refused = false;  // two dims of one tensor cannot both be cut

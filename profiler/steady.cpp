@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/steady.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kAround = 7;  // runs before and after one that tell the machine's speed
+constexpr int kTurns = 4;           // of the two estimates, each from the other
+
+double quantile_of(std::vector<double>& values, std::size_t of_four) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) * of_four / 4);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+}  // namespace
+
+Steadied without_drift(std::span<const TimedRun> runs) {
+  Steadied out;
+  std::size_t kernels = 0;
+  for (const TimedRun& r : runs) {
+    out.seconds.push_back(r.seconds);
+    kernels = std::max(kernels, r.kernel + 1);
+  }
+  if (kernels < kLeastKernels || runs.size() < 2 * kAround) return out;
+  std::vector<double> speed(runs.size(), 1), own(kernels, 0), around;
+  std::vector<std::vector<double>> of_kernel(kernels);
+  for (int turn = 0; turn < kTurns; turn++) {
+    for (auto& list : of_kernel) list.clear();
+    for (std::size_t i = 0; i < runs.size(); i++) of_kernel[runs[i].kernel].push_back(runs[i].seconds / speed[i]);
+    for (std::size_t k = 0; k < kernels; k++)
+      if (!of_kernel[k].empty()) own[k] = quantile_of(of_kernel[k], 2);
+    for (std::size_t i = 0; i < runs.size(); i++) {
+      around.clear();
+      for (std::size_t j = i - std::min(i, kAround); j < std::min(runs.size(), i + kAround + 1); j++) around.push_back(runs[j].seconds / own[runs[j].kernel]);
+      speed[i] = quantile_of(around, 2);
+    }
+  }
+  std::vector<double> sorted = speed;
+  const double usual = quantile_of(sorted, 2);
+  for (std::size_t i = 0; i < runs.size(); i++) out.seconds[i] *= usual / speed[i];
+  out.slow = quantile_of(sorted, 3) / usual;
+  out.fast = quantile_of(sorted, 1) / usual;
+  return out;
+}
+
+}  // namespace motley
