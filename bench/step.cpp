@@ -4,15 +4,18 @@
 // Chosen cut, even cut and the fast rank alone run in turn within one job, two steps each, of which the second counts; medians over
 // rounds; convolutions are rank 0's, weight packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its convolutions; AVX-512 + AVX2 at least
 // 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it; predicted within 15 % of measured. A shared
-// machine's speed moves between the profile and the run: "same_speed" is that ratio divided by the fast rank alone's own.
+// machine's speed moves between the profile and the run: "same_speed" is that ratio at the speed that both ranks alone show, "speed_moved" how far
+// one rank's moved beside the other's (a row with more than 1.1 says little).
 // On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but one, which drives the GPU), which shall not be
 // slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
-//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--budget SECONDS] [--tf32]
+//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut filters|pairs|batch]... [--budget SECONDS] [--tf32]
 #include <motley/error.h>
 #include <motley/motley.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -35,6 +38,7 @@ struct Arguments {
   std::vector<int> batches{};
   double budget = 40;
   bool tf32 = false;
+  std::vector<std::string> cuts{};
 };
 
 Mesh with_gpu(bool cpu, bool tf32) {
@@ -79,16 +83,22 @@ struct Asked {
   double budget = 40;
   int rounds = 15;
   bool tf32 = false;
+  std::string cut{};
 };
 
+std::vector<std::string> dims_of(const bench::Network& net, const std::string& cut) {
+  if (cut == "batch") return {"batch"};
+  return cut == "filters" ? net.filter_dims : net.column_dims;
+}
+
 void run_rank(Runtime& rt, const Asked& asked) {
-  const auto& [net_name, mesh_name, file, batch, budget, rounds, tf32] = asked;
+  const auto& [net_name, mesh_name, file, batch, budget, rounds, tf32, cut] = asked;
   const Mesh mesh = mesh_of(mesh_name, tf32);
   const bench::Network net = bench::network(net_name, batch);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9, .weight_decay = 1e-4});
   LayoutRules rules, even;
   if (mesh.ranks() > 1)
-    for (const std::string& dim : net.column_dims) {
+    for (const std::string& dim : dims_of(net, cut)) {
       rules.split.push_back({dim, "all"});
       even.split.push_back({dim, "all", CutBy::even});
     }
@@ -96,11 +106,17 @@ void run_rank(Runtime& rt, const Asked& asked) {
   const auto chosen = bound(rt, mesh, balance(step, mesh, rules, profile), rt.transport());
   rt.print(net_name + " " + mesh_name + "\n" + chosen->plan().table());
   auto own = in_memory(1);
-  std::unique_ptr<bench::Bound> other, alone;
-  const Mesh first({{"all", 1}}, {mesh.device(0)});
+  std::unique_ptr<bench::Bound> other;
+  std::array<std::unique_ptr<bench::Bound>, 2> alone;  // per rank, the other resting
+  std::array<double, 2> alone_predicted{};
   if (mesh.ranks() > 1) {
     other = bound(rt, mesh, balance(step, mesh, even, profile), rt.transport());
-    if (rt.rank() == 0) alone = bound(rt, mesh, balance(step, first, {}, profile), *own.front());
+    for (int r = 0; r < 2; r++) {
+      const Profile of_one = bench::profile_of(profile, r);
+      const Plan plan = balance(step, Mesh({{"all", 1}}, {mesh.device(r)}), {}, of_one);
+      alone_predicted[static_cast<std::size_t>(r)] = plan.data().step_seconds.value_or(0) * of_one.devices[0].alone_over_shared;
+      if (rt.rank() == r) alone[static_cast<std::size_t>(r)] = bound(rt, mesh, plan, *own.front());
+    }
   }
   auto timed = [&](bench::Bound* b) {
     for (int i = 0; i < 2; i++) {  // the second counts: in training the step before was of the same plan
@@ -109,25 +125,28 @@ void run_rank(Runtime& rt, const Asked& asked) {
     }
   };
   for (int r = 0; r < rounds; r++)
-    for (bench::Bound* b : {chosen.get(), other.get(), alone.get()}) timed(b);
+    for (bench::Bound* b : {chosen.get(), other.get(), alone[0].get(), alone[1].get()}) timed(b);
   // A step lasts until its slowest rank is through.
   auto slowest = [&](bench::Bound* b) {
     return second_of_two(bench::slowest(rt.transport(), b == nullptr ? std::vector<double>(2 * static_cast<std::size_t>(rounds), 0) : b->seconds()));
   };
-  const double step_seconds = slowest(chosen.get()), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone.get()) : 0;
+  const double step_seconds = slowest(chosen.get()), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone[0].get()) : 0,
+               slow_alone_seconds = mesh.ranks() > 1 ? slowest(alone[1].get()) : 0;
   if (rt.rank() != 0) return;
   Json row{Json::Object{}};
-  row.set("net", net_name).set("mesh", mesh_name).set("batch", batch).set("threads", rt.backend(mesh).threads()).set("step_seconds", step_seconds);
+  row.set("net", net_name).set("cut", mesh.ranks() > 1 ? cut : "none").set("mesh", mesh_name).set("batch", batch).set("threads", rt.backend(mesh).threads()).set("step_seconds", step_seconds);
   row.set("convolutions_seconds", second_of_two(chosen->convolutions())).set("ratio", step_seconds / second_of_two(chosen->convolutions()));
-  row.set("fast_alone_convolutions_seconds", alone ? Json(second_of_two(alone->convolutions())) : Json(nullptr));
+  row.set("fast_alone_convolutions_seconds", alone[0] ? Json(second_of_two(alone[0]->convolutions())) : Json(nullptr));
   row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr)).set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
   const auto& planned = chosen->plan().data();
   row.set("fast_alone_predicted_seconds", planned.baselines.fast_alone ? Json(*planned.baselines.fast_alone) : Json(nullptr));
   row.set("predicted_seconds", planned.step_seconds ? Json(*planned.step_seconds) : Json(nullptr));
-  row.set("gain_over_fast_alone", alone ? Json(alone_seconds / step_seconds) : Json(nullptr));
+  row.set("gain_over_fast_alone", alone[0] ? Json(alone_seconds / step_seconds) : Json(nullptr));
   if (planned.step_seconds) row.set("predicted_over_measured", *planned.step_seconds / step_seconds);
-  if (planned.step_seconds && planned.baselines.fast_alone && alone)
-    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * alone_seconds / *planned.baselines.fast_alone);
+  if (planned.step_seconds && alone[0]) {
+    const double fast = alone_seconds / alone_predicted[0], slow = slow_alone_seconds / alone_predicted[1];
+    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * std::sqrt(fast * slow)).set("speed_moved", std::max(fast / slow, slow / fast));
+  }
   if (mesh.device(0).kind == DeviceKind::cuda)
     row.set("dtype", "f32").set("tf32_convolutions", tf32).set("tf32_products", tf32).set("layout", "channels_last").set("deterministic", mesh.device(0).deterministic);
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
@@ -148,11 +167,15 @@ Arguments parse(const std::vector<std::string>& words) {
     else if (words[i] == "--batch") out.batches.push_back(std::stoi(value()));
     else if (words[i] == "--budget") out.budget = std::stod(value());
     else if (words[i] == "--tf32") out.tf32 = true;
-    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --budget --tf32)", Exit::usage);
+    else if (words[i] == "--cut") out.cuts.push_back(value());
+    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --cut --budget --tf32)", Exit::usage);
   }
   if (out.nets.empty()) out.nets = out.quick ? std::vector<std::string>{"paper_cifar"} : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11", "pair"};
   if (out.meshes.empty()) out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
   if (out.batches.empty()) out.batches = {32};
+  if (out.cuts.empty()) out.cuts = {"pairs"};
+  for (const std::string& cut : out.cuts)
+    if (cut != "filters" && cut != "pairs" && cut != "batch") throw UserError("--cut " + cut + " (known: filters pairs batch)", Exit::usage);
   if (out.quick) out.budget = std::min(out.budget, 15.0);
   return out;
 }
@@ -162,10 +185,10 @@ double number(const Json& row, const char* key) {
   return v == nullptr ? 0 : *v;
 }
 
-std::string table_line(const Json& row, const std::string& net, const std::string& mesh, int batch) {
+std::string table_line(const Json& row, const std::string& net, const std::string& mesh, int batch, const std::string& cut) {
   const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"), predicted = number(row, "predicted_seconds");
   char line[200];
-  std::snprintf(line, sizeof line, "%-12s %-7s %5d %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), batch, step * 1e3,
+  std::snprintf(line, sizeof line, "%-12s %-7s %5d %-7s %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), batch, cut.c_str(), step * 1e3,
                 number(row, "convolutions_seconds") * 1e3, number(row, "ratio"), alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3,
                 alone > 0 ? alone / step : 0.0, predicted / step);
   return line;
@@ -175,17 +198,20 @@ int bench_all(const Arguments& a) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-step-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   Json rows{Json::Array{}};
-  std::string table = "net          mesh    batch   step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
+  std::string table = "net          mesh    batch cut       step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
   for (const std::string& net : a.nets)
     for (const std::string& mesh : a.meshes)
-      for (const int batch : a.batches) {
-        const std::string file = (folder / (net + "_" + mesh + "_" + std::to_string(batch) + ".json")).string();
-        Json row;
-        if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32"}, file, row); code != 0)
-          return code;
-        table += table_line(row, net, mesh, batch);
-        rows.push(std::move(row));
-      }
+      for (const int batch : a.batches)
+        for (const std::string& cut : a.cuts) {
+          if (mesh == "one" && &cut != &a.cuts.front()) continue;
+          const std::string file = (folder / (net + "_" + mesh + "_" + cut + "_" + std::to_string(batch) + ".json")).string();
+          Json row;
+          if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32", cut}, file, row); code != 0)
+            return code;
+          table += table_line(row, net, mesh, batch, cut);
+          rows.push(std::move(row));
+          if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");  // a run broken off keeps its rows
+        }
   std::filesystem::remove_all(folder);
   if (a.tf32) std::printf("the GPU's f32 products on tensor cores (TF32)\n");
   std::printf("%s", table.c_str());
@@ -197,7 +223,7 @@ int bench_all(const Arguments& a) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  if (words.size() == 8 && words[0] == "--rank")
-    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32"}); });
+  if (words.size() == 9 && words[0] == "--rank")
+    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32", words[8]}); });
   return bench::reported("step", [&] { return bench_all(parse(words)); });
 }

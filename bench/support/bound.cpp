@@ -74,4 +74,20 @@ std::vector<double> slowest(Transport& transport, const std::vector<double>& min
   return all;
 }
 
+Profile profile_of(const Profile& profile, int device) {
+  Profile out;
+  out.devices = {profile.devices[static_cast<std::size_t>(device)]};
+  for (KernelPoint p : profile.kernels())
+    if (p.device == device) {
+      p.device = 0;
+      out.add(p);
+    }
+  for (DeviceLink link : profile.device_links)
+    if (link.device == device) {
+      link.device = 0;
+      out.device_links.push_back(link);
+    }
+  return out;
+}
+
 }  // namespace motley::bench

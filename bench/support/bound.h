@@ -33,4 +33,7 @@ double median(std::vector<double> values);
 // Per run the slowest rank's. Collective.
 std::vector<double> slowest(Transport& transport, const std::vector<double>& mine);
 
+// A profile of one of its devices, for a mesh of that device alone.
+Profile profile_of(const Profile& profile, int device);
+
 }  // namespace motley::bench

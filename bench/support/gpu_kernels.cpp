@@ -68,9 +68,7 @@ double copy_rate(DeviceMemory& device, std::size_t bytes, int rounds) {
 
 void own_kernels(Backend& backend, bool quick, std::vector<std::string>& json) {
   constexpr Index kBatch = 512;  // 128 MiB per operand, more than twice any L2
-  std::vector<MemoryBound> kernels = memory_bound(kBatch);
-  // What a GPU's tensors have no blocks for.
-  std::erase_if(kernels, [](const MemoryBound& one) { return one.spec.x_format == Format::blocked16; });
+  const std::vector<MemoryBound> kernels = memory_bound(kBatch);
   std::vector<KernelSpec> specs;
   for (const MemoryBound& one : kernels) specs.push_back(one.spec);
   const double copied = copy_rate(*backend.device_memory(), std::size_t{kBatch} << 18, quick ? 5 : 15);

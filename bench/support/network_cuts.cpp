@@ -75,13 +75,7 @@ Json NetworkCuts::row() {
   even_ = add(balance(step_, mesh_, rules_of(net_, CutBy::even), profile_));
   proportional_ = add(balance(step_, mesh_, rules_of(net_, CutBy::proportional), profile_));
   for (int r = 0; r < 2; r++) {
-    Profile own;  // of that rank alone
-    own.devices = {profile_.devices[static_cast<std::size_t>(r)]};
-    for (KernelPoint p : profile_.kernels())
-      if (p.device == r) {
-        p.device = 0;
-        own.add(p);
-      }
+    const Profile own = profile_of(profile_, r);
     Candidate& alone = alone_[static_cast<std::size_t>(r)];
     for (const Dim& dim : net_.cut) alone.cut.push_back(r == 0 ? dim.size : 0);
     const Plan plan = balance(step_, Mesh({{"all", 1}}, {mesh_.device(r)}), {}, own);

@@ -19,11 +19,13 @@ struct Layers {
   void conv(Index filters, Index window) {
     const Dim f{"filters" + std::to_string(++convolutions), filters};
     if (convolutions % 2 == 1) net.column_dims.push_back(f.name);
+    net.filter_dims.push_back(f.name);
     h = relu(conv2d(h, {.out = f, .window = window, .padding = same}));
   }
   void hidden(Index size) {
     h = relu(dense(h, {.out = {Dim{"hidden", size}}}));
     net.column_dims.push_back("hidden");
+    net.filter_dims.push_back("hidden");
   }
   Network finish(Index batch, Index classes) {
     const Tensor label = net.graph->input("label", {Dim{"batch", batch}}, DType::i32);
@@ -44,6 +46,15 @@ Network network(const std::string& name, Index batch) {
     l.conv(120, 5);
     l.conv(240, 3);
     l.h = avg_pool2d(l.h, {.window = 2});
+    l.hidden(128);
+    return l.finish(batch, 10);
+  }
+  if (name == "quickstart") {
+    Layers l(image(batch, 1, 28));
+    for (Index f : {40, 64}) {
+      l.conv(f, 3);
+      l.h = max_pool2d(l.h, {.window = 2});
+    }
     l.hidden(128);
     return l.finish(batch, 10);
   }
@@ -87,7 +98,7 @@ Network network(const std::string& name, Index batch) {
     l.h = global_avg_pool2d(l.h);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair, four, wide)");
+  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair, four, wide, quickstart)");
 }
 
 }  // namespace motley::bench

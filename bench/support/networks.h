@@ -13,12 +13,13 @@ namespace motley::bench {
 struct Network {
   std::unique_ptr<Graph> graph{};
   Tensor loss{};
-  std::vector<std::string> column_dims{};  // filters of every first convolution of a pair: cut as in the paper
+  std::vector<std::string> column_dims{};  // filters of every first convolution of a pair, and hidden: cut as in the paper
+  std::vector<std::string> filter_dims{};  // of every convolution, and hidden
 };
 
 // "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10), "pair"
 // (two 3x3 convolutions, 128 channels, 16x16: one column -> row pair), "four" (convolutions of 64 to 128 filters at 32x32),
-// "wide" (three of 256 at 16x16).
+// "wide" (three of 256 at 16x16), "quickstart" (configs/models/quickstart.json).
 Network network(const std::string& name, Index batch);
 
 }  // namespace motley::bench
