@@ -107,7 +107,7 @@ def watch(folder: str, probe: str) -> int:
             ("victim_dies", {"VICTIM": "1"}, False, ""),  # mpiexec's proxy of that host ends rank 0 in the same moment
             ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "1", "UNREACHABLE": "1"}, True, "motley: note: rank 0 cannot be reached over TCP by host "),
             ("compute", {"MOTLEY_HUNG_SECONDS": "3", "SECONDS": "9", "UNREACHABLE": "1"}, False, "set MOTLEY_HUNG_SECONDS above it"),
-            ("hang_at_the_end", {"MOTLEY_HUNG_SECONDS": "2"}, True, "leaves with the agreed exit code 0")]:
+            ("hang_at_the_end", {"MOTLEY_HUNG_SECONDS": "2"}, True, "exits with the agreed exit code 0")]:
         os.environ["RANKS"] = "3"
         named = "motley: rank " + settings["VICTIM"] + " (pid" if "VICTIM" in settings and says else ""
         for _ in range(5 if mode == "victim_dies" else 1):  # mpiexec may end all before rank 0 has said who died, or drop what it said

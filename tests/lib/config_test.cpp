@@ -354,7 +354,7 @@ TEST_CASE("all errors of a model at once: behind a layer that cannot be built, w
     { "op": "dense", "in": "colours", "out": { "classes": 10 } } ],
   "loss": { "op": "softmax_cross_entropy", "over": "classes" } })") ==
         Lines{"m.json:4:37: error: /layers/0/out/f: expected an integer of at least 1, found -6",
-              "m.json:5:5: error: /layers/1: a window that reaches over 40 does not fit \"rows\" of size 26; make it smaller or pad more",
+              "m.json:5:5: error: /layers/1: a window that covers 40 does not fit \"rows\" of size 26; make it smaller or pad more",
               "m.json:8:5: error: /layers/4: \"image\" and \"d\" cannot be added: their dims differ (\"h\")",
               "m.json:10:5: error: /layers/6: no dim \"colours\" here (known: batch, f, rows, cols)"});
 }
