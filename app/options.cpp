@@ -222,7 +222,10 @@ Parsed parse_options(const std::vector<std::string>& given) {
     arguments.erase(arguments.begin());
     arguments.insert(arguments.begin() + (arguments.empty() ? 0 : 1), "--help");
   }
-  if (arguments == std::vector<std::string>{"version"}) arguments[0] = "--version";
+  if (!arguments.empty() && arguments[0] == "version") {
+    if (arguments.size() > 1) return usage("version takes no arguments, found \"" + arguments[1] + "\"", "");
+    arguments[0] = "--version";
+  }
   Options options;
   Words words;
   CLI::App app("Train convolutional networks on unequal devices.", "motley");
@@ -231,6 +234,8 @@ Parsed parse_options(const std::vector<std::string>& given) {
   app.require_subcommand(0, 1);
   add_common(app, options, words);
   add_verbs(app, options, words);
+  if (given.size() > 1 && given[0] == "help" && given[1].front() != '-')
+    if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[1]) == verbs.end()) return usage("unknown command \"" + given[1] + "\"" + did_you_mean(given[1], verbs), "");
   std::string verb;
   const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };
   try {

@@ -9,6 +9,7 @@
 #include "config/job.h"
 #include "mesh/mesh_json.h"
 #include "plan/plan_file.h"
+#include "run/trace_summary.h"
 #include "train/run_files.h"
 
 namespace motley {
@@ -29,7 +30,8 @@ const std::vector<FileKind>& file_kinds() {
       {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p, {}, Data::needed); }},
       {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }},
       {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { check_plan_file(p); }},
-      {"run", {"status", "steps", "train_loss", "measured_step_seconds"}, [](const std::string& p) { load_run_json(p); }}};
+      {"run", {"status", "steps", "train_loss", "measured_step_seconds"}, [](const std::string& p) { load_run_json(p); }},
+      {"trace", {"first_step", "last_step", "difference_seconds", "measured_step_seconds"}, [](const std::string& p) { load_trace_summary(p); }}};
   return kinds;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/job.h"
 
+#include <motley/profile.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -162,6 +164,30 @@ class JobReader {
 
   Json schema() { return object_schema(table()); }
 
+  // A profile that the job names and needs is there where none may be measured, and is one.
+  void require_profile(const ProfileOptions& profile, const std::optional<LayoutRules>& rules) {
+    const auto by_speed = [](const std::vector<Rule>& list) {
+      return std::any_of(list.begin(), list.end(), [](const Rule& rule) {
+        const auto* by = std::get_if<CutBy>(&rule.parts);
+        return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
+      });
+    };
+    if (profile.path.empty() || profile.measure == MeasureWhen::always || !rules) return;
+    if (!by_speed(rules->split) && std::none_of(rules->tensors.begin(), rules->tensors.end(), [&](const auto& of) { return by_speed(of.second); })) return;
+    const bool there = std::filesystem::exists(profile.path);
+    if (!there && profile.measure != MeasureWhen::never) return;
+    inside("profile", [&](Reader& r) {
+      const Json& tree = *tree_.root().find("profile");
+      if (!there)
+        return complain_below(r, tree, "/path", "no profile " + profile.path + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + profile.path + "` or let \"measure\" be \"if_missing\"", Exit::missing);
+      try {
+        static_cast<void>(Profile::load(profile.path));
+      } catch (const UserError& e) {
+        complain_below(r, tree, "/path", e.what(), e.code());
+      }
+    });
+  }
+
  private:
   // Reads one part with read(reader, json, version) under the pointer of the file it stands in.
   template <class F>
@@ -314,6 +340,7 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data 
     } catch (const UserError& e) {
       reader.inside("data", [&](Reader& r) { complain_below(r, *tree.root().find("data"), "/path", e.what(), e.code()); });
     }
+  if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {

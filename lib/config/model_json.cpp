@@ -202,6 +202,9 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   const std::size_t before = r.complaints.list.size();
   if (!std::holds_alternative<Json::Object>(j.value))
     return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
+  // Others may name a layer whose op is not known.
+  if (const Json* name = j.find("name"))
+    if (const auto* text = std::get_if<std::string>(&name->value); text != nullptr && is_name(*text)) layer.name = *text;
   const Json* op = j.find("op");
   if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
   std::vector<std::string> known;
@@ -245,10 +248,11 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   });
 }
 
+const std::vector<std::string> kLosses{"softmax_cross_entropy"};
+
 const Table<LossSpec>& loss_table() {
   static const Table<LossSpec> table{
-      {"op", "softmax_cross_entropy", "text", true,
-       [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, {"softmax_cross_entropy"}); }, schema_of_words({"softmax_cross_entropy"})},
+      {"op", "softmax_cross_entropy", "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); }, schema_of_words(kLosses)},
       {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }}};
   return table;
 }
@@ -275,7 +279,12 @@ Table<ModelSpec> model_table(VersionKey version) {
                r.complain(j, "expected at least one layer");
            }, layers_schema()},
           {"loss", "what training minimizes", "object", true,
-           [](Reader& r, const Json& j, ModelSpec& m) { r.object(j, loss_table(), m.loss); }, object_schema(loss_table())}};
+           [](Reader& r, const Json& j, ModelSpec& m) {
+             const Json* op = j.find("op");
+             if (const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value); text != nullptr && !Reader::is_one_of(*text, kLosses))
+               return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
+             r.object(j, loss_table(), m.loss);
+           }, object_schema(loss_table())}};
 }
 
 // Names that layers get and names that they read.

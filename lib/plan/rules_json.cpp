@@ -95,7 +95,7 @@ const Table<RuleFile>& rule_table() {
   return table;
 }
 
-// "axis", { "axis", "parts", "per" }, or (as an override) null: not cut.
+// "axis", { "axis", "parts", "per" }, or null: not cut.
 void read_rule(Reader& r, const std::string& dim, const Json& j, std::vector<Rule>& out) {
   RuleFile rule;
   if (std::holds_alternative<std::nullptr_t>(j.value)) {
@@ -164,17 +164,17 @@ void read_place(Reader& r, const Json& j, LayoutRules& rules) {
   });
 }
 
-// An axis, several, or { "axis", "parts", "per" }; as an override null too.
-Json rule_schema(bool may_be_null) {
+// An axis, several, or { "axis", "parts", "per" }; null: not cut.
+Json rule_schema() {
   Json rule = schema_of_any({schema_of_type("name"), schema_of_list(schema_of_type("name")), object_schema(rule_table())});
-  if (may_be_null) std::get<Json::Array>(std::get<Json::Object>(rule.value).front().value.value).push_back(schema_of_type("null"));
+  std::get<Json::Array>(std::get<Json::Object>(rule.value).front().value.value).push_back(schema_of_type("null"));
   return schema_of_map(std::move(rule));
 }
 
 Table<LayoutRules> rules_table(VersionKey version) {
   return {version_field<LayoutRules>(version),
-          {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema(false)},
-          {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema(true))},
+          {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema()},
+          {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema())},
           {"place", "layer -> the devices that compute it", "object", false, read_place, schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
 }
 

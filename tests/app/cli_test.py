@@ -135,6 +135,8 @@ def usage():
     has(text, *verbs, "Examples")
     assert not any(f"\n  {verb} " in text for verb in later) and "resume" not in text and "not built" not in text, text
     assert room.run("help").out == text
+    has(room.run("help", "plam", code=64).err, 'unknown command "plam"; did you mean "plan"?')
+    has(room.run("version", "now", code=64).err, 'version takes no arguments, found "now"')
     has(room.run("nonsense", code=64).err, "known: doctor")
     assert not any(f" {verb}" in room.run("nonsense", code=64).err for verb in later)
     for verb in verbs:
@@ -345,6 +347,9 @@ def plans():
     missing["layout"]["split"]["filters"]["parts"] = "profile"
     missing["profile"] = {"path": "none.json", "measure": "never"}
     has(room.run("plan", room.write("missing.json", missing), code=66).err, "none.json")
+    has(room.run("check", "missing.json", code=66).err, "/profile/path: no profile", "none.json")
+    missing["profile"]["path"] = "missing.json"
+    has(room.run("check", room.write("wrong.json", missing), code=78).err, "missing.json")
     jagged = job(4)
     jagged["mesh"]["axes"] = [{"name": "data", "size": 2}, {"name": "model", "size": 2}]
     jagged["layout"]["split"] = {"batch": {"axis": "data", "parts": [6, 2]}, "filters": {"axis": "model", "parts": [[4, 2], [5, 1]], "per": "data"}}

@@ -529,7 +529,7 @@ TEST_CASE("check tells kinds, complaints and codes") {
               "odd.json:1:1: error: not a file that motley knows; expected a mesh (axes, devices), a model (inputs, "
               "layers, loss), a layout (split, tensors, place), "
               "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, predicted, cuts, baselines), "
-              "a run (status, steps, train_loss, measured_step_seconds)",
+              "a run (status, steps, train_loss, measured_step_seconds), a trace (first_step, last_step, difference_seconds, measured_step_seconds)",
               "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
               "broken.json:1:1: error: the file ends before the closing }"});
 }
@@ -577,6 +577,14 @@ TEST_CASE("errors of independent parts are said at once") {
   CHECK(with_op[1] == "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, cols, filters1, rows)");
   CHECK(with_op[2] == of_layout[1]);
   CHECK(lines_of(kMesh, "nothing", layout).size() == 4);  // the model; axes and devices
+  // One mistake is one complaint: layers and dims that an unread layer names or may declare are no further ones.
+  const std::string rules = R"({ "version": 1, "split": { "filters2": "all" }, "tensors": { "middle.weight": { "filters2": null } }, "place": { "middle": "fast cpu" } }
+)";
+  for (const auto& [what, with] : {std::pair{R"("conv2d", "name")", R"("conv2", "name")"}, {R"("out": { "filters2")", R"("out_channels": { "filters2")"}, {R"("out": { "filters2": 8 })", R"("out": 8)"}}) {
+    INFO(with);
+    CHECK(lines_of(kMesh, replaced(kModel, what, with), rules).size() == 1);
+  }
+  CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules).size() == 1);
   // What could not be read of a layout hides nothing of the rest, and is complained about once.
   CHECK(lines_of(kMesh, kModel, R"({ "version": 1, "split": { "filters1": 3, "nodim": "all" }, "place": { "middle": [], "relu_4": ["fast cpu", 1] } }
 )") == Lines{"parts/layout.json: /split/filters1: expected an axis or { \"axis\", \"parts\" }, found 3",
