@@ -128,7 +128,7 @@ const std::map<std::string, LayerField>& layer_fields() {
              {"name", "name of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
-             {"in", "the dims it contracts", "name or list", false, names(&LayerSpec::in)},
+             {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false, names(&LayerSpec::in)},
              {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
              {"over", "the two dims it slides over, rows first", "list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},

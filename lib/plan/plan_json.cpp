@@ -176,7 +176,7 @@ std::string Plan::table(PlanDetail detail) const {
   out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
-    if (*d.step_q75 > 1.02 * *d.step_q25) out += " (half of the steps " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
+    if (*d.step_q75 > 1.02 * *d.step_q25) out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
       char ratio[32];
