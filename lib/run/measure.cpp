@@ -74,12 +74,12 @@ class Measurer {
     const StopsAtOnce nothing_to_save;
     const bool all_new = profile.devices.empty();
     if (all_new) profile = of_candidates();
-    const bool changed = settle(profile, all_new) || all_new;
+    const bool changed = settle(profile, all_new, all_new) || all_new;
     for (int round = 0; changed && round < kMostPlans; round++) {
       const PlanData plan = balance(step_, mesh_, rules_, profile, {.baselines = false}).data();
       const std::vector<KernelSpec> missing = missing_choices(profile, plan);
       if (!anywhere(missing) || !measure(profile, missing, kChoices)) break;
-      settle(profile, false);  // what was timed again may move the cuts, and other kernels run then
+      settle(profile, false, all_new);  // what was timed again may move the cuts, and other kernels run then
     }
     if (all_new) measure_alone(profile);
     return changed;
@@ -129,10 +129,10 @@ class Measurer {
 
   // What the plan made from the profile runs besides, until it guesses no kernel: who reads the profile later makes the same plan and
   // measures nothing. True: something was measured.
-  bool settle(Profile& profile, bool all_new) {
+  bool settle(Profile& profile, bool near, bool interpolated) {
     for (int round = 0; round < kMostPlans; round++) {
       rt_.phase("planning what to measure");
-      const std::vector<KernelSpec> missing = missing_of_plan(profile, all_new && round == 0);
+      const std::vector<KernelSpec> missing = missing_of_plan(profile, near && round == 0, interpolated);
       rt_.phase("measuring the plan's kernels");
       if (!anywhere(missing)) return round > 0;
       if (!measure(profile, missing, kOfPlan)) return true;  // the rest is interpolated
@@ -159,12 +159,12 @@ class Measurer {
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
     return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }), true);
   }
-  // What the plan made from the candidates runs. A new profile: measured itself, and the sizes around its cuts; some kernels have no
-  // granule.
-  std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool all_new) const {
+  // What the plan made from the profile runs. A new profile: measured itself also where it lies between measured sizes (interpolated), and
+  // the sizes around its cuts (near); some kernels have no granule, or cost more below one.
+  std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) const {
     const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
-    if (all_new) {
+    if (near_too) {
       for (KernelSpec& s : kernels_in_blocks(plan.data(), rt_.rank())) specs.push_back(std::move(s));
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
@@ -175,7 +175,7 @@ class Measurer {
       for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near)) specs.push_back(std::move(s));
     }
     std::vector<KernelSpec> different;
-    for (KernelSpec& s : unknown(profile, std::move(specs), all_new))
+    for (KernelSpec& s : unknown(profile, std::move(specs), interpolated))
       if (!has(different, s)) different.push_back(std::move(s));
     return different;
   }
