@@ -21,6 +21,7 @@
 #include "plan/choose_parts.h"
 #include "plan/needed_kernels.h"
 #include "plan/planner.h"
+#include "plan/variables.h"
 #include "profiler/measure_kernels.h"
 #include "run/start.h"
 
@@ -57,16 +58,6 @@ Step step_of(const Job& job) {
   return training(model.loss, job.train.optimizer);
 }
 
-bool asks_for_profile(const LayoutRules& rules) {
-  const auto asks = [](const Rule& rule) {
-    const auto* by = std::get_if<CutBy>(&rule.parts);
-    return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
-  };
-  if (std::any_of(rules.split.begin(), rules.split.end(), asks)) return true;
-  return std::any_of(rules.tensors.begin(), rules.tensors.end(),
-                     [&](const auto& tensor) { return std::any_of(tensor.second.begin(), tensor.second.end(), asks); });
-}
-
 fs::path profile_path(const Job& job) {
   if (!job.profile.path.empty()) return job.profile.path;
   const fs::path cache = cache_directory();
@@ -77,7 +68,7 @@ fs::path profile_path(const Job& job) {
 }
 
 bool must_measure(const Job& job, const Step& step) {
-  if (!asks_for_profile(job.rules) || job.profile.measure == MeasureWhen::never) return false;
+  if (!needs_profile(job.rules) || job.profile.measure == MeasureWhen::never) return false;
   const fs::path file = profile_path(job);
   return job.profile.measure == MeasureWhen::always || !fs::exists(file) || !is_complete(Profile::load(file), job, step);
 }
@@ -85,11 +76,9 @@ bool must_measure(const Job& job, const Step& step) {
 Profile profile_at_hand(const Job& job) {
   const fs::path file = profile_path(job);
   // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
-  if (!asks_for_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
+  if (!needs_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
   if (!fs::exists(file))
-    throw UserError(
-        fmt::format("there is no profile {}, and \"measure\" is \"never\"; make it with: motley profile JOB", file.string()),
-        Exit::missing);
+    throw UserError(missing_profile(file.string()), Exit::missing);
   Profile profile = Profile::load(file);
   for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
@@ -119,7 +108,7 @@ void check_made_here(const Profile& profile, const Job& job) {
 }
 
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options) {
-  if (asks_for_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
+  if (needs_profile(job.rules)) return measure(rt, job.mesh, step, job.rules, profile_path(job), options);
   // Rank 0's, on every rank.
   const std::string mine = rt.rank() == 0 ? profile_at_hand(job).json() : "";
   const auto all = rt.transport().gather_all(std::as_bytes(std::span(mine)));

@@ -11,8 +11,6 @@ namespace motley::app {
 
 Step step_of(const Job& job);  // of its training, at its batch
 
-// Parts that are told, even or shared out need no profile.
-bool asks_for_profile(const LayoutRules& rules);
 // Where the job's profile lies; without a path in the job: in the user's cache, one file per mesh. Empty: there is no cache.
 std::filesystem::path profile_path(const Job& job);
 // Whether ranks have to measure before the plan can be made.

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -112,10 +111,9 @@ void run_rank(Runtime& rt, const Asked& asked) {
   if (mesh.ranks() > 1) {
     other = bound(rt, mesh, balance(step, mesh, even, profile), rt.transport());
     for (int r = 0; r < 2; r++) {
-      const Profile of_one = bench::profile_of(profile, r);
-      const Plan plan = balance(step, Mesh({{"all", 1}}, {mesh.device(r)}), {}, of_one);
-      alone_predicted[static_cast<std::size_t>(r)] = plan.data().step_seconds.value_or(0) * of_one.devices[0].alone_over_shared;
-      if (rt.rank() == r) alone[static_cast<std::size_t>(r)] = bound(rt, mesh, plan, *own.front());
+      const bench::Alone one = bench::alone(step, mesh, r, profile);
+      alone_predicted[static_cast<std::size_t>(r)] = one.predicted_seconds;
+      if (rt.rank() == r) alone[static_cast<std::size_t>(r)] = bound(rt, mesh, one.plan, *own.front());
     }
   }
   auto timed = [&](bench::Bound* b) {
@@ -144,8 +142,8 @@ void run_rank(Runtime& rt, const Asked& asked) {
   row.set("gain_over_fast_alone", alone[0] ? Json(alone_seconds / step_seconds) : Json(nullptr));
   if (planned.step_seconds) row.set("predicted_over_measured", *planned.step_seconds / step_seconds);
   if (planned.step_seconds && alone[0]) {
-    const double fast = alone_seconds / alone_predicted[0], slow = slow_alone_seconds / alone_predicted[1];
-    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * std::sqrt(fast * slow)).set("speed_moved", std::max(fast / slow, slow / fast));
+    const bench::Speeds speeds = bench::speeds_of(alone_seconds / alone_predicted[0], slow_alone_seconds / alone_predicted[1]);
+    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * speeds.both).set("speed_moved", speeds.moved);
   }
   if (mesh.device(0).kind == DeviceKind::cuda)
     row.set("dtype", "f32").set("tf32_convolutions", tf32).set("tf32_products", tf32).set("layout", "channels_last").set("deterministic", mesh.device(0).deterministic);
@@ -215,7 +213,6 @@ int bench_all(const Arguments& a) {
   std::filesystem::remove_all(folder);
   if (a.tf32) std::printf("the GPU's f32 products on tensor cores (TF32)\n");
   std::printf("%s", table.c_str());
-  if (!a.json.empty()) write_file(a.json, to_text(rows, 1) + "\n");
   return 0;
 }
 

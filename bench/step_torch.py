@@ -100,28 +100,28 @@ def main():
     for name in ("tf32", "deterministic", "defaults", "bf16"):
         arguments.add_argument("--" + name, action="store_true")
     arguments.add_argument("--json")
-    asked = arguments.parse_args()
-    if asked.defaults and (asked.layout or asked.tf32 or asked.deterministic or asked.bf16):
+    args = arguments.parse_args()
+    if args.defaults and (args.layout or args.tf32 or args.deterministic or args.bf16):
         arguments.error("--defaults is PyTorch as it comes: no other option changes it")
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    if not asked.defaults:
-        products.allow_tf32 = cudnn.allow_tf32 = asked.tf32
-        cudnn.benchmark, cudnn.deterministic = True, asked.deterministic
-    layouts = ["nchw"] if asked.defaults else ["nchw", "nhwc"] if asked.layout in (None, "both") else [asked.layout]
+    if not args.defaults:
+        products.allow_tf32 = cudnn.allow_tf32 = args.tf32
+        cudnn.benchmark, cudnn.deterministic = True, args.deterministic
+    layouts = ["nchw"] if args.defaults else ["nchw", "nhwc"] if args.layout in (None, "both") else [args.layout]
     rows = []
-    for name in asked.net or ["paper_mnist", "paper_cifar", "vgg11"]:
-        for batch in asked.batch or [32, 256]:
+    for name in args.net or ["paper_mnist", "paper_cifar", "vgg11"]:
+        for batch in args.batch or [32, 256]:
             for layout in layouts:
-                seconds = step_seconds(name, batch, layout, asked.bf16)
-                row = {"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if asked.bf16 else "f32", "tf32_convolutions": cudnn.allow_tf32,
+                seconds = step_seconds(name, batch, layout, args.bf16)
+                row = {"net": name, "batch": batch, "step_seconds": seconds, "dtype": "bf16" if args.bf16 else "f32", "tf32_convolutions": cudnn.allow_tf32,
                        "tf32_products": products.allow_tf32, "layout": layout, "deterministic": cudnn.deterministic, "measured_algorithms": cudnn.benchmark,
-                       "defaults": asked.defaults, "machine": torch.cuda.get_device_name(),
+                       "defaults": args.defaults, "machine": torch.cuda.get_device_name(),
                        "library": f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {cudnn.version()}"}
                 kind = row["dtype"] + "".join(", " + word for word in ("tf32_convolutions", "tf32_products", "deterministic", "defaults") if row[word])
                 print(f"{name:12} {batch:5} {seconds * 1e3:9.3f} ms  {layout}, {kind}", flush=True)
                 rows.append(row)
-    if asked.json:
-        with open(asked.json, "w", encoding="utf-8") as out:
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as out:
             json.dump(rows, out, indent=1)
 
 

@@ -252,23 +252,23 @@ class Measurer {
     options_.progress({done, total, std::max(0.0, left)});
   }
 
-  Measurement result(bool fits) {
+  Measurement result(bool fits) const {
     Measurement out{.fits = fits, .needed_seconds = needed(), .rounds = rounds_};
     if (!fits) return out;
     const Steadied steady = without_drift(runs_);
     out.slow = steady.slow;
     out.fast = steady.fast;
-    for (Subject& s : subjects_) s.wall.clear();
-    for (std::size_t i = 0; i < runs_.size(); i++) subjects_[runs_[i].kernel].wall.push_back(steady.seconds[i]);
-    std::vector<const Subject*> fastest(specs_.size(), nullptr);
-    for (const Subject& s : subjects_)
-      if (const Subject*& best = fastest[s.spec]; best == nullptr || quantile(s.wall, 2) < quantile(best->wall, 2)) best = &s;
-    for (const Subject* s : fastest)
+    std::vector<std::vector<double>> seconds(subjects_.size());
+    for (std::size_t i = 0; i < runs_.size(); i++) seconds[runs_[i].kernel].push_back(steady.seconds[i]);
+    std::vector<std::size_t> fastest(specs_.size(), subjects_.size());
+    for (std::size_t s = 0; s < subjects_.size(); s++)
+      if (std::size_t& best = fastest[subjects_[s].spec]; best == subjects_.size() || quantile(seconds[s], 2) < quantile(seconds[best], 2)) best = s;
+    for (const std::size_t s : fastest)
       out.points.push_back({device_,
-                            specs_[s->spec],
-                            {quantile(s->wall, 0), quantile(s->wall, 1), quantile(s->wall, 2), static_cast<int>(s->wall.size())},
-                            s->kernel->implementation(),
-                            s->choices});
+                            specs_[subjects_[s].spec],
+                            {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
+                            subjects_[s].kernel->implementation(),
+                            subjects_[s].choices});
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;
@@ -310,6 +310,10 @@ Measurement measure_kernels(Backend& backend, int device, std::span<const Kernel
 
 DeviceFacts facts_of(const Device& device, const Backend& backend) {
   return {device.name, to_string(device.kind), backend.model(), backend.isa(), backend.library(), device.host, backend.threads()};
+}
+
+std::string missing_profile(const std::string& file) {
+  return "no profile " + file + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file + "` or let \"measure\" be \"if_missing\"";
 }
 
 void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name) {

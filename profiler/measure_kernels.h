@@ -52,6 +52,7 @@ Measurement measure_kernels(Backend& backend, int device, std::span<const Kernel
 
 // What is written into a profile of this device, and the refusal of a profile of another one (names may differ). UserError.
 DeviceFacts facts_of(const Device& device, const Backend& backend);
+std::string missing_profile(const std::string& file);  // the sentence of who may not measure it
 void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name);
 
 }  // namespace motley

@@ -20,7 +20,7 @@ struct Steadied {
 
 // Runs in the order in which they were made, of kernels in shuffled rounds. A run's time is its kernel's own time, times what the
 // machine made of it; the latter is what the runs around it (some of other kernels) have in common. With fewer than kLeastKernels
-// different kernels the two cannot be told apart: the times as they are.
+// different kernels the two cannot be separated: the times as they are.
 constexpr std::size_t kLeastKernels = 8;
 Steadied without_drift(std::span<const TimedRun> runs);
 

@@ -2,7 +2,10 @@
 #include "bench/support/bound.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+
+#include "plan/plan_data.h"
 
 namespace motley::bench {
 
@@ -74,6 +77,9 @@ std::vector<double> slowest(Transport& transport, const std::vector<double>& min
   return all;
 }
 
+namespace {
+
+// Of one of its devices, for a mesh of that device alone.
 Profile profile_of(const Profile& profile, int device) {
   Profile out;
   out.devices = {profile.devices[static_cast<std::size_t>(device)]};
@@ -89,5 +95,16 @@ Profile profile_of(const Profile& profile, int device) {
     }
   return out;
 }
+
+}  // namespace
+
+Alone alone(const Step& step, const Mesh& mesh, int rank, const Profile& profile) {
+  const Profile own = profile_of(profile, rank);
+  Plan plan = balance(step, Mesh({{"all", 1}}, {mesh.device(rank)}), {}, own);
+  const double seconds = plan.data().step_seconds.value_or(0) * own.devices[0].alone_over_shared;
+  return {std::move(plan), seconds};
+}
+
+Speeds speeds_of(double first, double second) { return {std::sqrt(first * second), std::max(first / second, second / first)}; }
 
 }  // namespace motley::bench

@@ -33,7 +33,19 @@ double median(std::vector<double> values);
 // Per run the slowest rank's. Collective.
 std::vector<double> slowest(Transport& transport, const std::vector<double>& mine);
 
-// A profile of one of its devices, for a mesh of that device alone.
-Profile profile_of(const Profile& profile, int device);
+// One rank's device alone: its plan, and the step that is predicted while the others rest (0: not known).
+struct Alone {
+  Plan plan;
+  double predicted_seconds = 0;
+};
+Alone alone(const Step& step, const Mesh& mesh, int rank, const Profile& profile);
+
+// On a shared machine one core slows down beside the other without any process to be seen. What two ranks alone take beside their predictions.
+struct Speeds {
+  double both = 1;   // their geometric mean
+  double moved = 1;  // the greater over the less; above kMoved the profile was of another machine than the steps
+};
+inline constexpr double kMoved = 1.1;
+Speeds speeds_of(double first_over_predicted, double second_over_predicted);
 
 }  // namespace motley::bench

@@ -75,12 +75,11 @@ Json NetworkCuts::row() {
   even_ = add(balance(step_, mesh_, rules_of(net_, CutBy::even), profile_));
   proportional_ = add(balance(step_, mesh_, rules_of(net_, CutBy::proportional), profile_));
   for (int r = 0; r < 2; r++) {
-    const Profile own = profile_of(profile_, r);
-    Candidate& alone = alone_[static_cast<std::size_t>(r)];
-    for (const Dim& dim : net_.cut) alone.cut.push_back(r == 0 ? dim.size : 0);
-    const Plan plan = balance(step_, Mesh({{"all", 1}}, {mesh_.device(r)}), {}, own);
-    alone_predicted_[static_cast<std::size_t>(r)] = std::get<double>(read(plan).at("/predicted/step_seconds")->value) * own.devices[0].alone_over_shared;
-    start(alone, plan, *own_, r);
+    Candidate& candidate = alone_[static_cast<std::size_t>(r)];
+    for (const Dim& dim : net_.cut) candidate.cut.push_back(r == 0 ? dim.size : 0);
+    const Alone one = alone(step_, mesh_, r, profile_);
+    alone_predicted_[static_cast<std::size_t>(r)] = one.predicted_seconds;
+    start(candidate, one.plan, *own_, r);
   }
   search();
   const std::vector<Candidate*> list = finalists();
@@ -254,9 +253,8 @@ Json NetworkCuts::row_of(const std::vector<Candidate*>& list) const {
   row.set("fast_alone_over_best", timing(&alone_[0]) / best_seconds).set("even_over_best", timing(even_) / best_seconds);
   row.set("proportional_over_best", timing(proportional_) / best_seconds);
   row.set("predicted_seconds", predicted_seconds_).set("predicted_over_measured", predicted_seconds_ / chosen_seconds);
-  const double speeds[] = {timing(&alone_[0]) / alone_predicted_[0], timing(&alone_[1]) / alone_predicted_[1]};
-  row.set("predicted_over_measured_same_speed", predicted_seconds_ / chosen_seconds * std::sqrt(speeds[0] * speeds[1]));
-  row.set("speed_moved", std::max(speeds[0] / speeds[1], speeds[1] / speeds[0]));
+  const Speeds speeds = speeds_of(timing(&alone_[0]) / alone_predicted_[0], timing(&alone_[1]) / alone_predicted_[1]);
+  row.set("predicted_over_measured_same_speed", predicted_seconds_ / chosen_seconds * speeds.both).set("speed_moved", speeds.moved);
   row.set("spread", quartile(ratios, 3) - quartile(ratios, 1));
   row.set("rounds", static_cast<Index>(chosen_->seconds.size())).set("rounds_dropped", static_cast<Index>(dropped_));
   row.set("dropped_share", static_cast<double>(dropped_) / static_cast<double>(kept_ + dropped_));

@@ -21,9 +21,6 @@ namespace motley::bench {
 // rounds dropped says nothing; one with fewer than kLeastRounds to name the best cut and as many to time it has no numbers.
 inline constexpr double kDisturbed = 0.05, kMostDropped = 0.3;
 inline constexpr std::size_t kLeastRounds = 5;
-// On a shared machine one core slows down beside the other without any process to be seen. Each rank alone is timed beside its
-// prediction: where these two ratios differ by more than this factor, the profile was of another machine than the row, which says nothing.
-inline constexpr double kMoved = 1.1;
 
 struct NetworkCutsOptions {
   std::string profile{};      // file that the profile is kept in

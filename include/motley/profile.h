@@ -86,7 +86,7 @@ class Profile {
  public:
   /// Reads a profile file. UserError with file, line, column.
   static Profile load(const std::filesystem::path& file);
-  /// The same from a text; `name` stands for the file in errors.
+  /// The same from a text; errors name the file `name`.
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;                            ///< the text of a profile file
   void save(const std::filesystem::path& file) const;  ///< under a temporary name, synced, renamed. UserError (74)

@@ -11,6 +11,8 @@
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
+#include "plan/variables.h"
+#include "profiler/measure_kernels.h"
 #include "train/data_files.h"
 
 namespace motley {
@@ -166,20 +168,12 @@ class JobReader {
 
   // A profile that the job names and needs is there where none may be measured, and is one.
   void require_profile(const ProfileOptions& profile, const std::optional<LayoutRules>& rules) {
-    const auto by_speed = [](const std::vector<Rule>& list) {
-      return std::any_of(list.begin(), list.end(), [](const Rule& rule) {
-        const auto* by = std::get_if<CutBy>(&rule.parts);
-        return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
-      });
-    };
-    if (profile.path.empty() || profile.measure == MeasureWhen::always || !rules) return;
-    if (!by_speed(rules->split) && std::none_of(rules->tensors.begin(), rules->tensors.end(), [&](const auto& of) { return by_speed(of.second); })) return;
+    if (profile.path.empty() || profile.measure == MeasureWhen::always || !rules || !needs_profile(*rules)) return;
     const bool there = std::filesystem::exists(profile.path);
     if (!there && profile.measure != MeasureWhen::never) return;
     inside("profile", [&](Reader& r) {
       const Json& tree = *tree_.root().find("profile");
-      if (!there)
-        return complain_below(r, tree, "/path", "no profile " + profile.path + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + profile.path + "` or let \"measure\" be \"if_missing\"", Exit::missing);
+      if (!there) return complain_below(r, tree, "/path", missing_profile(profile.path), Exit::missing);
       try {
         static_cast<void>(Profile::load(profile.path));
       } catch (const UserError& e) {

@@ -224,7 +224,7 @@ Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& comp
   Said said;
   Model model = build(said, std::nullopt);
   if (!model.whole) {
-    // Also what is wrong behind a layer that cannot be built: all that is wrong whatever that layer gives.
+    // Also the errors in layers that read one that cannot be built: those that are there whatever that one gives.
     Said one, other;
     static_cast<void>(build(one, 0));
     static_cast<void>(build(other, 1));

@@ -64,6 +64,7 @@ using ModelComplaint = std::function<void(const std::string& pointer, const std:
 // Complains to the reader; layers with a complaint are marked, so that the others can still be built and checked.
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version);
 Json model_schema(VersionKey version);
+bool may_declare_dims(const std::string& op);  // it has an `out`, or is not known
 
 // The graph for this many samples (0: as many as the model says). Not whole when it complained, or when the spec is not good. Of a
 // layer that reads one that could not be built, what is wrong whatever that one gives is complained about.

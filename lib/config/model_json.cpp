@@ -330,6 +330,11 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
 
 Json model_schema(VersionKey version) { return object_schema(model_table(version)); }
 
+bool may_declare_dims(const std::string& op) {
+  const auto keys = op_keys().find(op);
+  return keys == op_keys().end() || Reader::is_one_of("out", keys->second);
+}
+
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version) {
   ModelSpec model;
   if (reader.object(json, model_table(version), model)) check_names(reader, json, model);

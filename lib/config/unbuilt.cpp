@@ -17,12 +17,6 @@ void add_names(const Json* json, std::set<std::string>& out) {
     for (const Json::Member& m : *members) out.insert(m.key);
 }
 
-// Its result has no dim but those of what it reads.
-bool keeps_dims(const std::string& op) {
-  static const std::set<std::string> list{"relu", "sigmoid", "tanh", "elu", "add", "transpose", "max_pool2d", "avg_pool2d", "global_avg_pool2d"};
-  return list.contains(op);
-}
-
 }  // namespace
 
 bool Unbuilt::may_be(const std::string& name) const {
@@ -49,7 +43,7 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
     if (layer.find("name") == nullptr) out.endings.insert("_" + std::to_string(i + 1));
     std::set<std::string> declared;
     add_names(layer.find("out"), declared);
-    if (declared.empty() && !keeps_dims(spec.layers[i].op)) return {.anything = true};
+    if (declared.empty() && may_declare_dims(spec.layers[i].op)) return {.anything = true};
     out.names.merge(declared);
   }
   return out;

@@ -29,15 +29,24 @@ Assignment even_parts(const std::vector<Variable>& variables) {
   return out;
 }
 
+bool is_chosen(const Rule& rule) {
+  const auto* by = std::get_if<CutBy>(&rule.parts);
+  return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
+}
+
+bool needs_profile(const LayoutRules& rules) {
+  const auto any = [](const std::vector<Rule>& list) { return std::any_of(list.begin(), list.end(), is_chosen); };
+  return any(rules.split) || std::any_of(rules.tensors.begin(), rules.tensors.end(), [&](const auto& of) { return any(of.second); });
+}
+
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   const auto sizes = reference_sizes(passes);
   std::vector<Variable> out;
   auto look = [&](const std::string& tensor, const std::vector<Rule>& list) {
     for (const Rule& r : list) {
-      const auto* by = std::get_if<CutBy>(&r.parts);
-      auto size = sizes.find(r.dim);
-      if (by == nullptr || *by == CutBy::even || r.axes.names.empty() || size == sizes.end()) continue;
-      Variable v{tensor, r.dim, *by, {}, size->second, 1, {}};
+      const auto size = sizes.find(r.dim);
+      if (!is_chosen(r) || size == sizes.end()) continue;
+      Variable v{tensor, r.dim, std::get<CutBy>(r.parts), {}, size->second, 1, {}};
       for (const std::string& a : r.axes.names) {
         v.axes.push_back(mesh.axis(a));
         v.parts *= mesh.axes()[static_cast<std::size_t>(v.axes.back())].size;

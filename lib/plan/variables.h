@@ -33,6 +33,9 @@ Rule* rule_of(LayoutRules& rules, const Variable& v);
 // The rules with these parts.
 LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts);
 Assignment even_parts(const std::vector<Variable>& variables);
+// The planner chooses the parts of the rule, of some rule, by a profile; explicit, even and shared-out parts need none.
+bool is_chosen(const Rule& rule);
+bool needs_profile(const LayoutRules& rules);
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 // Which part of a cut over these axes a rank has.
 int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank);

@@ -16,7 +16,7 @@ constexpr double kRoom = 1.125;  // that exchanges under way may take of the mem
 Program compile(const Plan& plan, int rank, const CompileOptions& options) { return Compiler(plan.data(), rank, options).compile(); }
 
 Compiler::Compiler(const PlanData& data, int rank, const CompileOptions& options)
-    : data_(data), all_(data.passes), rank_(rank), options_(options), formats_(data.formats) {
+    : data_(data), all_(data.passes), rank_(rank), options_(options) {
   out_.rank = rank;
   out_.dtype = data_.dtype;
   out_.main_buffer.assign(all_.tensors.size(), -1);

@@ -158,7 +158,7 @@ void Compiler::emit_part(int p, const WorkPart& part, int bias, int next) {
   std::vector<View> views;
   for (const PassOperand& o : it.reads) views.push_back(main_view(o.tensor, operand_box(o, part.box)));
   const View result = next >= 0 ? main_view(t, box) : output_view(p, box);
-  KernelSpec spec = kernel_of(all_, it, part.box, data_.dtype, formats_);
+  KernelSpec spec = kernel_of(all_, it, part.box, data_.dtype, data_.formats);
   if (next >= 0) spec.y_format = format_of(t);
   View bias_view;
   if (bias >= 0 && part.first) {
@@ -199,7 +199,7 @@ void Compiler::emit_fold(int p, const std::vector<Range>& work, const std::vecto
   dims.push_back(it.writes.indices);
   std::vector<Place> places;
   for (const View& v : views) places.push_back({v.buffer, v.element});
-  KernelSpec spec = kernel_of(all_, it, work, data_.dtype, formats_);
+  KernelSpec spec = kernel_of(all_, it, work, data_.dtype, data_.formats);
   lay_along(spec, views, dims);
   emit_kernel(std::move(spec), std::move(places), it.name);
 }

@@ -21,7 +21,7 @@ int count_from(const std::vector<Piece>& receives, int peer) {
 }  // namespace
 
 // Where one end of a message is a device with memory of its own, it goes in pieces: one is copied while the one before it travels. Both
-// ends cut it alike.
+// ends cut it the same way.
 std::vector<Piece> Compiler::in_pieces(const std::vector<Piece>& messages) const {
   auto on_device = [&](int rank) { return data_.on_device[static_cast<std::size_t>(rank)]; };
   std::vector<Piece> out;

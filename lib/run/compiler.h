@@ -56,7 +56,7 @@ class Compiler {
   const Work& work_of(int p) const { return data_.pass_plans[static_cast<std::size_t>(p)].work[static_cast<std::size_t>(rank_)]; }
   bool works(int p) const;
   DType dtype_of(int t) const { return tensor(t).dtype == DType::i32 ? DType::i32 : data_.dtype; }
-  Format format_of(int t) const { return formats_[static_cast<std::size_t>(t)]; }
+  Format format_of(int t) const { return data_.formats[static_cast<std::size_t>(t)]; }
   int add_buffer(const std::string& name, DType dtype, const Box& box, Format format, Space space = Space::arena);
   int temp(const std::string& name, DType dtype, const std::vector<Index>& extents, Format format = Format::plain);
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
@@ -124,7 +124,6 @@ class Compiler {
   const Passes& all_;
   int rank_;
   CompileOptions options_;
-  const std::vector<Format>& formats_;                   // per tensor
   Program out_{};
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor: passes
   std::map<int, std::vector<Contribution>> terms_{};     // pass -> its own buffers, where it is not direct

@@ -95,7 +95,7 @@ class Measurer {
     int status = 0;
     if (rt_.rank() == 0 && options_.when != Measure::always && std::filesystem::exists(file)) text = read_file(file.string());
     if (rt_.rank() == 0 && text.empty() && options_.when == Measure::never) status = static_cast<int>(Exit::missing);
-    const Verdict verdict = agree(rt_.transport(), status, "no profile " + file.string() + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file.string() + "` or let \"measure\" be \"if_missing\"");
+    const Verdict verdict = agree(rt_.transport(), status, missing_profile(file.string()));
     if (verdict.status != 0) throw UserError(verdict.text, Exit::missing);
     text = text_of(rt_.transport().gather_all(bytes_of_text(text)).front());
     if (text.empty()) return {};
@@ -203,7 +203,7 @@ class Measurer {
     std::nth_element(ratios.begin(), middle, ratios.end());
     return *middle;
   }
-  static void scale(Spread& seconds, double by) {
+  static void multiply(Spread& seconds, double by) {
     seconds.min *= by;
     seconds.q25 *= by;
     seconds.median *= by;
@@ -215,9 +215,9 @@ class Measurer {
     const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
     auto budget = [&] { return std::max(until - seconds(), least); };
     say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
-    const std::vector<KernelSpec> anchors = specs.empty() ? specs : this->anchors(profile);
+    const std::vector<KernelSpec> again = specs.empty() ? specs : anchors(profile);
     std::vector<KernelSpec> tried = specs;
-    for (const KernelSpec& a : anchors)
+    for (const KernelSpec& a : again)
       if (!has(tried, a)) tried.push_back(a);
     Measurement made;
     for (int scale = 0;;) {  // the batch by 4 to that power
@@ -227,9 +227,9 @@ class Measurer {
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
       if (more == 0) {
         if (scale == 0) {
-          const double by = speed_since(profile, anchors, made);
+          const double by = speed_since(profile, again, made);
           std::erase_if(made.points, [&](const KernelPoint& p) { return !has(specs, p.spec); });
-          for (KernelPoint& p : made.points) this->scale(p.seconds, by);
+          for (KernelPoint& p : made.points) multiply(p.seconds, by);
           break;
         }
         rescale(made, specs, tried, budget());
@@ -343,7 +343,7 @@ class Measurer {
         if (p.spec == smaller[i]) {
           p.spec = full[i];
           p.choices = 1;  // another batch may have another fastest one
-          scale(p.seconds, factor);
+          multiply(p.seconds, factor);
           points.push_back(std::move(p));
           break;
         }
@@ -357,8 +357,8 @@ class Measurer {
     mine.devices = profile.devices;
     mine.notes = made.notes;
     DeviceFacts& me = mine.devices[static_cast<std::size_t>(rt_.rank())];
-    me.slow = std::max(me.slow, made.slow);
-    me.fast = std::min(me.fast, made.fast);
+    me.slow = made.slow;  // the greatest of all measurements is kept, below
+    me.fast = made.fast;
     for (const KernelPoint& p : made.points) mine.add(p);
     for (const auto& bytes : rt_.transport().gather_all(bytes_of_text(mine.json()))) {
       const Profile one = Profile::parse("rank", text_of(bytes));

@@ -340,7 +340,7 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
               "give this one another name"});
 }
 
-TEST_CASE("all errors of a model at once: behind a layer that cannot be built, what is wrong whatever it gives") {
+TEST_CASE("all errors of a model at once: a layer that reads one that cannot be built has the errors that are there whatever that one gives") {
   // Nothing about what depends on it: the window of 27 on what layer "b" gives may fit when b's own does.
   CHECK(said_of_model(R"({ "version": 1,
   "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
