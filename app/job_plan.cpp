@@ -18,10 +18,10 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
-#include "plan/choose_parts.h"
-#include "plan/needed_kernels.h"
+#include "balance/choose_parts.h"
+#include "balance/needed_kernels.h"
 #include "plan/planner.h"
-#include "plan/variables.h"
+#include "balance/variables.h"
 #include "profiler/measure_kernels.h"
 #include "run/start.h"
 

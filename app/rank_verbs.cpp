@@ -11,7 +11,7 @@
 #include "app/job_plan.h"
 #include "app/run_directory.h"
 #include "base/json.h"
-#include "plan/explain.h"
+#include "explain/explain.h"
 #include "run/trace_summary.h"
 #include "train/train_job.h"
 #include "train/verify.h"

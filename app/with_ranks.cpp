@@ -20,7 +20,7 @@
 #include "app/verbs.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
-#include "plan/explain.h"
+#include "explain/explain.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of a filter-split layer's communication between two hosts is hidden behind its kernels? Three 3x3 convolutions of 256
 // filters, 16x16, batch 16, filters cut evenly over two ranks, one core each: whole training steps with every exchange waited for
-// at once, with exchanges that go on while kernels run, and with tensors taken apart in blocks, their messages in slabs, where
+// at once, with exchanges that go on while kernels run, and with tensors tiled, their messages in pieces, where
 // virtual time says that it pays; in turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone;
 // hidden = 1 - exposed / exposed at once; link_over_kernels: the seconds of the messages alone over those of the kernels; polling:
 // this process's own time between kernels spent on messages under way (by TCP it copies there what has come; the kernel's part is
@@ -46,12 +46,13 @@ struct Way {
   Pending pending = Pending::none;
 };
 
-// The plan as it was chosen, and without tensors taken apart.
+// The plan as it was chosen, and without tiles.
 std::vector<Way> ways_of(const Step& step, const Mesh& mesh, const Plan& chosen) {
   PlanData whole = chosen.data();
-  for (TensorPlan& t : whole.tensors) t.arrives_in_blocks = t.leaves_in_blocks = 0;
+  for (TensorPlan& t : whole.tensors)
+    for (const auto hop : kHops) (t.*hop).tiles = 0;
   const Plan plain = plan_from(step, mesh, std::move(whole));
-  return {{"at once", plain, Pending::none}, {"pending", plain, Pending::far}, {"in blocks", chosen, Pending::far}};
+  return {{"at once", plain, Pending::none}, {"pending", plain, Pending::far}, {"tiled", chosen, Pending::far}};
 }
 
 std::vector<Program> programs_of(const Way& way) {
@@ -68,9 +69,9 @@ double link_seconds(const Program& program, const Profile& profile) {
   return sum;
 }
 
-std::size_t blocks_of(const Plan& plan) {
+std::size_t tiled_hops(const Plan& plan) {
   std::size_t out = 0;
-  for (const TensorPlan& t : plan.data().tensors) out += (t.arrives_in_blocks > 0) + (t.leaves_in_blocks > 0);
+  for (const TensorPlan& t : plan.data().tensors) for (const auto hop : kHops) out += (t.*hop).tiles > 0;
   return out;
 }
 
@@ -123,7 +124,7 @@ Json rows_of(Runtime& rt, const std::string& link, const std::string& file, doub
         .set("kernels_seconds", alone);
     row.set("predicted_seconds", simulate(programs, profile).step_seconds).set("exposed_seconds", whole - alone);
     row.set("hidden", k == 0 ? Json(nullptr) : Json(1 - (whole - alone) / at_once)).set("link_over_kernels", messages / alone);
-    row.set("polling_seconds", polling).set("tensors_in_blocks", static_cast<std::int64_t>(blocks_of(ways[k].plan)));
+    row.set("polling_seconds", polling).set("tiled_hops", static_cast<std::int64_t>(tiled_hops(ways[k].plan)));
     row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library());
     rows.push(std::move(row));
   }
@@ -163,7 +164,7 @@ void print(const Json& row) {
               std::get<std::string>(row.find("link")->value).c_str(), std::get<std::string>(row.find("way")->value).c_str(),
               number("step_seconds") * 1e3, number("kernels_seconds") * 1e3, number("predicted_seconds") * 1e3,
               number("exposed_seconds") * 1e3, number("hidden"), number("link_over_kernels"), number("polling_seconds") * 1e3,
-              static_cast<long long>(std::get<std::int64_t>(row.find("tensors_in_blocks")->value)));
+              static_cast<long long>(std::get<std::int64_t>(row.find("tiled_hops")->value)));
 }
 
 int bench_all(const std::vector<std::string>& words) {
@@ -184,7 +185,7 @@ int bench_all(const std::vector<std::string>& words) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-overlap-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   std::printf(
-      "link               way          step ms  kernels ms  predicted ms  exposed ms  hidden  link/kernels  polling ms  blocks\n");
+      "link               way          step ms  kernels ms  predicted ms  exposed ms  hidden  link/kernels  polling ms   tiled\n");
   Json rows{Json::Array{}};
   auto take = [&](const Json& made) {
     if (!std::holds_alternative<Json::Array>(made.value)) return;

@@ -4,15 +4,22 @@
 
 #include <algorithm>
 
+#include "mesh/parts.h"
+
 namespace motley {
 
-Range Cut::at(const Mesh& mesh, int rank) const {
+int part_of(const Mesh& mesh, const std::vector<int>& axes, int rank) {
   const Coord c = mesh.coord(rank);
   int part = 0;
   for (int a : axes) part = part * mesh.axes()[static_cast<std::size_t>(a)].size + c[static_cast<std::size_t>(a)];
-  const std::size_t list = per < 0 ? 0 : static_cast<std::size_t>(c[static_cast<std::size_t>(per)]);
-  return lists[list].range(part);
+  return part;
 }
+
+std::size_t list_of(const Mesh& mesh, int per, int rank) {
+  return per < 0 ? 0 : static_cast<std::size_t>(mesh.coord(rank)[static_cast<std::size_t>(per)]);
+}
+
+Range Cut::at(const Mesh& mesh, int rank) const { return lists[list_of(mesh, per, rank)].range(part_of(mesh, axes, rank)); }
 
 Cut Cut::scaled(Index from, Index to) const {
   Cut out = *this;

@@ -11,7 +11,7 @@
 #include <random>
 #include <set>
 
-#include "plan/candidate_sizes.h"
+#include "balance/candidate_sizes.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/operand_memory.h"
 #include "profiler/run_clock.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/json.h"
-#include "plan/balance_dim.h"
+#include "balance/balance_dim.h"
 #include "profiler/run_clock.h"
 
 namespace motley::bench {

@@ -60,19 +60,19 @@ Passes passes_of(Index size) {
 TensorPlan result_plan(const Case& c) {
   TensorPlan out;
   for (int r = 0; r < 2; r++) {
-    out.needs.push_back({r, read_by(c, r)});
-    out.rest.push_back({r, c.kind == Kind::all_reduce ? read_by(c, r) : Box{part(c, r)}});
+    out.readers.push_back({r, read_by(c, r)});
+    out.home.push_back({r, c.kind == Kind::all_reduce ? read_by(c, r) : Box{part(c, r)}});
   }
   if (c.kind == Kind::halo) {
-    out.third = copies(out.rest, out.needs);
+    out.fill.messages = copies(out.home, out.readers);
     return out;
   }
-  out.tiles = c.kind == Kind::all_reduce ? owners(out.needs) : out.rest;
-  for (const Held& tile : out.tiles)
+  out.owners = c.kind == Kind::all_reduce ? owners(out.readers) : out.home;
+  for (const Held& tile : out.owners)
     for (int r = 0; r < 2; r++)
-      if (contains(given(c, r), tile.box)) out.first.push_back({r, tile.rank, tile.box, {r}});
-  if (c.kind == Kind::all_reduce) out.second = copies(out.tiles, out.rest);
-  if (c.kind == Kind::all_gather) out.third = copies(out.rest, out.needs);
+      if (contains(given(c, r), tile.box)) out.add.messages.push_back({r, tile.rank, tile.box, {r}});
+  if (c.kind == Kind::all_reduce) out.copy.messages = copies(out.owners, out.home);
+  if (c.kind == Kind::all_gather) out.fill.messages = copies(out.home, out.readers);
   return out;
 }
 
@@ -104,7 +104,7 @@ Plan plan_of(const Case& c) {
     pass.work.resize(2);
     if (c.kind != Kind::halo) {
       pass.work[static_cast<std::size_t>(r)] = {true, given(c, r), 0, r};
-      data.tensors[static_cast<std::size_t>(r)].needs = {{r, given(c, r)}};
+      data.tensors[static_cast<std::size_t>(r)].readers = {{r, given(c, r)}};
     }
     data.pass_plans.push_back(std::move(pass));
   }

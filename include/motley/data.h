@@ -2,6 +2,7 @@
 /// @file
 /// Labelled images, from disk or synthetic, and the order in which training sees them.
 #pragma once
+#include <motley/batch.h>
 #include <motley/dims.h>
 
 #include <cstdint>
@@ -56,16 +57,6 @@ class Order {
   std::uint64_t seed_;
   mutable Index epoch_ = -1;
   mutable std::vector<Index> order_{};
-};
-
-/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 labels) of a batch on request. Keeps alive what it reads from.
-using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
-/// One training step's samples.
-struct Batch {
-  ReadBox images{};  ///< dims: batch, then the sample's
-  ReadBox labels{};  ///< dims: batch
-  Index step = 0;    ///< counted from 0 over all epochs
-  Index epoch = 0;   ///< counted from 0
 };
 
 /// A range of batches; shares the data, so `FashionMnist{}.train(...)` may be destroyed.

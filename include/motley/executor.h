@@ -3,7 +3,7 @@
 /// Runs a Program on a backend.
 #pragma once
 #include <motley/backend.h>
-#include <motley/data.h>
+#include <motley/batch.h>
 #include <motley/program.h>
 #include <motley/state.h>
 #include <motley/transport.h>

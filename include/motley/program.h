@@ -113,6 +113,9 @@ struct CompileOptions {
   /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
   std::vector<int> hosts{};
   Pending pending = Pending::far;  ///< which exchanges overlap with kernels
+  bool fuse = true;                ///< kernels add their bias and apply the activation after them
+  bool share = true;               ///< ranks of a host read each other's memory and store once what all of them read
+  bool reuse_memory = true;        ///< buffers that are not live at the same time may overlap in the arena
 };
 
 /// The Program of one rank. Pure; no device. InternalError only.

@@ -11,7 +11,7 @@
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
-#include "plan/variables.h"
+#include "balance/variables.h"
 #include "profiler/measure_kernels.h"
 #include "train/data_files.h"
 

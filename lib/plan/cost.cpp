@@ -32,4 +32,14 @@ Index Cost::item_bytes(int tensor) const {
   return static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : dtype_));
 }
 
+std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost) {
+  std::vector<double> out(static_cast<std::size_t>(mesh.ranks()), 0.0);
+  for (std::size_t p = 0; p < passes.passes.size(); p++) {
+    std::vector<Range> all;
+    for (const PassIndex& i : passes.passes[p].indices) all.push_back({0, i.size});
+    for (int r = 0; r < mesh.ranks(); r++) out[static_cast<std::size_t>(r)] += cost.pass(r, static_cast<int>(p), all);
+  }
+  return out;
+}
+
 }  // namespace motley

@@ -30,4 +30,7 @@ class Cost {
   mutable std::vector<std::map<std::vector<Range>, double>> known_;  // [rank * passes + pass]
 };
 
+// Seconds that each rank would take for all passes alone.
+std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost);
+
 }  // namespace motley

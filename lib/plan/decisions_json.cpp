@@ -65,13 +65,17 @@ Json implementations_json(const PlanData& data) {
   return ranks;
 }
 
-// Those that are not direct.
-Json schedules_json(const PlanData& data) {
+// Those that are not direct, or tiled.
+Json hops_json(const PlanData& data) {
   Json out{Json::Array{}};
   for (std::size_t t = 0; t < data.tensors.size(); t++)
-    for (std::size_t move = 0; move < kMoves.size(); move++)
-      if (const Schedule& by = data.tensors[t].by[move]; by != Schedule{})
-        out.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("move", kMoves[move]).set("tree", kTreeNames[static_cast<std::size_t>(by.tree)]).set("chunks", by.chunks)));
+    for (std::size_t k = 0; k < kHops.size(); k++) {
+      const Hop& hop = data.tensors[t].*kHops[k];
+      if (hop.schedule == Schedule{} && hop.tiles == 0) continue;
+      Json one;
+      one.set("tensor", data.passes.tensors[t].name).set("hop", kHopNames[k]).set("tree", kTreeNames[static_cast<std::size_t>(hop.schedule.tree)]);
+      out.push(std::move(one.set("chunks", hop.schedule.chunks).set("tiles", hop.tiles)));
+    }
   return out;
 }
 
@@ -87,7 +91,7 @@ Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
 }  // namespace
 
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
-  Json passes{Json::Array{}}, parameters{Json::Array{}}, blocks{Json::Array{}};
+  Json passes{Json::Array{}}, parameters{Json::Array{}};
   for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
     const Pass& pass = data.passes.passes[p];
     passes.push(std::move(Json().set("pass", pass.name).set("pick", pick_json(pass, data.pass_plans[p].pick, mesh))));
@@ -98,13 +102,9 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
       const auto at = static_cast<std::size_t>(t);
       parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
     }
-  for (std::size_t t = 0; t < data.tensors.size(); t++)
-    for (const auto& [way, slabs] : {std::pair{"arrives", data.tensors[t].arrives_in_blocks}, std::pair{"leaves", data.tensors[t].leaves_in_blocks}})
-      if (slabs > 0) blocks.push(std::move(Json().set("tensor", data.passes.tensors[t].name).set("way", way).set("slabs", slabs)));
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));
-  out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("schedules", schedules_json(data));
-  if (!std::get<Json::Array>(blocks.value).empty()) out.set("blocks", std::move(blocks));
+  out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("hops", hops_json(data));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
   return out;

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "kernels/operands.h"
+#include "mesh/parts.h"
 #include "plan/kernel_of.h"
 #include "plan/sweep.h"
-#include "plan/variables.h"
 
 namespace motley {
 
@@ -129,7 +129,7 @@ Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vect
     std::vector<PassPlan> plan{work(pass, pick, asked)};
     const Moves moves = route({pass}, plan, asked);
     std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
-    double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.first, &bytes) + exchange(p.writes.tensor, moves.second, &bytes);
+    double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, &bytes) + exchange(p.writes.tensor, moves.copy, &bytes);
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     for (const PassOperand& o : p.reads) {
       const StepTensor& t = passes_.tensors[static_cast<std::size_t>(o.tensor)];

@@ -38,17 +38,31 @@ struct PassPlan {
   std::vector<int> alternative_of{}; // per rank: the alternative from which it reads this pass's result
 };
 
+// One move of a tensor's values between ranks.
+struct Hop {
+  std::vector<BoxMessage> messages{};
+  Schedule schedule{};
+  // Tiled (plan/tiles.h): what arrives stays one buffer per message (of `add`: what leaves is made message by message), and a message goes
+  // in that many pieces of its first dim. 0: not tiled.
+  int tiles = 0;
+  bool travels() const {
+    for (const BoxMessage& m : messages)
+      if (m.from != m.to) return true;
+    return false;
+  }
+};
+
 struct TensorPlan {
   Layout layout{};
-  std::vector<Held> rest{};   // where finished values lie before they are read; a parameter('s gradient): its owners
-  std::vector<Held> tiles{};  // who adds terms (equal to rest where nothing is added for several readers)
-  std::vector<Held> needs{};  // what each rank reads
-  std::vector<BoxMessage> first{}, second{}, third{};  // writers -> tiles (add), tiles -> rest (copy), rest -> needs (copy)
-  std::array<Schedule, 3> by{};                        // how these three go
-  // Taken apart (plan/blocks.h): what `third` (or `second`) brings stays one block per message, what `first` sends is made block by
-  // block; a message goes in so many slabs of its first dim. 0: not taken apart.
-  int arrives_in_blocks = 0, leaves_in_blocks = 0;
+  std::vector<Held> owners{};   // who adds partial sums (where nothing is added for several readers: home)
+  std::vector<Held> home{};     // where finished values are stored before they are read; a parameter('s gradient): its owners
+  std::vector<Held> readers{};  // what each rank reads
+  Hop add{}, copy{}, fill{};    // writers -> owners, added; owners -> home; home -> readers
+  Hop& arriving() { return fill.travels() ? fill : copy; }  // the one that may be tiled
+  const Hop& arriving() const { return fill.travels() ? fill : copy; }
 };
+inline constexpr std::array<Hop TensorPlan::*, 3> kHops{&TensorPlan::add, &TensorPlan::copy, &TensorPlan::fill};
+inline constexpr std::array<const char*, 3> kHopNames{"add", "copy", "fill"};  // in files and texts
 
 struct CutChoice {  // for people and JSON: one rule as it was resolved
   std::string dim{}, axis{}, per{};  // per: the axis along which the lists of parts differ; empty: there is one

@@ -49,11 +49,14 @@ struct Fields<PassPlan> {
   static constexpr std::tuple list{field("pick", &PassPlan::pick), field("work", &PassPlan::work), field("alternative_of", &PassPlan::alternative_of)};
 };
 template <>
+struct Fields<Hop> {
+  static constexpr std::tuple list{field("messages", &Hop::messages), field("schedule", &Hop::schedule), field("tiles", &Hop::tiles)};
+};
+template <>
 struct Fields<TensorPlan> {
-  static constexpr std::tuple list{field("layout", &TensorPlan::layout), field("rest", &TensorPlan::rest), field("tiles", &TensorPlan::tiles),
-                                   field("needs", &TensorPlan::needs), field("first", &TensorPlan::first), field("second", &TensorPlan::second),
-                                   field("third", &TensorPlan::third), field("by", &TensorPlan::by), field("arrives_in_blocks", &TensorPlan::arrives_in_blocks),
-                                   field("leaves_in_blocks", &TensorPlan::leaves_in_blocks)};
+  static constexpr std::tuple list{field("layout", &TensorPlan::layout), field("owners", &TensorPlan::owners), field("home", &TensorPlan::home),
+                                   field("readers", &TensorPlan::readers), field("add", &TensorPlan::add), field("copy", &TensorPlan::copy),
+                                   field("fill", &TensorPlan::fill)};
 };
 template <>
 struct Fields<CutChoice> {

@@ -7,7 +7,7 @@
 
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
-#include "plan/blocks.h"
+#include "plan/tiles.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
@@ -18,7 +18,7 @@ namespace motley {
 namespace {
 
 constexpr double kMost = 1e18;
-constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or slabs of a message; a plan takes 16 at most
+constexpr std::int64_t kMostChunks = 1024;  // of a schedule, or tiles of a message; a plan takes 16 at most
 
 struct PickFile {
   Index index = -1;
@@ -39,13 +39,9 @@ struct ParameterFile {
   std::string name{};
   std::int64_t option = 0;
 };
-struct BlocksFile {
-  std::string tensor{}, way{};  // "arrives" or "leaves"
-  std::int64_t slabs = 1;
-};
-struct ScheduleFile {
-  std::string tensor{}, move{}, tree{};
-  std::int64_t chunks = 1;
+struct HopFile {
+  std::string tensor{}, hop{}, tree{};
+  std::int64_t chunks = 1, tiles = 0;
 };
 struct Decisions {
   std::string step{}, dtype{};
@@ -54,8 +50,7 @@ struct Decisions {
   LayoutRules rules{};
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
-  std::vector<BlocksFile> blocks{};
-  std::vector<ScheduleFile> schedules{};
+  std::vector<HopFile> hops{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
 };
 struct PlanFile {
@@ -115,15 +110,10 @@ const Table<ParameterFile>& parameter_fields() {
   return table;
 }
 
-const Table<BlocksFile>& blocks_fields() {
-  static const Table<BlocksFile> table{text_field("tensor", "that is tiled", &BlocksFile::tensor), text_field("way", "arrives or leaves", &BlocksFile::way),
-                                       integer("slabs", "of a message", &BlocksFile::slabs)};
-  return table;
-}
-
-const Table<ScheduleFile>& schedule_fields() {
-  static const Table<ScheduleFile> table{text_field("tensor", "that moves", &ScheduleFile::tensor), text_field("move", "terms, sums or values", &ScheduleFile::move),
-                                         text_field("tree", "ring, halving or two_level", &ScheduleFile::tree), integer("chunks", "of a box", &ScheduleFile::chunks)};
+const Table<HopFile>& hop_fields() {
+  static const Table<HopFile> table{text_field("tensor", "that moves", &HopFile::tensor), text_field("hop", "add, copy or fill", &HopFile::hop),
+                                    text_field("tree", "direct, ring, halving or two_level", &HopFile::tree), integer("chunks", "of a box", &HopFile::chunks),
+                                    integer("tiles", "of a message; 0: not tiled", &HopFile::tiles)};
   return table;
 }
 
@@ -152,8 +142,7 @@ const Table<Decisions>& decision_fields() {
                                        }},
                                       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
                                       list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
-                                      list_field("schedules", "of moves that are not direct", &Decisions::schedules, schedule_fields()),
-                                      list_field("blocks", "tensors that are tiled", &Decisions::blocks, blocks_fields(), false),
+                                      list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
                                       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
@@ -256,28 +245,22 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
   return out;
 }
 
-void tell_schedules(const std::filesystem::path& file, const std::vector<ScheduleFile>& from, PlanData& data) {
-  for (TensorPlan& t : data.tensors) t.by = {};
-  for (const ScheduleFile& s : from) {
-    const int t = data.passes.find(s.tensor);
-    const auto move = std::find(kMoves.begin(), kMoves.end(), s.move);
-    const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), s.tree);
-    if (t < 0 || move == kMoves.end() || tree == kTreeNames.end() || s.chunks < 1 || s.chunks > kMostChunks)
-      refuse(file, "/decisions/schedules: tensor \"" + s.tensor + "\", move \"" + s.move + "\", tree \"" + s.tree + "\", " + std::to_string(s.chunks) + " chunks: no such schedule; moves are terms, sums or values, trees ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks));
-    data.tensors[static_cast<std::size_t>(t)].by[static_cast<std::size_t>(move - kMoves.begin())] = {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(s.chunks)};
+void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& from, PlanData& data) {
+  for (TensorPlan& t : data.tensors)
+    for (const auto hop : kHops) (t.*hop).schedule = {};
+  auto hop_of = [](const HopFile& h) { return kHops[static_cast<std::size_t>(std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin())]; };
+  for (const HopFile& h : from) {
+    const int t = data.passes.find(h.tensor);
+    const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree);
+    if (t < 0 || std::find(kHopNames.begin(), kHopNames.end(), h.hop) == kHopNames.end() || tree == kTreeNames.end() || h.chunks < 1 || h.chunks > kMostChunks || h.tiles > kMostChunks)
+      refuse(file, "/decisions/hops: tensor \"" + h.tensor + "\", hop \"" + h.hop + "\", tree \"" + h.tree + "\", " + std::to_string(h.chunks) + " chunks, " + std::to_string(h.tiles) +
+                       " tiles: not valid; hops are add, copy or fill, trees direct, ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks) + ", tiles 0 to " + std::to_string(kMostChunks));
+    data.tensors[static_cast<std::size_t>(t)].*hop_of(h) = {std::move((data.tensors[static_cast<std::size_t>(t)].*hop_of(h)).messages),
+                                                            {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(h.chunks)}, static_cast<int>(h.tiles)};
   }
-}
-
-void tell_blocks(const std::filesystem::path& file, const std::vector<BlocksFile>& from, PlanData& data) {
-  for (const BlocksFile& b : from) {
-    const int t = data.passes.find(b.tensor);
-    if (t < 0 || (b.way != "arrives" && b.way != "leaves") || b.slabs < 1 || b.slabs > kMostChunks)
-      refuse(file, "/decisions/blocks: tensor \"" + b.tensor + "\" that " + b.way + " in " + std::to_string(b.slabs) + " slabs: not a valid tiling");
-    data.tensors[static_cast<std::size_t>(t)].*(b.way == "arrives" ? &TensorPlan::arrives_in_blocks : &TensorPlan::leaves_in_blocks) = static_cast<int>(b.slabs);
-  }
-  for (const BlocksFile& b : from)
-    if (!(b.way == "arrives" ? may_arrive_in_blocks : may_leave_in_blocks)(data, data.passes.find(b.tensor), static_cast<int>(b.slabs)))
-      refuse(file, "/decisions/blocks: \"" + b.tensor + "\" cannot be tiled as it " + b.way);
+  for (const HopFile& h : from)
+    if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h), static_cast<int>(h.tiles)))
+      refuse(file, "/decisions/hops: hop \"" + h.hop + "\" of \"" + h.tensor + "\" cannot be tiled");
 }
 
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
@@ -298,8 +281,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
   PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
-  tell_schedules(file, d.schedules, data);
-  tell_blocks(file, d.blocks, data);
+  set_hops(file, d.hops, data);
   count_bytes(data);
   return data;
 }

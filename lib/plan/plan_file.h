@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plan decided, as JSON; the plan follows from it, the step and the mesh.
 #pragma once
-#include <array>
 #include <filesystem>
 #include <string>
 
@@ -10,8 +9,9 @@
 
 namespace motley {
 
-inline constexpr int kPlanVersion = 3;  // of the file; 2 could name routed moves and blocked formats, 1 was hashed otherwise and had no "version"
-inline constexpr std::array<const char*, 3> kMoves{"terms", "sums", "values"};  // TensorPlan: first, second, third
+// Of the file. 3 had schedules and tiles in two lists, 2 could name routed moves and blocked formats, 1 was hashed otherwise and had no
+// "version".
+inline constexpr int kPlanVersion = 4;
 
 // Whether a file is a plan that can be read; for which step and mesh only Plan::load can tell. UserError with every complaint.
 void check_plan_file(const std::filesystem::path& file);

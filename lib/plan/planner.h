@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of balance().
+// From rules and picks to a plan; nothing is searched or predicted here.
 #pragma once
 #include <vector>
 
@@ -24,11 +24,6 @@ PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layout
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
 // The same with the picks of another plan, whose rules differ in sizes alone: one sweep that improves nothing.
 PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile);
-// Fills in predicted memory, and with a profile seconds: all ranks' Programs compiled and run in virtual time.
-void predict(PlanData& data, const Profile& profile);
-PlanData predicted(PlanData data, const Profile& profile);
-// Which implementations run, where the profile timed several.
-void choose_implementations(PlanData& data, const Profile& profile);
 // Of all that balance() is given but the profile.
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 

@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// The stages of a tensor's three moves: first, second, third.
+// The stages of a tensor's three hops.
 std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hosts);
 
 // For every move that leaves a host: direct, or two_level where that is cheaper by the profile's links (of nearly equal ones the one with

@@ -7,7 +7,6 @@
 
 #include "plan/kernel_of.h"
 #include "plan/narrow.h"
-#include "plan/part_tables.h"
 
 namespace motley {
 
@@ -184,7 +183,7 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
     for (std::size_t j = i + 1; j < targets.size() && !shared; j++)
       shared = targets[i].rank != targets[j].rank && volume(intersect(targets[i].box, targets[j].box)) > 0;
   Moves moves;
-  moves.tiles = targets;
+  moves.owners = targets;
   if (shared) {
     std::vector<Held> may;
     for (const Held& h : targets)
@@ -194,19 +193,19 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
       for (const Held& h : may) boxes.push_back(h.box);
       return subtract(t.box, boxes).empty();
     });
-    moves.tiles = owners(covers ? may : targets);
+    moves.owners = motley::owners(covers ? may : targets);
   }
-  for (const Held& tile : moves.tiles) {
+  for (const Held& owner : moves.owners) {
     std::map<std::pair<int, Box>, std::vector<int>> parts;
     for (std::size_t k = 0; k < writers.size(); k++)
       for (const Made& m : made[k]) {
-        if (m.alternative != plans[k].alternative_of[static_cast<std::size_t>(tile.rank)]) continue;
-        Box part = intersect(tile.box, m.box);
+        if (m.alternative != plans[k].alternative_of[static_cast<std::size_t>(owner.rank)]) continue;
+        Box part = intersect(owner.box, m.box);
         if (volume(part) > 0) parts[{m.rank, std::move(part)}].push_back(static_cast<int>(k));
       }
-    for (auto& [at, ks] : parts) moves.first.push_back({at.first, tile.rank, at.second, ks});
+    for (auto& [at, ks] : parts) moves.add.push_back({at.first, owner.rank, at.second, ks});
   }
-  if (shared) moves.second = copies(moves.tiles, targets);
+  if (shared) moves.copy = copies(moves.owners, targets);
   return moves;
 }
 
@@ -237,43 +236,43 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   TensorPlan& plan = out.plan;
   plan.layout = layouts_.of(t);
   const bool owned = tensor.role == TensorRole::parameter_gradient;
-  plan.needs = owned ? home(tensor.of) : held_of(needs[at]);
+  plan.readers = owned ? home(tensor.of) : held_of(needs[at]);
   if (writers_[at].empty()) {
-    plan.rest = plan.needs;  // inputs, constants: read from where the data is, nothing travels
+    plan.home = plan.readers;  // inputs, constants: read from where the data is, nothing travels
     if (tensor.role == TensorRole::parameter) {
-      plan.rest = home(t);
-      plan.third = copies(plan.rest, plan.needs);
-      out.cost += exchange(t, plan.third);
+      plan.home = home(t);
+      plan.fill.messages = copies(plan.home, plan.readers);
+      out.cost += exchange(t, plan.fill.messages);
     }
-    plan.tiles = plan.rest;
+    plan.owners = plan.home;
     return out;
   }
-  if (plan.needs.empty()) return out;
-  plan.rest = owned ? plan.needs : resting(t, plan.needs);
+  if (plan.readers.empty()) return out;
+  plan.home = owned ? plan.readers : resting(t, plan.readers);
   for (int w : writers_[at]) {
     auto told = picks.find(w);
-    out.picks.push_back(told != picks.end() ? told->second : cheapest(w, plan.rest, needs));
-    out.passes.push_back(work(w, out.picks.back(), plan.rest));
+    out.picks.push_back(told != picks.end() ? told->second : cheapest(w, plan.home, needs));
+    out.passes.push_back(work(w, out.picks.back(), plan.home));
     out.cost += compute(w, out.passes.back());
   }
-  Moves moves = route(writers_[at], out.passes, plan.rest);
-  plan.first = std::move(moves.first);
-  plan.second = std::move(moves.second);
-  plan.tiles = std::move(moves.tiles);
+  Moves moves = route(writers_[at], out.passes, plan.home);
+  plan.add.messages = std::move(moves.add);
+  plan.copy.messages = std::move(moves.copy);
+  plan.owners = std::move(moves.owners);
   if (!owned && !plan.layout.cuts.empty()) {
     std::vector<bool> other = ruled(t);
     other.flip();
-    for (const BoxMessage& m : copies(plan.rest, plan.needs))
-      if (key(m.from, other) == key(m.to, other)) plan.third.push_back(m);
+    for (const BoxMessage& m : copies(plan.home, plan.readers))
+      if (key(m.from, other) == key(m.to, other)) plan.fill.messages.push_back(m);
   }
-  for (const auto* hop : {&plan.first, &plan.second, &plan.third}) out.cost += exchange(t, *hop);
+  for (const auto hop : kHops) out.cost += exchange(t, (plan.*hop).messages);
   return out;
 }
 
 std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
   const auto& writers = writers_[static_cast<std::size_t>(t)];
   for (const auto& d : known_[static_cast<std::size_t>(t)]) {
-    bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.needs.empty());
+    bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.readers.empty());
     for (std::size_t k = 0; same && k < d->picks.size(); k++) {
       auto told = picks.find(writers[k]);
       same = told != picks.end() && told->second == d->picks[k];

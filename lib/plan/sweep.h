@@ -32,8 +32,8 @@ class Sweeper {
  private:
   using Boxes = std::vector<std::vector<Box>>;  // per rank: disjoint
   struct Moves {
-    std::vector<BoxMessage> first{}, second{};
-    std::vector<Held> tiles{};
+    std::vector<BoxMessage> add{}, copy{};
+    std::vector<Held> owners{};
   };
   struct Decided {
     Boxes needs{};              // what its readers need, and

@@ -64,7 +64,7 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
     for (std::size_t r = 0; r < data.pass_plans[p].work.size(); r++) {
       if (!data.pass_plans[p].work[r].any) continue;
       std::vector<Box> own;
-      for (const Held& h : source.rest)
+      for (const Held& h : source.home)
         if (h.rank == static_cast<int>(r)) own.push_back(h.box);
       for (const Box& b : subtract(operand_box(read, data.pass_plans[p].work[r].box), own)) elements += volume(b);
     }

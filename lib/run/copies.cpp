@@ -21,7 +21,7 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
     const Buffer* const buffer = main < 0 ? nullptr : &program.buffers[static_cast<std::size_t>(main)];
     const int last = buffer == nullptr || buffer->space == Space::state ? program.forward_steps : buffer->last;
     const int step = std::min(last, program.forward_steps) - 1;
-    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].third) {
+    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].fill.messages) {
       if (m.from == program.rank) {
         const auto slice = std::find_if(program.slices.begin(), program.slices.end(), [&](const Slice& s) { return s.tensor == p && contains(s.box, m.box); });
         check(slice != program.slices.end(), "who gives a parameter away owns it");

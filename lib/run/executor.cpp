@@ -15,8 +15,8 @@
 #include "run/peer_memory.h"
 #include "run/staged_exchanges.h"
 #include "run/step_trace.h"
-#include "run/too_large.h"
-#include "run/views.h"
+#include "program/too_large.h"
+#include "program/views.h"
 
 namespace motley {
 

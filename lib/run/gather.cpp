@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "plan/plan_data.h"
-#include "run/views.h"
+#include "program/views.h"
 
 namespace motley {
 
@@ -62,7 +62,7 @@ WholeTensor gather_output(const Plan& plan, const Program& program, const Execut
   Parcel mine;
   const TensorPlan& t = plan.data().tensors[static_cast<std::size_t>(tensor)];
   const int buffer = program.main_buffer[static_cast<std::size_t>(tensor)];
-  for (const Held& h : t.tiles)
+  for (const Held& h : t.owners)
     if (h.rank == program.rank && buffer >= 0) mine.add(h.box, executor.read(buffer, h.box));
   std::vector<int> seen;
   return put_together(plan.data().passes.tensors[static_cast<std::size_t>(tensor)], mine, transport, seen);

@@ -11,10 +11,12 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "mesh/parts.h"
 #include "kernels/operands.h"
-#include "plan/candidate_sizes.h"
-#include "plan/needed_kernels.h"
+#include "balance/candidate_sizes.h"
+#include "balance/needed_kernels.h"
 #include "plan/planner.h"
+#include "program/predict.h"
 #include "profiler/join.h"
 #include "profiler/measure_kernels.h"
 
@@ -165,7 +167,7 @@ class Measurer {
     const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
     if (near_too) {
-      for (KernelSpec& s : kernels_in_blocks(plan.data(), rt_.rank())) specs.push_back(std::move(s));
+      for (KernelSpec& s : kernels_tiled(plan.data(), rt_.rank())) specs.push_back(std::move(s));
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
           if (c.dim == v.dim && static_cast<int>(c.parts.front().size()) == v.parts)

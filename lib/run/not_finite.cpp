@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "kernels/operands.h"
-#include "run/views.h"
+#include "program/views.h"
 
 namespace motley {
 

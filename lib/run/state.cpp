@@ -9,8 +9,8 @@
 #include "base/random.h"
 #include "graph/passes.h"
 #include "plan/plan_data.h"
-#include "run/too_large.h"
-#include "run/views.h"
+#include "program/too_large.h"
+#include "program/views.h"
 
 namespace motley {
 

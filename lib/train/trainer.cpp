@@ -113,7 +113,7 @@ struct Trainer::Impl {
       double value;
       std::int32_t here;
     } mine{0, 0};
-    for (const Held& h : plan.data().tensors[static_cast<std::size_t>(passes.loss)].tiles)
+    for (const Held& h : plan.data().tensors[static_cast<std::size_t>(passes.loss)].owners)
       if (h.rank == rt.rank()) mine = {executor.read(program.main_buffer[static_cast<std::size_t>(passes.loss)], h.box).front(), 1};
     for (const Loss& l : exchange(rt.transport(), mine))
       if (l.here != 0) return l.value;

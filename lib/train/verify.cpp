@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "plan/plan_data.h"
 #include "run/fits_hosts.h"
-#include "run/views.h"
+#include "program/views.h"
 #include "train/dump.h"
 
 namespace motley {

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "config/model.h"
 #include "kernels/cuda/cudnn_graph.h"
-#include "plan/needed_kernels.h"
+#include "balance/needed_kernels.h"
 
 using namespace motley;
 using namespace motley::cuda;

@@ -52,8 +52,8 @@ Counts received(const Plan& plan, const std::string& name) {
   REQUIRE(t >= 0);
   Counts out(static_cast<std::size_t>(plan.mesh().ranks()), 0);
   const TensorPlan& moves = data.tensors[static_cast<std::size_t>(t)];
-  for (const auto* hop : {&moves.first, &moves.second, &moves.third})
-    for (const BoxMessage& m : *hop)
+  for (const auto hop : kHops)
+    for (const BoxMessage& m : (moves.*hop).messages)
       if (m.from != m.to) out[static_cast<std::size_t>(m.to)] += volume(m.box);
   return out;
 }

@@ -12,7 +12,7 @@
 #include "tests/support/shrink.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
-#include "run/views.h"
+#include "program/views.h"
 #include "tests/support/threads.h"
 
 using namespace motley;
@@ -34,7 +34,7 @@ struct Found {
 std::optional<std::pair<int, BoxMessage>> some_copy(const PlanData& data, unsigned number) {
   std::vector<std::pair<int, BoxMessage>> all;
   for (int p : data.passes.parameters)
-    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].third)
+    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].fill.messages)
       if (m.from != m.to && volume(m.box) > 1) all.emplace_back(p, m);
   if (all.empty()) return std::nullopt;
   return all[number % all.size()];

@@ -97,7 +97,7 @@ PlanData one_move(Index size, std::size_t move, const std::vector<std::pair<int,
   data.passes.tensors.resize(1);
   TensorPlan plan;
   for (const auto& [from, to] : messages) {
-    auto& list = move == 0 ? plan.first : plan.third;
+    auto& list = (plan.*kHops[move]).messages;
     list.push_back({from, to, {{0, size}}, move == 0 ? std::vector<int>{0} : std::vector<int>{}});
   }
   data.tensors = {plan};
@@ -114,7 +114,7 @@ Profile links(double near_seconds, double near_rate, double far_seconds, double 
 
 Schedule chosen(PlanData data, std::size_t move, const Profile& profile) {
   choose_schedules(data, profile);
-  return data.tensors[0].by[move];
+  return (data.tensors[0].*kHops[move]).schedule;
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ TEST_CASE("schedules: the cheapest by the measured links, never dearer than dire
     choose_schedules(data, profile);
     const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
     const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
-    data.tensors[0].by = {};
+    (data.tensors[0].*kHops[move]).schedule = {};
     const double direct = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
     INFO("case " << number);
     CHECK(takes <= direct);
@@ -180,9 +180,9 @@ TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
     PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
     choose_schedules(data, profile);
     const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
-    CHECK((data.tensors[0].by[move].tree == Tree::direct || data.tensors[0].by[move].tree == Tree::two_level));
-    two_level += data.tensors[0].by[move].tree == Tree::two_level ? 1 : 0;
-    data.tensors[0].by = {};
+    CHECK(((data.tensors[0].*kHops[move]).schedule.tree == Tree::direct || (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level));
+    two_level += (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level ? 1 : 0;
+    (data.tensors[0].*kHops[move]).schedule = {};
     INFO("case " << number);
     CHECK(takes <= seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link));
   }

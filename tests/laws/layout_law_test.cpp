@@ -47,13 +47,13 @@ TEST_CASE("a tensor that several read in several layouts is sent once per layout
     const int t = plan.data().passes.find("x1");
     const TensorPlan& tensor = plan.data().tensors[static_cast<std::size_t>(t)];
     Index moved = 0, lacked = 0;  // by hand: what each rank reads of x1 in any of its passes, and does not have
-    for (const BoxMessage& m : tensor.third) moved += m.from == m.to ? 0 : volume(m.box);
+    for (const BoxMessage& m : tensor.fill.messages) moved += m.from == m.to ? 0 : volume(m.box);
     for (int r = 0; r < 3; r++)
       for (Index i = 0; i < 12; i++)
         for (Index k = 0; k < 6; k++) {
           const Box at{{i, i + 1}, {k, k + 1}};
           bool has = false, reads = false;
-          for (const Held& h : tensor.rest) has = has || (h.rank == r && contains(h.box, at));
+          for (const Held& h : tensor.home) has = has || (h.rank == r && contains(h.box, at));
           for (std::size_t p = 0; p < plan.data().passes.passes.size(); p++)
             for (const PassOperand& o : plan.data().passes.passes[p].reads) {
               const auto& work = plan.data().pass_plans[p].work;

@@ -8,7 +8,7 @@
 
 #include "tests/support/random_network.h"
 #include "tests/support/shrink.h"
-#include "plan/needed_kernels.h"
+#include "balance/needed_kernels.h"
 #include "plan/planner.h"
 #include "tests/support/config_files.h"
 
@@ -69,7 +69,7 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
-  int held = 0, named = 0, apart = 0, in_trees = 0;
+  int held = 0, named = 0, tiled = 0, in_trees = 0;
   for (unsigned number = 0; number < share_of(80U); number++) {
     auto one = random_plan(51000 + number);
     if (!one) continue;
@@ -82,11 +82,12 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
     CHECK(loaded.table() == one->plan.table());
     for (std::size_t t = 0; t < one->plan.data().tensors.size(); t++) {
       const TensorPlan &was = one->plan.data().tensors[t], &is = loaded.data().tensors[t];
-      CHECK((is.layout == was.layout && is.rest == was.rest && is.tiles == was.tiles && is.needs == was.needs));
-      CHECK((is.first == was.first && is.second == was.second && is.third == was.third && is.by == was.by));
-      CHECK((is.arrives_in_blocks == was.arrives_in_blocks && is.leaves_in_blocks == was.leaves_in_blocks));
-      for (const Schedule& by : is.by) in_trees += by.tree != Tree::direct;
-      apart += (is.arrives_in_blocks > 1) + (is.leaves_in_blocks > 1);
+      CHECK((is.layout == was.layout && is.home == was.home && is.owners == was.owners && is.readers == was.readers));
+      for (const auto hop : kHops) {
+        CHECK(((is.*hop).messages == (was.*hop).messages && (is.*hop).schedule == (was.*hop).schedule && (is.*hop).tiles == (was.*hop).tiles));
+        in_trees += (is.*hop).schedule.tree != Tree::direct;
+        tiled += (is.*hop).tiles > 1;
+      }
     }
     for (int r = 0; r < one->mesh.ranks(); r++) {
       const Program was = compile(one->plan, r), is = compile(loaded, r);
@@ -104,7 +105,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   }
   CHECK(held > when_all(50));
   CHECK(named > when_all(100));
-  CHECK(apart > when_all(20));
+  CHECK(tiled > when_all(20));
   CHECK(in_trees > when_all(100));
 }
 
@@ -115,8 +116,8 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const std::string file = folder.write("plan.json", one->plan.json());
   CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
   CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
-  const std::string version = "\"version\": 3";
-  for (const auto& [other_version, made_by] : {std::pair{"\"version\": 2", "an older motley"}, {"\"version\": 4", "a newer motley"}, {"", "an older motley"}}) {
+  const std::string version = "\"version\": 4";
+  for (const auto& [other_version, made_by] : {std::pair{"\"version\": 3", "an older motley"}, {"\"version\": 5", "a newer motley"}, {"", "an older motley"}}) {
     std::string text = one->plan.json();
     const auto at = text.find(version);
     REQUIRE(at != std::string::npos);
@@ -124,11 +125,11 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
     CHECK_THAT(refusal(folder.write("version.json", text), one->step, one->mesh), Catch::Contains(made_by) && Catch::Contains("motley plan"));
   }
   std::string tree = one->plan.json();
-  const auto list = tree.find('[', tree.find("\"schedules\""));
-  tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "move": "values", "tree": "oak", "chunks": 1}])");
+  const auto list = tree.find('[', tree.find("\"hops\""));
+  tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "hop": "fill", "tree": "oak", "chunks": 1, "tiles": 0}])");
   CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
   tree.replace(tree.find("oak"), 3, "routed");
-  CHECK_THAT(refusal(folder.write("routed.json", tree), one->step, one->mesh), Catch::Contains("tree \"routed\"") && Catch::Contains("trees ring, halving or two_level"));
+  CHECK_THAT(refusal(folder.write("routed.json", tree), one->step, one->mesh), Catch::Contains("tree \"routed\"") && Catch::Contains("trees direct, ring, halving or two_level"));
   CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh), Catch::Contains("cut.json:"));
   CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh), Catch::Contains("did you mean \"decisions\"?"));
   std::string parts = one->plan.json();

@@ -143,8 +143,8 @@ TEST_CASE("trap 11: bytes beyond 31 bits are planned", "[law]") {
   const Plan plan = balance(step, mesh_of({{"all", 2}}), {{"rows", "all", CutBy::even}}, {});
   Index most = 0;
   for (const TensorPlan& t : plan.data().tensors)
-    for (const auto* hop : {&t.first, &t.third})
-      for (const BoxMessage& m : *hop)
+    for (const Hop* hop : {&t.add, &t.fill})
+      for (const BoxMessage& m : hop->messages)
         if (m.from != m.to) most = std::max(most, volume(m.box) * 4);
   const Index halo = Index{1 << 16} * 2 * 256 * 4;  // two rows
   CHECK(most >= halo);
@@ -165,6 +165,5 @@ TEST_CASE("trap 12: softmax over a cut class dim, on one axis and on two", "[law
   const Network built = build(one.net);
   const Plan plan = balance(training(built.loss, Sgd{}), mesh_of(one.axes), rules_of(one, built), {});
   const TensorPlan& logits = plan.data().tensors[static_cast<std::size_t>(plan.data().passes.logits)];
-  for (const auto* hop : {&logits.first, &logits.second, &logits.third})
-    for (const BoxMessage& m : *hop) CHECK(m.from == m.to);
+  for (const auto hop : kHops) CHECK_FALSE((logits.*hop).travels());
 }

@@ -12,9 +12,9 @@
 #include <random>
 
 #include "tests/lib/measured_tables.h"
-#include "plan/balance_dim.h"
-#include "plan/balance_sum.h"
-#include "plan/candidate_sizes.h"
+#include "balance/balance_dim.h"
+#include "balance/balance_sum.h"
+#include "balance/candidate_sizes.h"
 
 using namespace motley;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans from hand-written profiles: a GPU and a CPU, of which each gets what pays; two hosts, where tensors are taken apart where it pays.
+// Plans from hand-written profiles: a GPU and a CPU, of which each gets what pays; two hosts, where tensors are tiled where it pays.
 #include <motley/ops.h>
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 #include "plan/plan_data.h"
 #include "plan/planner.h"
-#include "run/compiler.h"
+#include "program/predict.h"
+#include "program/compile.h"
 
 using namespace motley;
 
@@ -132,9 +133,9 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
 
 namespace {
 
-int taken_apart(const Plan& plan) {
+int tiled_hops(const Plan& plan) {
   int out = 0;
-  for (const TensorPlan& t : plan.data().tensors) out += (t.arrives_in_blocks > 0) + (t.leaves_in_blocks > 0);
+  for (const TensorPlan& t : plan.data().tensors) for (const auto hop : kHops) out += (t.*hop).tiles > 0;
   return out;
 }
 
@@ -147,7 +148,7 @@ int adding(const Program& program) {
 
 }  // namespace
 
-TEST_CASE("two hosts: tensors are taken apart in blocks where virtual time says that it pays") {
+TEST_CASE("two hosts: tensors are tiled where virtual time says that it pays") {
   Graph g;
   const Dim batch{"batch", 16};
   Tensor h = g.input("image", {batch, {"in", 3}, {"rows", 16}, {"cols", 16}});
@@ -159,28 +160,26 @@ TEST_CASE("two hosts: tensors are taken apart in blocks where virtual time says 
     b.host = other;
     return Mesh({{"all", 2}}, {a, b});
   };
-  auto in_slabs = [](const Plan& plan, int most, const Profile& profile) {
+  auto with_tiles = [](const Plan& plan, int most, const Profile& profile) {
     PlanData data = plan.data();
-    for (TensorPlan& t : data.tensors) {
-      t.arrives_in_blocks = std::min(t.arrives_in_blocks, most);
-      t.leaves_in_blocks = std::min(t.leaves_in_blocks, most);
-    }
+    for (TensorPlan& t : data.tensors)
+      for (const auto hop : kHops) (t.*hop).tiles = std::min((t.*hop).tiles, most);
     predict(data, profile);
     return data;
   };
   const Profile slow = profile_of({1e11, 1e11}, 20e-6, 5e8), slower = profile_of({1e11, 1e11}, 20e-6, 2.5e8);
-  const Plan apart = balance(step, mesh("there"), rules, slow);
-  CHECK(taken_apart(apart) > 0);
-  CHECK(adding(compile(apart, 0)) > 0);
-  CHECK(apart.table(PlanDetail::full).find("tiled") != std::string::npos);
-  CHECK(apart.json().find("\"blocks\": true") != std::string::npos);
-  const PlanData whole = in_slabs(apart, 0, slow);
-  CHECK(*apart.data().step_seconds < 0.9 * *whole.step_seconds);
-  for (std::size_t r = 0; r < 2; r++) CHECK(apart.data().predicted[r].bytes == whole.predicted[r].bytes);
-  CHECK(taken_apart(balance(step, mesh(""), rules, slow)) == 0);  // one host: its cores do the copying
-  CHECK(taken_apart(balance(step, mesh("there"), rules, profile_of({1e11, 1e11}, 0, 1e15))) == 0);  // nothing to hide
-  // A message that takes longer than the own block: kernels run on what has come of it.
-  const Plan slabs = balance(step, mesh("there"), rules, slower);
-  CHECK(*slabs.data().step_seconds < 0.93 * *in_slabs(slabs, 1, slower).step_seconds);
-  CHECK(slabs.data().predicted[0].bytes == apart.data().predicted[0].bytes);
+  const Plan tiled = balance(step, mesh("there"), rules, slow);
+  CHECK(tiled_hops(tiled) > 0);
+  CHECK(adding(compile(tiled, 0)) > 0);
+  CHECK(tiled.table(PlanDetail::full).find("tiled") != std::string::npos);
+  CHECK(tiled.json().find("\"tiled\": true") != std::string::npos);
+  const PlanData whole = with_tiles(tiled, 0, slow);
+  CHECK(*tiled.data().step_seconds < 0.9 * *whole.step_seconds);
+  for (std::size_t r = 0; r < 2; r++) CHECK(tiled.data().predicted[r].bytes == whole.predicted[r].bytes);
+  CHECK(tiled_hops(balance(step, mesh(""), rules, slow)) == 0);  // one host: its cores do the copying
+  CHECK(tiled_hops(balance(step, mesh("there"), rules, profile_of({1e11, 1e11}, 0, 1e15))) == 0);  // nothing to hide
+  // A message that takes longer than the work on the own tile: kernels run on the pieces that have arrived.
+  const Plan pieces = balance(step, mesh("there"), rules, slower);
+  CHECK(*pieces.data().step_seconds < 0.93 * *with_tiles(pieces, 1, slower).step_seconds);
+  CHECK(pieces.data().predicted[0].bytes == tiled.data().predicted[0].bytes);
 }

@@ -12,7 +12,7 @@
 #include "plan/ties.h"
 #include "plan/planner.h"
 #include "run/gather.h"
-#include "run/views.h"
+#include "program/views.h"
 #include "tests/support/threads.h"
 
 using namespace motley;

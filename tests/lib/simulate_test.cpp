@@ -3,7 +3,7 @@
 #include <cmath>
 #include <motley/program.h>
 
-#include "run/pending.h"
+#include "program/overlap.h"
 
 using namespace motley;
 
@@ -116,7 +116,7 @@ RunKernel kernel(const std::string& name, int reads, int also, int writes) {
 }
 
 // The order of the steps where exchange 0, and exchange 1 that waits for it, go on.
-std::string order(Meanwhile meanwhile) {
+std::string order(Beside beside) {
   Program program;
   for (int b = 0; b < 8; b++) {
     program.buffers.push_back({"buffer " + std::to_string(b)});
@@ -126,7 +126,7 @@ std::string order(Meanwhile meanwhile) {
   program.steps = {{kernel("own", w, w, own)}, {Post{0, {{1, {own, 0}, 4}}, {{1, {comes, 0}, 4}}}}, {Wait{0}},
                    {kernel("needs it", comes, w, 3)}, {kernel("for later", own, w, 7)}, {kernel("needs nothing of it", own, w, 4)}, {kernel("needs both", 3, 4, 5)},
                    {Post{1, {{1, {5, 0}, 4}}, {}}}, {kernel("behind a send", own, w, 6)}, {Wait{1}}};
-  keep_pending(program, [&](const Post&) { return meanwhile; }, HUGE_VAL);
+  overlap(program, [&](const Post&) { return beside; }, HUGE_VAL);
   std::string out;
   for (const ProgramStep& s : program.steps) {
     if (const auto* run = std::get_if<RunKernel>(&s.what)) out += run->pass + ", ";
@@ -140,8 +140,8 @@ std::string order(Meanwhile meanwhile) {
 
 TEST_CASE("exchanges that go on: kernels that nothing waits for come behind a send, and before a wait, but not where a send waits for that") {
   const std::string as_it_was = "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, behind a send, wait 1, ";
-  CHECK(order(Meanwhile::nothing) == as_it_was);
-  CHECK(order(Meanwhile::other_kernels) == as_it_was);
-  CHECK(order(Meanwhile::in_order_of_need) ==
+  CHECK(order(Beside::nothing) == as_it_was);
+  CHECK(order(Beside::other_kernels) == as_it_was);
+  CHECK(order(Beside::in_order_of_need) ==
         "own, post 0, needs nothing of it, wait 0, needs it, needs both, post 1, for later, behind a send, wait 1, ");
 }

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "tests/lib/train_nets.h"
-#include "plan/describe.h"
+#include "explain/describe.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
 #include "run/trace_summary.h"

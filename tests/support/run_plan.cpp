@@ -17,7 +17,7 @@
 #include "base/random.h"
 #include "plan/plan_data.h"
 #include "run/gather.h"
-#include "run/views.h"
+#include "program/views.h"
 #include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"
 

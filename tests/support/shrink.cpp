@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "tests/support/run_plan.h"
-#include "plan/blocks.h"
+#include "plan/tiles.h"
 #include "plan/formats.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
@@ -30,7 +30,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
   PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
-  take_apart(data, [&](const std::vector<BoxMessage>&) { return chance(random, 0.5) ? static_cast<int>(pick(random, 1, 5)) : 0; });
+  tile_all(data, [&](const Hop&) { return chance(random, 0.5) ? static_cast<int>(pick(random, 1, 5)) : 0; });
   return plan_from(step, mesh, std::move(data));
 }
 
@@ -38,10 +38,10 @@ Plan with_random_schedules(const Plan& plan, unsigned number) {
   PlanData data = plan.data();
   Random random(number);
   for (TensorPlan& t : data.tensors)
-    for (Schedule& by : t.by) {
+    for (const auto hop : kHops) {
       const auto tree = static_cast<Tree>(pick(random, 0, static_cast<Index>(kTreeNames.size()) - 1));
       const int chunks = tree == Tree::ring || tree == Tree::two_level ? static_cast<int>(pick(random, 1, 4)) : 1;
-      if (t.arrives_in_blocks + t.leaves_in_blocks == 0) by = {tree, chunks};  // a block goes straight
+      if (t.add.tiles + t.copy.tiles + t.fill.tiles == 0) (t.*hop).schedule = {tree, chunks};  // a tile goes direct
     }
   count_bytes(data);
   return plan_from(plan.step(), plan.mesh(), std::move(data));
@@ -60,8 +60,8 @@ namespace {
 std::string sent_twice(const Plan& plan) {
   for (std::size_t t = 0; t < plan.data().tensors.size(); t++) {
     const TensorPlan& tensor = plan.data().tensors[t];
-    const std::vector<Held>* before = &tensor.tiles;
-    for (const auto* hop : {&tensor.second, &tensor.third}) {
+    const std::vector<Held>* before = &tensor.owners;
+    for (const auto* hop : {&tensor.copy.messages, &tensor.fill.messages}) {
       std::map<int, std::vector<Box>> has;
       for (const Held& h : *before) has[h.rank].push_back(h.box);
       for (const BoxMessage& m : *hop) {
@@ -70,7 +70,7 @@ std::string sent_twice(const Plan& plan) {
           if (volume(intersect(b, m.box)) > 0) return plan.data().passes.tensors[t].name;
         has[m.to].push_back(m.box);
       }
-      before = &tensor.rest;
+      before = &tensor.home;
     }
   }
   return "";

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// One training step's samples.
+#pragma once
+#include <motley/dims.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+namespace motley {
+/// @addtogroup data
+/// @{
+
+/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 labels) of a batch on request. Keeps alive what it reads from.
+using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
+/// One training step's samples.
+struct Batch {
+  ReadBox images{};  ///< dims: batch, then the sample's
+  ReadBox labels{};  ///< dims: batch
+  Index step = 0;    ///< counted from 0 over all epochs
+  Index epoch = 0;   ///< counted from 0
+};
+
+/// @}
+}  // namespace motley

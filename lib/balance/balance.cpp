@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// balance(): rules and a profile -> a Plan.
+#include <motley/error.h>
+#include <motley/program.h>
+
+#include <fmt/format.h>
+
+#include "balance/baselines.h"
+#include "balance/choose_parts.h"
+#include "balance/needed_kernels.h"
+#include "plan/check_rules.h"
+#include "plan/planner.h"
+#include "plan/ties.h"
+#include "program/compile.h"
+#include "program/too_large.h"
+
+namespace motley {
+
+namespace {
+
+// Which implementations run, where the profile timed several.
+void choose_implementations(PlanData& data, const Profile& profile) {
+  data.implementations.assign(data.predicted.size(), {});
+  if (profile.empty()) return;
+  for (std::size_t r = 0; r < data.implementations.size(); r++)
+    for (KernelSpec& spec : kernels_as_run(data, static_cast<int>(r)))
+      if (std::string fastest = profile.implementation(static_cast<int>(r), spec); !fastest.empty())
+        data.implementations[r].push_back({std::move(spec), std::move(fastest)});
+}
+
+}  // namespace
+
+Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  require_rules(step.passes(), mesh, rules);
+  const Passes passes = passes_for(step, rules);
+  Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
+  PlanData data = std::move(told.plan);
+  data.cuts = std::move(told.cuts);
+  data.notes = std::move(told.notes);
+  for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
+  if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
+  if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
+    data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
+  choose_implementations(data, profile);
+  data.hash = plan_hash(step, mesh, rules, options);
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
+    if (has > 0 && needs > has)
+      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
+                      std::to_string(has) + "; " + too_large(compile(data, r), has) + "; use a smaller batch or give this rank a smaller part",
+                      Exit::device);
+  }
+  return plan_from(step, mesh, std::move(data));
+}
+
+}  // namespace motley

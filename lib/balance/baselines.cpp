@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/baselines.h"
+
+#include <set>
+
+#include "plan/formats.h"
+#include "balance/part_tables.h"
+#include "plan/planner.h"
+#include "program/predict.h"
+
+namespace motley {
+
+namespace {
+
+// The rules with all cuts made so; nothing: there is none.
+std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy by) {
+  const auto sizes = reference_sizes(passes);
+  bool any = false;
+  auto change = [&](Rule& r) {
+    if (r.axes.names.empty() || !sizes.contains(r.dim)) return;
+    r.parts = by;
+    any = true;
+  };
+  for (Rule& r : rules.split) change(r);
+  for (auto& [name, list] : rules.tensors)
+    for (Rule& r : list) change(r);
+  return any ? std::optional(rules) : std::nullopt;
+}
+
+}  // namespace
+
+Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+  Baseline out;
+  const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even), proportional = cut_by(rules, passes, CutBy::proportional);
+  if (profile.empty() || !even) return out;
+  auto planned = [&](const LayoutRules& told) { return predicted(plan_with(passes, mesh, told, profile, dtype), profile); };
+  const PlanData base = planned(*even);
+  out.even = base.step_seconds;
+  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, common_formats(passes, mesh, dtype));
+  const std::vector<Variable> cut = variables_of(passes, mesh, *proportional);
+  Assignment parts;
+  for (const Variable& v : cut) parts.push_back({-1, {by_speed(base, mesh, cost, v, {RankSet(static_cast<std::size_t>(mesh.ranks()), true)})}});
+  out.proportional = planned(with_parts(*proportional, mesh, cut, parts)).step_seconds;
+  std::set<std::string> layers;
+  for (const Pass& p : passes.passes) layers.insert(p.layer);
+  for (int r = 0; r < mesh.ranks(); r++) {
+    LayoutRules alone;
+    for (const std::string& layer : layers) alone.places[layer] = {mesh.device(r).name};
+    const PlanData plan = planned(alone);
+    if (fits(plan) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone)) out.fast_alone = plan.step_seconds;
+  }
+  return out;
+}
+
+}  // namespace motley

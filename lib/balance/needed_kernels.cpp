@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/needed_kernels.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "plan/tiles.h"
+#include "plan/kernel_of.h"
+#include "plan/planner.h"
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+struct Specs {
+  std::vector<KernelSpec> list{};
+  std::unordered_map<std::size_t, std::vector<std::size_t>> seen{};
+  void add(KernelSpec spec) {
+    spec.bias = false;  // rides along: Profile keeps points without
+    spec.accumulate = false;
+    if (spec.op != KernelOp::fold) spec.activation = Activation::none;
+    add_whole(std::move(spec));
+  }
+  void add_whole(KernelSpec spec) {
+    auto& same = seen[hash_of(spec)];
+    for (std::size_t i : same)
+      if (list[i] == spec) return;
+    same.push_back(list.size());
+    list.push_back(std::move(spec));
+  }
+};
+
+}  // namespace
+
+std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank) {
+  Specs out;
+  for (const ProgramStep& s : compile(plan, rank).steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) out.add_whole(run->spec);
+  return out.list;
+}
+
+std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
+  Specs out;
+  for (KernelSpec& spec : kernels_as_run(plan, rank)) out.add(std::move(spec));
+  return out.list;
+}
+
+std::vector<KernelSpec> kernels_tiled(const PlanData& plan, int rank) {
+  Specs out;
+  for (int tiles : kTileCounts) {
+    PlanData tiled = plan;
+    if (tile_all(tiled, [&](const Hop& hop) { return may_overlap(plan, hop) ? tiles : 0; }))
+      for (KernelSpec& s : kernels_of(tiled, rank)) out.add(std::move(s));
+  }
+  return out.list;
+}
+
+std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+                                       int rank, const SizesOf& sizes) {
+  const std::vector<Variable> variables = variables_of(passes, mesh, rules);
+  const PlanData data = plan_with(passes, mesh, with_parts(rules, mesh, variables, even_parts(variables)), profile, dtype);
+  Specs out;
+  for (const KernelSpec& s : kernels_of(data, rank)) out.add(s);
+  for (const KernelSpec& s : kernels_tiled(data, rank)) out.add(s);
+  for (const Variable& v : variables)
+    for (std::size_t p = 0; p < passes.passes.size(); p++) {
+      const Pass& pass = passes.passes[p];
+      const PassPlan& plan = data.pass_plans[p];
+      const int index = pass.op == KernelOp::fold || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
+      if (index < 0) continue;
+      const Work& own = plan.work[static_cast<std::size_t>(rank)];
+      const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
+      const std::vector<Range>& box = own.any ? own.box : any->box;
+      auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };
+      for (Index k : sizes(v)) out.add(spec_of(k));
+    }
+  return out.list;
+}
+
+}  // namespace motley

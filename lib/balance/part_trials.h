@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts for all rules that leave them open, the complete plan that follows, and its predicted seconds.
+#pragma once
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "plan/plan_data.h"
+#include "balance/variables.h"
+
+namespace motley {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Proposal {
+  Assignment parts{};
+  std::vector<std::string> why{};  // per variable
+};
+
+struct Trial {
+  Proposal of{};
+  PlanData plan{};
+  double seconds = kNever;  // infinite where a rank's memory does not suffice
+};
+
+// Keeps references to what it is made from.
+class PartTrials {
+ public:
+  PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const std::vector<Variable>& variables)
+      : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables) {}
+  const Mesh& mesh() const { return mesh_; }
+  const std::vector<Variable>& variables() const { return variables_; }
+  bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
+
+  Trial improved(Proposal of) const;                     // with the picks of the improving sweep. LayoutError: lists that do not tile
+  Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; never, where lists do not tile
+  Trial again(Trial one) const;                          // the same plan, overlap counted
+
+  bool overlaps = false;  // between hosts and devices kernels run while messages travel: counted by improved() and again()
+
+ private:
+  Trial trial(Proposal of, PlanData plan) const;
+  void overlap(PlanData& plan) const;
+  const Passes& passes_;
+  const Mesh& mesh_;
+  const LayoutRules& rules_;
+  const Profile& profile_;
+  DType dtype_;
+  const std::vector<Variable>& variables_;
+};
+
+// True: it is faster than the best by this share, and is the best now.
+bool take(Trial trial, Trial& best, double gain);
+
+}  // namespace motley

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "balance/variables.h"
+
+#include "mesh/parts.h"
+#include "plan/narrow.h"
+
+namespace motley {
+
+Rule* rule_of(LayoutRules& rules, const Variable& v) {
+  for (Rule& r : v.tensor.empty() ? rules.split : rules.tensors[v.tensor])
+    if (r.dim == v.dim) return &r;
+  return nullptr;
+}
+
+LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Variable>& variables, const Assignment& parts) {
+  for (std::size_t i = 0; i < variables.size(); i++) {
+    const PartLists& p = parts[i];
+    Rule& rule = *rule_of(rules, variables[i]);
+    if (p.per < 0)
+      rule.parts = Sizes{p.lists.front()};
+    else
+      rule.parts = Jagged{p.lists, mesh.axes()[static_cast<std::size_t>(p.per)].name};
+  }
+  return rules;
+}
+
+Assignment even_parts(const std::vector<Variable>& variables) {
+  Assignment out;
+  for (const Variable& v : variables) out.push_back({-1, {Partition::even(v.size, v.parts).sizes()}});
+  return out;
+}
+
+bool is_chosen(const Rule& rule) {
+  const auto* by = std::get_if<CutBy>(&rule.parts);
+  return by != nullptr && *by != CutBy::even && !rule.axes.names.empty();
+}
+
+bool needs_profile(const LayoutRules& rules) {
+  const auto any = [](const std::vector<Rule>& list) { return std::any_of(list.begin(), list.end(), is_chosen); };
+  return any(rules.split) || std::any_of(rules.tensors.begin(), rules.tensors.end(), [&](const auto& of) { return any(of.second); });
+}
+
+std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+  const auto sizes = reference_sizes(passes);
+  std::vector<Variable> out;
+  auto look = [&](const std::string& tensor, const std::vector<Rule>& list) {
+    for (const Rule& r : list) {
+      const auto size = sizes.find(r.dim);
+      if (!is_chosen(r) || size == sizes.end()) continue;
+      Variable v{tensor, r.dim, std::get<CutBy>(r.parts), {}, size->second, 1, {}};
+      for (const std::string& a : r.axes.names) {
+        v.axes.push_back(mesh.axis(a));
+        v.parts *= mesh.axes()[static_cast<std::size_t>(v.axes.back())].size;
+      }
+      out.push_back(std::move(v));
+    }
+  };
+  look("", rules.split);
+  for (const auto& [name, list] : rules.tensors) look(name, list);
+  return out;
+}
+
+int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const PassPlan& plan, const Variable& v) {
+  std::vector<PassOperand> operands = pass.reads;
+  operands.push_back(pass.writes);
+  for (const PassOperand& o : operands) {
+    const Layout& layout = data.tensors[static_cast<std::size_t>(o.tensor)].layout;
+    auto cut = layout.cuts.find(v.dim);
+    if (cut == layout.cuts.end() || cut->second.axes != v.axes) continue;
+    const int index = o.indices[layout.shape.position(v.dim)];
+    bool follows = true, any = false;
+    for (int r = 0; r < mesh.ranks(); r++) {
+      const Work& w = plan.work[static_cast<std::size_t>(r)];
+      if (!w.any) continue;
+      any = true;
+      follows = follows && w.box[static_cast<std::size_t>(index)] == cut->second.at(mesh, r);
+    }
+    if (any && follows) return index;
+  }
+  return -1;
+}
+
+std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
+  auto size = [&](int i) { return pass.indices[static_cast<std::size_t>(i)].size; };
+  for (const Window& w : pass.windows)  // what the index bounds, or is bounded by
+    for (const Window& other : pass.windows)
+      if ((w.made == index || w.read == index) && other.made == w.made)
+        for (int end : {other.made, other.read}) box[static_cast<std::size_t>(end)] = {0, size(end)};
+  box[static_cast<std::size_t>(index)] = {0, (k * size(index) + v.size - 1) / v.size};
+  narrow(pass, box);
+  return box;
+}
+
+}  // namespace motley

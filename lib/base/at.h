@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists whose elements have integer ids.
+#pragma once
+#include <motley/error.h>
+
+#include <concepts>
+#include <cstddef>
+
+namespace motley {
+
+// The element with this id, checked.
+template <class List, std::integral Id>
+decltype(auto) at(List& list, Id id) {
+  const auto i = static_cast<std::size_t>(id);  // a negative id becomes too large
+  check(i < list.size(), "an id is in its list");
+  return list[i];
+}
+
+}  // namespace motley

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/describe.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "plan/layouts.h"
+#include "plan/schedules.h"
+
+namespace motley {
+
+namespace {
+
+using Messages = std::vector<BoxMessage>;
+
+// Several contributions to one element of one reader.
+bool adds(const Messages& messages) {
+  for (std::size_t i = 0; i < messages.size(); i++)
+    for (std::size_t j = i + 1; j < messages.size(); j++)
+      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from && volume(intersect(messages[i].box, messages[j].box)) > 0)
+        return true;
+  return false;
+}
+
+// The edges of parts that the readers hold already, along dims over which windows slide; no reader ends with all of such a dim.
+bool is_halo(const Messages& messages, const Layout& layout, const std::set<std::string>& slid) {
+  std::map<int, Box> own, all;
+  for (const BoxMessage& m : messages) {
+    auto add = [&](std::map<int, Box>& to) { to[m.to] = to.contains(m.to) ? hull(to[m.to], m.box) : m.box; };
+    add(all);
+    if (m.from == m.to) add(own);
+  }
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < layout.shape.rank(); d++)
+    if (slid.contains(layout.shape[d].name) && layout.cuts.contains(layout.shape[d].name)) dims.push_back(d);
+  auto whole = [&](const Box& box) { return std::any_of(dims.begin(), dims.end(), [&](std::size_t d) { return box[d].size() == layout.shape[d].size; }); };
+  bool travels = false, all_whole = true;
+  for (const BoxMessage& m : messages) {
+    if (m.from == m.to) continue;
+    if (!own.contains(m.to) || contains(m.box, own[m.to])) return false;
+    for (std::size_t d = 0; d < m.box.size(); d++)
+      if (std::find(dims.begin(), dims.end(), d) == dims.end() && !contains({own[m.to][d]}, {m.box[d]})) return false;
+    travels = true;
+    all_whole = all_whole && whole(all[m.to]);
+  }
+  return travels && !dims.empty() && !all_whole;
+}
+
+Collective kind_of_copies(const Messages& messages) {
+  std::set<int> from, to;
+  std::map<int, std::set<Box>> sent;     // by sender: what it sends
+  std::map<int, Index> ends_with;        // by reader: elements it has after the move, its own included
+  for (const BoxMessage& m : messages) {
+    ends_with[m.to] += volume(m.box);
+    if (m.from == m.to) continue;
+    from.insert(m.from);
+    to.insert(m.to);
+    sent[m.from].insert(m.box);
+  }
+  if (from.empty()) return Collective::none;
+  if (from.size() == 1 && to.size() == 1) return Collective::send;
+  if (from.size() == 1) return sent.begin()->second.size() == 1 ? Collective::broadcast : Collective::scatter;
+  if (to.size() == 1) return Collective::gather;
+  const bool same = std::all_of(to.begin(), to.end(), [&](int r) { return ends_with[r] == ends_with[*to.begin()]; });
+  const bool once = std::all_of(sent.begin(), sent.end(), [](const auto& s) { return s.second.size() == 1; });
+  return same && once ? Collective::all_gather : Collective::all_to_all;
+}
+
+}  // namespace
+
+bool adds_terms(const TensorPlan& plan) { return adds(plan.add.messages); }
+
+Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop TensorPlan::*hop) {
+  auto of_copies = [&](const Messages& copies) { return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies); };
+  if (hop == &TensorPlan::fill) return of_copies(plan.fill.messages);
+  if (!plan.add.travels() && !plan.copy.travels()) return Collective::none;
+  if (!adds(plan.add.messages)) return of_copies((plan.add.travels() ? plan.add : plan.copy).messages);
+  if (!plan.copy.travels() && is_halo(plan.add.messages, plan.layout, slid)) return Collective::halo;  // overlapping partial sums: the halo reversed
+  return plan.copy.travels() ? Collective::all_reduce : Collective::reduce_scatter;
+}
+
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
+  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
+  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.home;
+  std::set<int> ranks;
+  for (const Held& h : plan.home) ranks.insert(h.rank);
+  for (const Held& h : plan.readers) ranks.insert(h.rank);
+  std::vector<Held> out;
+  for (int r : ranks)
+    if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
+  return out;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.append(std::max(width, text.size() + 1) - text.size(), ' ');
+  return text;
+}
+
+std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
+  std::vector<Described> out;
+  auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {
+    const StepTensor& t = data.passes.tensors[tensor];
+    Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), false, {}};
+    const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
+    const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts);
+    bool straight = true;
+    for (std::size_t move : moves) {
+      bool any = false;
+      for (const Messages& stage : all[move])
+        for (const BoxMessage& m : stage)
+          if (m.from != m.to) {
+            any = true;
+            d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
+          }
+      const Hop& hop = data.tensors[tensor].*kHops[move];
+      d.tiled = d.tiled || (any && hop.tiles > 0);
+      if (any) d.schedule += (d.schedule.empty() ? "" : ", then ") + to_string(hop.schedule);
+      straight = straight && (!any || hop.schedule == Schedule{});
+    }
+    if (straight) d.schedule = to_string(Schedule{});
+    out.push_back(std::move(d));
+  };
+  const std::set<std::string> slid = slid_dims(data.passes);
+  for (std::size_t t = 0; t < data.tensors.size(); t++) {
+    const TensorPlan& plan = data.tensors[t];
+    if (const Collective kind = kind_of(plan, slid, &TensorPlan::add); kind != Collective::none) entry(t, kind, {0, 1});
+    if (plan.fill.travels()) entry(t, kind_of(plan, slid, &TensorPlan::fill), {2});
+  }
+  return out;
+}
+
+}  // namespace motley

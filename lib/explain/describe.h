@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans in words: exchanges as people know them, parts, columns.
+#pragma once
+#include <motley/mesh.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/parts_text.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+struct Described {
+  std::string tensor{};
+  Collective kind = Collective::none;
+  std::vector<Index> bytes{};  // received by each rank
+  bool tiled = false;          // kernels run on some of its tiles while others travel
+  std::string schedule{};      // "direct", "two_level", "two_level, then direct"
+};
+
+// The collective that a hop amounts to; add and copy are one. slid: the dims over which windows slide.
+Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop TensorPlan::*hop);
+bool adds_terms(const TensorPlan& plan);
+
+// Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
+std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
+
+// With spaces behind it, one at the least.
+std::string padded(std::string text, std::size_t width);
+
+// One entry per tensor and movement, in plan order; a sum that is added and then copied is one all_reduce.
+std::vector<Described> describe_exchanges(const PlanData& data, int ranks);
+
+}  // namespace motley

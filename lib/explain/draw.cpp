@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank stores what, as SVG: a tensor as a map of its cut dims, true to scale; a whole plan as a row of small maps per tensor.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "base/units.h"
+#include "explain/describe.h"
+#include "explain/explain.h"
+
+namespace motley {
+
+namespace {
+
+struct Colour {
+  const char *fill, *ink;
+};
+
+// Paul Tol's bright scheme: told apart by colour-blind people too. More ranks repeat it; every box says its rank.
+Colour colour_of(int rank) {
+  static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"}, {"#ee6677", "#111"}, {"#228833", "#fff"}, {"#ccbb44", "#111"},
+                                                 {"#66ccee", "#111"}, {"#aa3377", "#fff"}, {"#bbbbbb", "#111"}}};
+  return colours[static_cast<std::size_t>(rank) % colours.size()];
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+  return out;
+}
+
+std::string number(double v) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", v);
+  return text.data();
+}
+
+std::string short_of(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t end = most - 1;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) end--;
+  return text.substr(0, end) + "…";
+}
+
+struct Rect {
+  double x = 0, y = 0, w = 0, h = 0;
+};
+
+class Picture {
+ public:
+  void text(double x, double y, const std::string& words, const std::string& style = "") {
+    body_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + (style.empty() ? "" : " " + style) + ">" + escaped(words) + "</text>\n";
+  }
+  void rect(const Rect& r, const std::string& style, const std::string& title = "") {
+    body_ += "<rect x=\"" + number(r.x) + "\" y=\"" + number(r.y) + "\" width=\"" + number(r.w) + "\" height=\"" + number(r.h) + "\" " + style +
+             (title.empty() ? "/>\n" : "><title>" + escaped(title) + "</title></rect>\n");
+  }
+  void line(double x1, double y1, double x2, double y2, const std::string& style) {
+    body_ += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" + number(y2) + "\" " + style + "/>\n";
+  }
+  std::string whole(double width, double height) const {
+    const std::string size = number(width) + "\" height=\"" + number(height);
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
+           "\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect class=\"paper\" width=\"" + size +
+           "\" fill=\"#fff\"/>\n" + body_ + "</svg>\n";
+  }
+
+ private:
+  std::string body_{};
+};
+
+constexpr const char *kGrey = "fill=\"#777\"", *kBold = "font-weight=\"bold\"", *kSmallGrey = "fill=\"#777\" font-size=\"10\"";
+
+// Which dims run across, down, and from panel to panel.
+struct View {
+  int x = -1, y = -1;
+  std::vector<std::size_t> panels{};  // further cut dims
+};
+
+View view_of(const Shape& shape, const std::vector<Held>& held) {
+  std::vector<int> cut, others;
+  for (std::size_t i = 0; i < shape.rank(); i++) {
+    const bool divided = std::any_of(held.begin(), held.end(), [&](const Held& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
+    (divided ? cut : others).push_back(static_cast<int>(i));
+  }
+  View view;
+  if (cut.size() >= 2) {
+    view.y = cut[0];
+    view.x = cut[1];
+    for (std::size_t i = 2; i < cut.size(); i++) view.panels.push_back(static_cast<std::size_t>(cut[i]));
+  } else {
+    view.x = !cut.empty() ? cut[0] : others.empty() ? -1 : others[0];
+    for (int o : others)
+      if (o != view.x && view.y < 0) view.y = o;
+  }
+  return view;
+}
+
+Rect placed(const Rect& in, const Shape& shape, const View& view, const Box& box) {
+  Rect out = in;
+  if (view.x >= 0) {
+    const auto i = static_cast<std::size_t>(view.x);
+    const double per = in.w / static_cast<double>(std::max<Index>(shape[i].size, 1));
+    out.x = in.x + per * static_cast<double>(box[i].begin);
+    out.w = per * static_cast<double>(box[i].size());
+  }
+  if (view.y >= 0) {
+    const auto i = static_cast<std::size_t>(view.y);
+    const double per = in.h / static_cast<double>(std::max<Index>(shape[i].size, 1));
+    out.y = in.y + per * static_cast<double>(box[i].begin);
+    out.h = per * static_cast<double>(box[i].size());
+  }
+  return out;
+}
+
+bool overlap(const std::vector<Held>& held) {
+  for (std::size_t i = 0; i < held.size(); i++)
+    for (std::size_t k = i + 1; k < held.size(); k++)
+      if (volume(intersect(held[i].box, held[k].box)) > 0) return true;
+  return false;
+}
+
+std::vector<std::vector<Range>> panels_of(const View& view, const std::vector<Held>& held) {
+  std::set<std::vector<Range>> all;
+  for (const Held& h : held) {
+    std::vector<Range> at;
+    for (std::size_t d : view.panels) at.push_back(h.box[d]);
+    all.insert(at);
+  }
+  if (all.empty()) all.insert(std::vector<Range>{});
+  return {all.begin(), all.end()};
+}
+
+class TensorPicture {
+ public:
+  TensorPicture(const Plan& plan, const Profile& profile, int tensor)
+      : plan_(plan), profile_(profile), tensor_(tensor), t_(plan.data().passes.tensors[static_cast<std::size_t>(tensor)]) {}
+
+  std::string draw() {
+    const TensorPlan& own = plan_.data().tensors[static_cast<std::size_t>(tensor_)];
+    std::string dims;
+    for (const Dim& d : t_.shape.dims()) dims += (dims.empty() ? "" : " × ") + d.name + " " + std::to_string(d.size);
+    picture_.text(kMargin, 32, t_.name, "font-size=\"18\" font-weight=\"bold\"");
+    const std::vector<Held> rest = resting_boxes(plan_.data(), plan_.mesh(), tensor_);
+    std::string uncut;
+    for (std::size_t i = 0; i < t_.shape.rank(); i++)
+      if (auto spans = [&](const Held& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; };
+          std::all_of(rest.begin(), rest.end(), spans) && std::all_of(own.home.begin(), own.home.end(), spans))
+        uncut += (uncut.empty() ? "   (complete in every box: " : ", ") + t_.shape[i].name;
+    const std::string words = dims.empty() ? "scalar" : dims + uncut + (uncut.empty() ? "" : ")");
+    picture_.text(kMargin, 52, words, kGrey);
+    widest_ = 2 * kMargin + 7.2 * static_cast<double>(words.size());
+    double y = legend(72);
+    const bool parameter = t_.role == TensorRole::parameter;
+    double x = kMargin + kLeft, lowest = y;
+    for (const auto& [title, what, held] : std::vector<std::tuple<std::string, std::string, const std::vector<Held>*>>{
+             {parameter ? "Stored by" : "Finished values stored by", "own", &rest},
+             {"Owned and updated by", "owner", parameter ? &own.home : nullptr},
+             {"Read by", "read", &own.readers}}) {
+      if (held == nullptr) continue;
+      lowest = std::max(lowest, section(x, y, title, what, *held));
+      x += kMap + kLeft + 24;
+    }
+    const double width = std::max({x - kLeft, 640.0, widest_});
+    y = exchanges(lowest + 28);
+    return picture_.whole(width, y + 8);
+  }
+
+ private:
+  static constexpr double kMargin = 24, kLeft = 46, kMap = 250, kHigh = 190, kLane = 54;
+
+  double legend(double y) {
+    double x = kMargin;
+    for (int r = 0; r < plan_.mesh().ranks(); r++) {
+      const std::string words = "rank " + std::to_string(r) + "  " + short_of(plan_.mesh().device(r).name, 24);
+      const double w = 30 + 7.2 * static_cast<double>(words.size());
+      if (x + w > 900 && x > kMargin) x = kMargin, y += 20;
+      picture_.rect({x, y, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
+      picture_.text(x + 20, y + 11.5, words);
+      x += w;
+      widest_ = std::max(widest_, x + kMargin);
+    }
+    return y + 40;
+  }
+
+  // One map where no two ranks hold the same, else a lane per rank.
+  double section(double x, double y, const std::string& title, const std::string& what, const std::vector<Held>& held) {
+    picture_.text(x, y, title, kBold);
+    y += 18;
+    const View view = view_of(t_.shape, held);
+    std::string seen;
+    for (const auto& panel : panels_of(view, held)) {
+      std::string name;
+      for (std::size_t i = 0; i < panel.size(); i++)
+        name += (i == 0 ? "" : ", ") + t_.shape[view.panels[i]].name + " " + std::to_string(panel[i].begin) + "–" + std::to_string(panel[i].end);
+      std::vector<Held> here;
+      for (const Held& h : held) {
+        bool in = true;
+        for (std::size_t i = 0; i < panel.size(); i++) in = in && h.box[view.panels[i]] == panel[i];
+        if (in) here.push_back(h);
+      }
+      if (!name.empty()) picture_.text(x, y + 8, name, kSmallGrey), y += 14;
+      if (!overlap(here)) {
+        y = map({x, y, kMap, kHigh}, view, what, here);
+      } else {
+        for (int r = 0; r < plan_.mesh().ranks(); r++) {
+          std::vector<Held> own;
+          for (const Held& h : here)
+            if (h.rank == r) own.push_back(h);
+          picture_.text(x - 6, y + 4 + kLane / 2, std::to_string(r), "text-anchor=\"end\" font-weight=\"bold\"");
+          boxes({x, y, kMap, kLane}, view, what, own);
+          y += kLane + 6;
+        }
+        across({x, y - 6 - kLane, kMap, kLane}, view, here);
+        y += 22;
+      }
+      y += 12;
+    }
+    return y;
+  }
+
+  double map(const Rect& at, const View& view, const std::string& what, const std::vector<Held>& held) {
+    boxes(at, view, what, held);
+    across(at, view, held);
+    if (view.y >= 0) {
+      const auto d = static_cast<std::size_t>(view.y);
+      picture_.text(at.x - 32, at.y + at.h / 2, t_.shape[d].name,
+                    "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(at.x - 32) + " " + number(at.y + at.h / 2) + ")\"");
+      double last = -100;
+      for (const auto& [v, p] : ticks(at.y, at.h, d, held)) {
+        if (p - last < 11) continue;
+        picture_.line(at.x - 4, p, at.x, p, "stroke=\"#777\"");
+        picture_.text(at.x - 6, p + 3.5, std::to_string(v), "text-anchor=\"end\" fill=\"#777\" font-size=\"10\"");
+        last = p;
+      }
+    }
+    return at.y + at.h + 26;
+  }
+
+  std::vector<std::pair<Index, double>> ticks(double from, double length, std::size_t dim, const std::vector<Held>& held) const {
+    std::set<Index> at{0, t_.shape[dim].size};
+    for (const Held& h : held) at.insert({h.box[dim].begin, h.box[dim].end});
+    std::vector<std::pair<Index, double>> out;
+    for (Index v : at) out.emplace_back(v, from + length * static_cast<double>(v) / static_cast<double>(std::max<Index>(t_.shape[dim].size, 1)));
+    return out;
+  }
+
+  void across(const Rect& at, const View& view, const std::vector<Held>& held) {
+    if (view.x < 0) return;
+    const auto d = static_cast<std::size_t>(view.x);
+    double last = -100;
+    for (const auto& [v, p] : ticks(at.x, at.w, d, held)) {
+      if (p - last < 8 + 6.5 * static_cast<double>(std::to_string(v).size())) continue;
+      picture_.line(p, at.y + at.h, p, at.y + at.h + 4, "stroke=\"#777\"");
+      picture_.text(p, at.y + at.h + 14, std::to_string(v), "text-anchor=\"middle\" fill=\"#777\" font-size=\"10\"");
+      last = p;
+    }
+    picture_.text(at.x + at.w / 2, at.y + at.h + 26, t_.shape[d].name, "text-anchor=\"middle\" fill=\"#777\"");
+  }
+
+  void boxes(const Rect& at, const View& view, const std::string& what, const std::vector<Held>& held) {
+    picture_.rect(at, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-dasharray=\"3 2\"");
+    for (const Held& h : held) {
+      const Rect r = placed(at, t_.shape, view, h.box);
+      const Colour c = colour_of(h.rank);
+      picture_.rect(r, "class=\"" + what + "\" data-rank=\"" + std::to_string(h.rank) + "\" fill=\"" + c.fill + "\" stroke=\"#fff\"",
+                    "rank " + std::to_string(h.rank) + " (" + plan_.mesh().device(h.rank).name + "): " + box_words(t_.shape, h.box));
+      if (r.w >= 14 && r.h >= 14)
+        picture_.text(r.x + r.w / 2, r.y + r.h / 2 + 4.5, std::to_string(h.rank),
+                      std::string("text-anchor=\"middle\" font-weight=\"bold\" fill=\"") + c.ink + "\"");
+    }
+  }
+
+  double exchanges(double y) {
+    const std::vector<Movement> all = movements_of(plan_, profile_, tensor_);
+    picture_.text(kMargin, y, all.empty() ? "Not exchanged between ranks" : "Exchanged per step", kBold);
+    y += 22;
+    for (const Movement& m : all) {
+      double x = kMargin;
+      picture_.text(x, y, to_string(m.kind));
+      for (const int r : {m.from, m.to}) {
+        x += r == m.from && x < 100 ? 110 : 70;
+        picture_.rect({x, y - 12, 22, 16}, std::string("class=\"end\" rx=\"3\" fill=\"") + colour_of(r).fill + "\"");
+        picture_.text(x + 11, y, std::to_string(r), std::string("text-anchor=\"middle\" font-weight=\"bold\" fill=\"") + colour_of(r).ink + "\"");
+      }
+      picture_.line(x - 44, y - 4, x - 10, y - 4, "stroke=\"#555\" stroke-width=\"1.5\"");
+      picture_.line(x - 15, y - 8, x - 10, y - 4, "stroke=\"#555\" stroke-width=\"1.5\"");
+      picture_.line(x - 15, y, x - 10, y - 4, "stroke=\"#555\" stroke-width=\"1.5\"");
+      picture_.text(x + 110, y, bytes_text(static_cast<double>(m.bytes)), "text-anchor=\"end\"");
+      picture_.text(x + 190, y, profile_.empty() ? "" : seconds_text(m.seconds), "text-anchor=\"end\"");
+      std::string what;
+      for (std::size_t i = 0; i < std::min<std::size_t>(m.boxes.size(), 2); i++) what += (i == 0 ? "" : "; ") + box_words(t_.shape, m.boxes[i]);
+      if (m.boxes.size() > 2) what += "; and " + std::to_string(m.boxes.size() - 2) + " more";
+      picture_.text(x + (profile_.empty() ? 130 : 210), y, short_of(what + (m.step == "add" ? ", partial sums" : ""), 60), kGrey);
+      y += 21;
+    }
+    return y;
+  }
+
+  const Plan& plan_;
+  const Profile& profile_;
+  int tensor_;
+  const StepTensor& t_;
+  Picture picture_{};
+  double widest_ = 0;  // line of words
+};
+
+// A row per tensor, a small map per rank.
+std::string overview(const Plan& plan) {
+  const PlanData& d = plan.data();
+  constexpr double kMargin = 24, kNames = 330, kHigh = 26, kRow = 42;
+  const int ranks = plan.mesh().ranks();
+  const double lane = std::clamp(560.0 / ranks, 60.0, 170.0), width = kMargin * 2 + kNames + (lane + 12) * ranks + 170;
+  Picture picture;
+  picture.text(kMargin, 32, "Which rank stores what", "font-size=\"18\" font-weight=\"bold\"");
+  for (int r = 0; r < ranks; r++) {
+    const double x = kMargin + kNames + (lane + 12) * r;
+    picture.rect({x, 46, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
+    picture.text(x + 20, 57.5, short_of(std::to_string(r) + "  " + plan.mesh().device(r).name, static_cast<std::size_t>(lane / 7.5)));
+  }
+  picture.text(width - kMargin, 57.5, "exchanged per step", "text-anchor=\"end\" fill=\"#777\"");
+  double y = 74;
+  const std::vector<Described> moves = describe_exchanges(d, ranks);
+  for (std::size_t i = 0; i < d.tensors.size(); i++) {
+    const StepTensor& t = d.passes.tensors[i];
+    if (t.of >= 0 || t.role == TensorRole::seed) continue;
+    std::string dims, moved;
+    for (const Dim& dim : t.shape.dims()) dims += (dims.empty() ? "" : " × ") + dim.name + " " + std::to_string(dim.size);
+    picture.text(kMargin, y + 12, short_of(t.name, 44), t.role == TensorRole::parameter ? "" : kBold);
+    picture.text(kMargin, y + 25, short_of(dims, 62), kSmallGrey);
+    const std::vector<Held> held = resting_boxes(d, plan.mesh(), static_cast<int>(i));
+    const View view = view_of(t.shape, held);
+    for (int r = 0; r < ranks; r++) {
+      const Rect at{kMargin + kNames + (lane + 12) * r, y, lane, kHigh};
+      picture.rect(at, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#ccc\"");
+      for (const Held& h : held)
+        if (h.rank == r)
+          picture.rect(placed(at, t.shape, view, h.box), "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
+                       t.name + ", rank " + std::to_string(r) + ": " + box_words(t.shape, h.box));
+    }
+    double line = y + 11;
+    for (const Described& m : moves)
+      if (m.tensor == t.name || m.tensor == "gradient of " + t.name) {
+        Index bytes = 0;
+        for (Index b : m.bytes) bytes += b;
+        picture.text(width - kMargin, line, (m.tensor == t.name ? "" : "its gradient: ") + to_string(m.kind) + " " + bytes_text(static_cast<double>(bytes)), "text-anchor=\"end\" font-size=\"10\"");
+        line += 13;
+      }
+    y = std::max(y + kRow, line + 3);
+  }
+  picture.text(kMargin, y + 12, "Each map spans the complete tensor: cut dims run across and down, true to scale. Gradients are laid out like their tensors.", kSmallGrey);
+  return picture.whole(width, y + 28);
+}
+
+}  // namespace
+
+std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor) {
+  return tensor.empty() ? overview(plan) : TensorPicture(plan, profile, find_tensor(plan.data().passes, tensor)).draw();
+}
+
+}  // namespace motley

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan told in words and drawn: who holds, owns and reads which box, what moves, which index each pass is cut along.
+#pragma once
+#include <motley/plan.h>
+#include <motley/profile.h>
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// UserError (64) with a hint: no tensor of the step is called so.
+int find_tensor(const Passes& passes, const std::string& name);
+
+// The whole plan, or (with a name) one tensor. At most 100 columns. An empty profile: no seconds.
+std::string explain_text(const Plan& plan, const Profile& profile, const std::string& tensor);
+Json explain_json(const Plan& plan, const Profile& profile, const std::string& tensor);
+// One rect of class "own" per rank and box that the rank holds of a tensor.
+std::string explain_svg(const Plan& plan, const Profile& profile, const std::string& tensor);
+
+// One pair of ranks in one movement of a tensor; the steps: "add", "copy", "fill".
+struct Movement {
+  std::string tensor{}, step{}, schedule{};
+  Collective kind = Collective::none;
+  int from = 0, to = 0;
+  std::vector<Box> boxes{};
+  Index bytes = 0;
+  double seconds = 0;  // of one message of so many bytes; 0 without a profile
+  bool tiled = false;   // kernels run on some of its tiles while others travel
+};
+std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);
+
+// "filters1 cut on `all` (terms, summed)".
+std::string pick_words(const Plan& plan, int pass);
+// "batch 0..8, filters 4..6"; dims that the box holds whole are left out, "whole" where it holds all.
+std::string box_words(const Shape& shape, const Box& box);
+
+}  // namespace motley

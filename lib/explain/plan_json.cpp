@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for people (table) and for programs (JSON, INTERFACE section 3).
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "explain/describe.h"
+#include "plan/plan_data.h"
+#include "plan/plan_file.h"
+
+namespace motley {
+
+namespace {
+
+Json box_json(const Box& box) {
+  Json list{Json::Array{}};
+  for (const Range& r : box) list.push(Json{Json::Array{Json(r.begin), Json(r.end)}});
+  return list;
+}
+
+Json per_rank(const std::vector<Held>& held, int ranks) {
+  std::vector<Json> lists(static_cast<std::size_t>(ranks), Json{Json::Array{}});
+  for (const Held& h : held) lists[static_cast<std::size_t>(h.rank)].push(box_json(h.box));
+  Json out{Json::Array{}};
+  for (Json& l : lists) out.push(std::move(l));
+  return out;
+}
+
+Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
+
+// Of a summary.
+constexpr int kMostRanks = 16;
+constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60;
+
+// "64 parts of 0 to 12"
+std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
+  Index least = lists.front().front(), most = least;
+  for (const auto& list : lists)
+    for (Index size : list) least = std::min(least, size), most = std::max(most, size);
+  return (lists.size() > 1 ? std::to_string(lists.size()) + " lists of " : "") + std::to_string(lists.front().size()) + " parts of " + std::to_string(least) + " to " + std::to_string(most);
+}
+
+// Of many ranks those that compute longest.
+std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
+  std::string out = "ranks                             busy     idle   received per step      memory\n";
+  std::vector<std::size_t> shown(d.predicted.size());
+  std::iota(shown.begin(), shown.end(), std::size_t{0});
+  const bool some = !full && mesh.ranks() > kMostRanks;
+  if (some) {
+    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return d.predicted[a].seconds > d.predicted[b].seconds; });
+    shown.resize(kMostRanks);
+  }
+  for (std::size_t r : shown) {
+    const PredictedRank& p = d.predicted[r];
+    char idle[16] = "-";
+    if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
+                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
+    out += line;
+  }
+  if (some) {
+    std::string rest = "  and " + std::to_string(mesh.ranks() - kMostRanks) + " ranks that compute less";
+    std::vector<double> busy;
+    for (const PredictedRank& p : d.predicted) busy.push_back(p.seconds);
+    if (d.step_seconds) rest += ", down to " + seconds_text(*std::min_element(busy.begin(), busy.end()));
+    out += rest + "; --full lists all\n";
+  }
+  return out;
+}
+
+// Of many exchanges the largest; of many ranks the sum and the rank that receives most.
+std::string exchange_rows(std::vector<Described> exchanges, bool full) {
+  if (exchanges.empty()) return "";
+  const auto sum_of = [](const Described& e) { return std::accumulate(e.bytes.begin(), e.bytes.end(), Index{0}); };
+  const std::size_t all = exchanges.size();
+  Index left_out = 0;
+  if (!full && all > kMostExchanges) {
+    std::vector<std::size_t> order(all);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sum_of(exchanges[a]) > sum_of(exchanges[b]); });
+    for (std::size_t k = kMostExchanges; k < all; k++) left_out += sum_of(exchanges[order[k]]);
+    order.resize(kMostExchanges);
+    std::sort(order.begin(), order.end());  // the plan's
+    std::vector<Described> largest;
+    for (std::size_t k : order) largest.push_back(std::move(exchanges[k]));
+    exchanges = std::move(largest);
+  }
+  std::string out = "exchanges                                        received by each rank\n";
+  for (const Described& e : exchanges) {
+    std::string bytes;
+    for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
+    if (!full && bytes.size() > kWidestBytes) {
+      const auto most = std::max_element(e.bytes.begin(), e.bytes.end());
+      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in total, at most " + bytes_text(static_cast<double>(*most)) + " (rank " + std::to_string(most - e.bytes.begin()) + ")";
+    }
+    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.tiled ? "  tiled" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
+  }
+  if (all > exchanges.size()) out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) + " in total; --full lists them\n";
+  return out;
+}
+
+}  // namespace
+
+std::string Plan::json(PlanDetail detail) const {
+  const PlanData& d = *data_;
+  const int ranks = mesh_.ranks();
+  Json out{Json::Object{}};
+  out.set("version", kPlanVersion);
+  Json cuts{Json::Array{}};
+  for (const CutChoice& c : d.cuts) {
+    Json one{Json::Object{}};
+    auto sizes = [](const std::vector<Index>& list) { return Json::Array(list.begin(), list.end()); };
+    Json::Array lists;
+    for (const auto& list : c.parts) lists.emplace_back(sizes(list));
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes(c.parts.front()) : lists);
+    if (!c.per.empty()) one.set("per", c.per);
+    if (!c.why.empty()) one.set("why", c.why);
+    cuts.push(std::move(one));
+  }
+  out.set("cuts", std::move(cuts));
+  const bool all = detail == PlanDetail::full || ranks <= kMostRanks;
+  Json tensors{Json::Object{}};
+  for (std::size_t t = 0; t < d.tensors.size() && all; t++) {
+    const StepTensor& s = d.passes.tensors[t];
+    if (s.role == TensorRole::seed) continue;
+    Json one{Json::Object{}};
+    one.set("boxes", per_rank(resting_boxes(d, mesh_, static_cast<int>(t)), ranks));
+    one.set("owners", per_rank(d.tensors[t].owners, ranks));
+    tensors.set(s.name, std::move(one));
+  }
+  if (all) out.set("tensors", std::move(tensors));
+  Json exchanges{Json::Array{}};
+  for (const Described& e : all ? describe_exchanges(d, ranks) : std::vector<Described>{}) {
+    Json bytes{Json::Array{}};
+    for (Index b : e.bytes) bytes.push(Json(b));
+    Json one{Json::Object{}};
+    one.set("tensor", e.tensor).set("kind", to_string(e.kind)).set("bytes", std::move(bytes)).set("schedule", e.schedule);
+    if (e.tiled) one.set("tiled", true);
+    exchanges.push(std::move(one));
+  }
+  if (all) out.set("exchanges", std::move(exchanges));
+  Json predicted{Json::Object{}}, rows{Json::Array{}};
+  for (const PredictedRank& r : d.predicted) {
+    Json one{Json::Object{}};
+    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr)).set("bytes", Json(r.bytes)).set("memory_bytes", Json(r.memory_bytes));
+    rows.push(std::move(one));
+  }
+  predicted.set("step_seconds", number(d.step_seconds)).set("step_seconds_q25", number(d.step_q25)).set("step_seconds_q75", number(d.step_q75));
+  predicted.set("ranks", std::move(rows));
+  out.set("predicted", std::move(predicted));
+  Json baselines{Json::Object{}};
+  baselines.set("even", number(d.baselines.even)).set("proportional", number(d.baselines.proportional)).set("fast_alone", number(d.baselines.fast_alone));
+  out.set("baselines", std::move(baselines));
+  Json notes{Json::Array{}};
+  for (const std::string& n : d.notes) notes.push(Json(n));
+  out.set("notes", std::move(notes));
+  out.set("decisions", decisions_json(d, step_, mesh_));
+  return to_text(out, 1) + "\n";
+}
+
+std::string Plan::table(PlanDetail detail) const {
+  const PlanData& d = *data_;
+  const bool full = detail == PlanDetail::full;
+  std::string out = "cuts\n";
+  if (d.cuts.empty()) out += "  none: no dim has a rule\n";
+  for (const CutChoice& c : d.cuts) {
+    std::string parts = lists_text(c.parts);
+    if (!full && parts.size() > kWidestParts) parts = summary_of_parts(c.parts);
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
+  }
+  out += rank_rows(d, mesh_, full);
+  out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
+  if (d.step_seconds) {
+    out += "predicted step " + seconds_text(*d.step_seconds);
+    if (*d.step_q75 > 1.02 * *d.step_q25) out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
+    auto beside = [&](const char* name, const std::optional<double>& seconds) {
+      if (!seconds) return;
+      char ratio[32];
+      std::snprintf(ratio, sizeof ratio, " (%.2fx)", *seconds / *d.step_seconds);
+      out += std::string(", ") + name + " " + seconds_text(*seconds) + ratio;
+    };
+    beside("even", d.baselines.even);
+    beside("proportional", d.baselines.proportional);
+    beside("fastest rank alone", d.baselines.fast_alone);
+    out += "\n";
+  }
+  out += exchange_rows(describe_exchanges(d, mesh_.ranks()), full);
+  for (const std::string& n : d.notes) out += "note: " + n + "\n";
+  return out;
+}
+
+std::uint64_t Plan::hash() const { return data_->hash; }
+
+}  // namespace motley

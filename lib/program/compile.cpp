@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/compile.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+
+namespace motley {
+
+namespace {
+
+// Exchanges that bring a tensor tile by tile.
+std::set<int> tiled_exchanges(const Draft& draft) {
+  std::set<int> out;
+  for (int e = 0; e < static_cast<int>(draft.moved.size()); e++)
+    if (const Draft::Moved& of = at(draft.moved, e); of.tensor >= 0 && of.hop > 0 && draft.plan.plan_of(of.tensor).arriving().tiles > 0) out.insert(e);
+  return out;
+}
+
+}  // namespace
+
+Program compile(const Plan& plan, int rank, const CompileOptions& options) { return compile(plan.data(), rank, options); }
+
+Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
+  const LocalPlan local(plan, rank, options);
+  Draft draft = lower(local);
+  exchange(draft);
+  share(draft);
+  const std::set<int> tiled = tiled_exchanges(draft);
+  Program out = finished(std::move(draft));
+  tile(out, plan);
+  if (options.pending != Pending::none) overlap(out, plan, tiled);
+  name_implementations(out, plan);
+  place(out, plan.passes, options);
+  return out;
+}
+
+Program finished(Draft draft) {
+  const Passes& passes = draft.plan.passes();
+  int middle = 0;  // the first pass of the backward half
+  const auto count = static_cast<int>(passes.passes.size());
+  auto is_backward = [&](TensorRole role) { return role == TensorRole::gradient || role == TensorRole::parameter_gradient; };
+  while (middle < count && !is_backward(draft.plan.tensor(draft.plan.pass(middle).writes.tensor).role)) middle++;
+  Program out = std::move(draft.program);
+  std::set<int> used;  // buffers
+  for (const FedBuffer& f : out.feeds) used.insert(f.buffer);
+  for (DraftStep& s : draft.steps) {
+    if (s.turn < middle) out.forward_steps++;
+    if (auto* run = std::get_if<RunKernel>(&s.what)) {
+      for (const Place& p : run->operands) used.insert(p.buffer);
+      out.steps.push_back({std::move(*run)});
+    } else if (auto* post = std::get_if<Post>(&s.what)) {
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& p : *pieces) used.insert(p.at.buffer);
+      out.steps.push_back({std::move(*post)});
+    } else {
+      check(std::holds_alternative<Wait>(s.what), "every move has become messages");
+      out.steps.push_back({std::get<Wait>(s.what)});
+    }
+  }
+  for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
+    if (main >= 0 && !used.contains(main) && at(out.buffers, main).space != Space::state) main = -1;
+  return out;
+}
+
+// One piece is copied while the one before it travels. Both ends cut a message the same way.
+void tile(Program& program, const PlanData& plan) {
+  auto on_device = [&](int rank) { return at(plan.on_device, rank); };
+  for (ProgramStep& step : program.steps) {
+    auto* post = std::get_if<Post>(&step.what);
+    if (post == nullptr) continue;
+    for (auto* pieces : {&post->sends, &post->receives}) {
+      std::vector<Piece> out;
+      for (const Piece& whole : *pieces) {
+        const Index item = static_cast<Index>(bytes_of(at(program.buffers, whole.at.buffer).dtype));
+        const Index most = on_device(program.rank) || on_device(whole.peer) ? kStagedBytes : whole.bytes;
+        if (whole.window) out.push_back(whole);
+        for (Index done = 0; done < whole.bytes && !whole.window; done += most)
+          out.push_back({whole.peer, {whole.at.buffer, whole.at.element + done / item}, std::min(most, whole.bytes - done)});
+      }
+      *pieces = std::move(out);
+    }
+  }
+}
+
+void name_implementations(Program& program, const PlanData& plan) {
+  if (plan.implementations.empty()) return;
+  const std::vector<ChosenKernel>& chosen = at(plan.implementations, program.rank);
+  for (ProgramStep& s : program.steps) {
+    auto* run = std::get_if<RunKernel>(&s.what);
+    if (run == nullptr) continue;
+    const auto found = std::find_if(chosen.begin(), chosen.end(), [&](const ChosenKernel& c) { return c.spec == run->spec; });
+    if (found != chosen.end()) run->implementation = found->implementation;
+  }
+}
+
+}  // namespace motley

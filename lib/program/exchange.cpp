@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partial sums and messages -> tensors, as if every rank had memory of its own. Adds start from +0 and run in the order (writer's rank, box,
+// writer's pass), never in the order of arrival; one owner adds, the others copy its bits.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/kernel_of.h"
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+// This rank in one tree of a sum.
+struct Adding {
+  const BoxMessage* own = nullptr;    // what it sends on, or has for itself where it is the owner
+  std::size_t last = 0;               // the last stage that brings it something
+  std::optional<Contribution> sum{};  // so far
+  bool is_owner(int rank) const { return own == nullptr || own->to == rank; }
+};
+
+struct Pieces {
+  std::vector<Piece> pieces{};
+  std::vector<Box> boxes{};
+  void add(Piece piece, const Box& box) {
+    pieces.push_back(piece);
+    boxes.push_back(box);
+  }
+};
+
+class Exchanger {
+ public:
+  explicit Exchanger(Draft& draft) : draft_(draft), plan_(draft.plan), rank_(draft.plan.rank()) {}
+
+  void run() {
+    for (DraftStep& step : std::exchange(draft_.steps, {})) {
+      draft_.turn = step.turn;
+      if (const auto* move = std::get_if<Move>(&step.what))
+        emit(*move);
+      else if (!fused_.contains(step.pass))
+        draft_.steps.push_back(std::move(step));
+    }
+  }
+
+ private:
+  const std::string& name(int t) const { return plan_.tensor(t).name; }
+  Index bytes(int t, const Box& box) const { return volume(box) * static_cast<Index>(bytes_of(plan_.dtype_of(t))); }
+
+  void emit(const Move& move) {
+    const int t = move.tensor;
+    if (move.only_fill) return copy_hop(t, 2, "values of " + name(t));
+    add_hop(t, move.inside_kernel);
+    copy_hop(t, 1, "copies of " + name(t));
+    copy_hop(t, 2, "parts of " + name(t));
+  }
+
+  // Every rank numbers all exchanges, those too that it has no part in. Per stage; -1: nothing travels.
+  std::vector<int> exchanges_of(int t, std::size_t hop, const std::string& what) {
+    std::vector<int> out;
+    const Stages& stages = plan_.stages_of(t)[hop];
+    for (std::size_t k = 0; k < stages.size(); k++) {
+      out.push_back(-1);
+      if (std::none_of(stages[k].begin(), stages[k].end(), [](const BoxMessage& m) { return m.from != m.to; })) continue;
+      out.back() = static_cast<int>(draft_.moved.size());
+      draft_.moved.push_back({t, hop, k});
+      draft_.program.exchange_names.push_back(k == 0 ? what : what + ", stage " + std::to_string(k + 1));
+    }
+    return out;
+  }
+
+  void post_and_wait(int exchange, Pieces sends, Pieces receives) {
+    if (sends.pieces.empty() && receives.pieces.empty()) return;
+    draft_.steps.push_back(
+        {Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1, std::move(sends.boxes), std::move(receives.boxes)});
+    draft_.steps.push_back({Wait{exchange}, draft_.turn, -1, {}, {}});
+  }
+
+  View received_view(int t, const Box& box) {
+    View view = draft_.fresh_view("received " + name(t), t, box);
+    draft_.received.insert(view.buffer);
+    return view;
+  }
+
+  // ---- copies of finished values: rank to rank, and from a parameter's owned part to where kernels read it
+  void copy_hop(int t, std::size_t hop, const std::string& what) {
+    const std::vector<int> exchanges = exchanges_of(t, hop, what);
+    for (std::size_t k = 0; k < exchanges.size(); k++) copy_stage(t, plan_.stages_of(t)[hop][k], exchanges[k]);
+  }
+
+  void copy_stage(int t, const std::vector<BoxMessage>& messages, int exchange) {
+    Pieces sends, receives;
+    std::vector<std::pair<View, View>> unpack;
+    for (const BoxMessage& m : messages) {
+      if (m.from == rank_ && m.to == rank_) {
+        if (plan_.tensor(t).role != TensorRole::parameter) continue;  // it is there already
+        const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
+        if (from.buffer != to.buffer) draft_.copy(from, to, plan_.dtype_of(t), "local part of " + name(t));
+      } else if (m.from == rank_) {
+        sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), m.box);
+      } else if (m.to == rank_) {
+        View to = draft_.main_view(t, m.box);
+        if (!is_dense(to, plan_.format_of(t))) {
+          unpack.emplace_back(received_view(t, m.box), to);
+          to = unpack.back().first;
+        }
+        receives.add({m.from, {to.buffer, to.element}, bytes(t, m.box)}, m.box);
+      }
+    }
+    post_and_wait(exchange, std::move(sends), std::move(receives));
+    for (const auto& [from, to] : unpack) draft_.copy(from, to, plan_.dtype_of(t), "unpack " + name(t));
+  }
+
+  // One dense block of the message's box in the tensor's format, made from the sum of what this rank has.
+  Piece outgoing(int t, const std::vector<Contribution>& sums, const BoxMessage& m) {
+    const View& first = sums.front().view;
+    if (sums.size() == 1 && is_dense(first, plan_.format_of(t))) return {m.to, {first.buffer, first.element}, bytes(t, m.box)};
+    const View to = draft_.fresh_view("packed " + name(t), t, m.box);
+    draft_.packed.insert(to.buffer);
+    if (sums.size() == 1)
+      draft_.copy(first, to, plan_.dtype_of(t), "pack " + name(t));
+    else
+      add_atom(t, m.box, sums, to, Activation::none);
+    return {m.to, {to.buffer, 0}, bytes(t, m.box)};
+  }
+
+  // ---- partial sums
+  void add_hop(int t, bool inside_kernel) {
+    const std::vector<int> exchanges = exchanges_of(t, 0, "results of " + name(t));
+    if (inside_kernel) return;
+    const Stages& stages = plan_.stages_of(t)[0];
+    std::map<int, Adding> trees;
+    for (std::size_t k = 0; k < stages.size(); k++)
+      for (const BoxMessage& m : stages[k]) {
+        if (m.from == rank_) trees[m.tree].own = &m;
+        if (m.to == rank_) trees[m.tree].last = k;
+      }
+    for (std::size_t k = 0; k < stages.size(); k++) add_stage(t, k, exchanges[k], trees);
+    const TensorPlan& plan = plan_.plan_of(t);
+    std::vector<Box> reached;
+    for (const BoxMessage& m : plan.add.messages)
+      if (m.to == rank_) reached.push_back(m.box);
+    for (const Held& own : plan.owners)
+      if (own.rank == rank_)
+        for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), Activation::none);
+  }
+
+  // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after the
+  // first such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
+  void add_stage(int t, std::size_t stage, int exchange, std::map<int, Adding>& trees) {
+    std::vector<Contribution> last;
+    const bool only = plan_.stages_of(t)[0].size() == 1;
+    for (auto& [tree, sums] : exchange_sums(t, stage, exchange, trees)) {
+      Adding& adding = trees.at(tree);
+      const bool owner = only || adding.is_owner(rank_);
+      if (adding.sum) sums.insert(sums.begin(), *adding.sum);
+      if (owner && stage == adding.last) {
+        last.insert(last.end(), sums.begin(), sums.end());
+        continue;
+      }
+      if (!owner && !adding.sum)
+        for (Contribution& c : own_sums(t, *adding.own)) sums.push_back(std::move(c));
+      const Box box = sums.front().box;
+      const View sum = draft_.fresh_view("intermediate sum of " + name(t), t, box);
+      add_atom(t, box, sums, sum, Activation::none);
+      adding.sum = Contribution{box, sum};
+    }
+    for (const Held& own : plan_.plan_of(t).owners)
+      if (own.rank == rank_) add_owned(t, own.box, last);
+  }
+
+  // What arrives, per tree and in the messages' order: (writer's rank, box, pass) inside each owned box.
+  std::map<int, std::vector<Contribution>> exchange_sums(int t, std::size_t stage, int exchange, const std::map<int, Adding>& trees) {
+    const Stages& stages = plan_.stages_of(t)[0];
+    Pieces sends, receives;
+    std::map<int, std::vector<Contribution>> arrived;
+    for (const BoxMessage& m : stages[stage]) {
+      if (m.from == rank_ && m.to != rank_) {
+        const auto& sum = trees.at(m.tree).sum;
+        sends.add(outgoing(t, sum ? std::vector<Contribution>{*sum} : own_sums(t, m), m), m.box);
+      }
+      if (m.to != rank_) continue;
+      std::vector<Contribution>& sums = arrived[m.tree];
+      if (m.from == rank_) {
+        for (Contribution& c : own_sums(t, m)) sums.push_back(std::move(c));
+        continue;
+      }
+      auto meets = [&](const BoxMessage& o) { return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0; };
+      const bool alone = std::none_of(stages.begin(), stages.end(), [&](const auto& of) { return std::any_of(of.begin(), of.end(), meets); });
+      const bool owner = stages.size() == 1 || trees.at(m.tree).is_owner(rank_);
+      const bool in_place = alone && owner && is_dense(draft_.main_view(t, m.box), plan_.format_of(t));
+      sums.push_back({m.box, in_place ? draft_.main_view(t, m.box) : received_view(t, m.box)});
+      receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, m.box);
+    }
+    post_and_wait(exchange, std::move(sends), std::move(receives));
+    return arrived;
+  }
+
+  // This rank's partial sums of one message. A convolution that has added its bias itself is one.
+  std::vector<Contribution> own_sums(int t, const BoxMessage& m) {
+    auto has_bias = [&](int w) { return !plan_.is_view(at(plan_.writers(t), w)) && plan_.bias_of(at(plan_.writers(t), w)) >= 0; };
+    const bool fused = std::any_of(m.writers.begin(), m.writers.end(), has_bias);
+    std::vector<Contribution> sums;
+    for (int w : m.writers)
+      if (!fused || !plan_.is_view(at(plan_.writers(t), w))) sums.push_back(draft_.partial_sum(t, w, m.box));
+    return sums;
+  }
+
+  // Atom by atom: where the set of contributors is the same.
+  void add_owned(int t, const Box& owned, const std::vector<Contribution>& arrived) {
+    std::vector<Held> inside;
+    for (std::size_t i = 0; i < arrived.size(); i++)
+      if (Box part = intersect(arrived[i].box, owned); volume(part) > 0) inside.push_back({static_cast<int>(i), std::move(part)});
+    for (const Atom& atom : atoms(inside)) {
+      std::vector<Contribution> sums;
+      for (int i : atom.ranks) {  // positions in `arrived`, ascending: the order of the adds
+        const Contribution& whole = at(arrived, i);
+        sums.push_back({atom.box, part_of(whole.view, whole.box, atom.box)});
+      }
+      const bool adds = sums.size() > 1 && plan_.pass(plan_.writers(t).front()).combine == Combine::add;
+      const int next = adds && owned == atom.box ? plan_.activation_after(t, owned) : -1;
+      if (next >= 0) fused_.insert(next);
+      add_atom(t, atom.box, sums, draft_.main_view(next >= 0 ? plan_.pass(next).writes.tensor : t, atom.box),
+               next >= 0 ? plan_.pass(next).activation : Activation::none);
+    }
+  }
+
+  // to = activation(+0 + partial sum + partial sum + ...), or their maximum.
+  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, Activation activation) {
+    if (sums.size() == 1 && activation == Activation::none) {
+      const View& only = sums.front().view;
+      if (only.buffer != to.buffer) draft_.copy(only, to, plan_.dtype_of(t), "local part of " + name(t));
+      return;
+    }
+    if (plan_.pass(plan_.writers(t).front()).combine == Combine::max && !sums.empty()) return add_maximum(t, box, sums, to);
+    std::vector<View> views;
+    for (const Contribution& c : sums) views.push_back(c.view);
+    views.push_back(to);
+    std::vector<Place> places;
+    for (const View& v : views) places.push_back({v.buffer, v.element});
+    KernelSpec spec = fold_of(FoldKind::add, plan_.dtype_of(t), views);
+    spec.activation = activation;
+    draft_.kernel(std::move(spec), std::move(places), "sum of " + name(t));
+  }
+
+  // Stacked in one buffer, then the maximum over the stack.
+  void add_maximum(int t, const Box& box, const std::vector<Contribution>& parts, const View& to) {
+    const std::vector<Index> extents = extents_of(box), inner = strides_of(Format::plain, extents);
+    const Index each = volume(box), count = static_cast<Index>(parts.size());
+    const int stack = draft_.temporary("stack of " + name(t), plan_.dtype_of(t), {count, each});
+    for (Index k = 0; k < count; k++) draft_.copy(at(parts, k).view, {stack, k * each, inner, extents}, plan_.dtype_of(t), "sum of " + name(t));
+    std::vector<Index> all = extents, from = inner, into = to.strides;
+    all.insert(all.begin(), count);
+    from.insert(from.begin(), each);
+    into.insert(into.begin(), 0);
+    KernelSpec spec = fold_kernel(FoldKind::copy, plan_.dtype_of(t), all, {from, into});
+    spec.combine = Combine::max;
+    draft_.kernel(std::move(spec), {{stack, 0}, {to.buffer, to.element}}, "sum of " + name(t));
+  }
+
+  Draft& draft_;
+  const LocalPlan& plan_;
+  int rank_;
+  std::set<int> fused_{};  // activations that a sum applies itself
+};
+
+}  // namespace
+
+void exchange(Draft& draft) { Exchanger(draft).run(); }
+
+}  // namespace motley

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/local_plan.h"
+
+#include <algorithm>
+
+#include "plan/kernel_of.h"
+#include "plan/schedules.h"
+#include "plan/tiles.h"
+
+namespace motley {
+
+namespace {
+
+template <class List, class T>
+bool has_value(const List& list, const T& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+bool SharedTensor::has(int rank) const { return has_value(ranks, rank); }
+
+LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& options) : data_(data), rank_(rank), options_(options) {
+  const Passes& all = data_.passes;
+  writers_.resize(all.tensors.size());
+  readers_.resize(all.tensors.size());
+  opened_.assign(all.tensors.size(), -1);
+  direct_.resize(all.passes.size());
+  for (int p = 0; p < static_cast<int>(all.passes.size()); p++) {
+    at(writers_, pass(p).writes.tensor).push_back(p);
+    for (const PassOperand& o : pass(p).reads) at(readers_, o.tensor).push_back(p);
+  }
+  for (int t = 0; t < static_cast<int>(all.tensors.size()); t++) {
+    if (writers(t).empty()) continue;
+    const int p = writers(t).front();
+    at(opened_, t) = p;
+    if (pass(p).op == KernelOp::fold && pass(p).fold == FoldKind::activation)  // the kernel before it may apply it
+      if (const auto& before = writers(pass(p).reads[0].tensor); !before.empty()) at(opened_, t) = before.front();
+  }
+  for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter: when its values are first put together
+    for (int w : writers(pass(p).writes.tensor))
+      for (const PassOperand& o : pass(w).reads)
+        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0) at(opened_, o.tensor) = p;
+}
+
+bool LocalPlan::works(int p) const {
+  const auto& work = at(data_.pass_plans, p).work;
+  return !work.empty() && at(work, rank_).any;
+}
+
+int LocalPlan::writer_index(int p) const {
+  const auto& all = writers(pass(p).writes.tensor);
+  return static_cast<int>(std::find(all.begin(), all.end(), p) - all.begin());
+}
+
+const std::array<Stages, 3>& LocalPlan::stages_of(int t) const {
+  const auto known = stages_.find(t);
+  return known != stages_.end() ? known->second : stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
+}
+
+bool LocalPlan::is_view(int p) const { return motley::is_view(pass(p)); }
+
+bool LocalPlan::direct(int p) const {
+  std::optional<bool>& answer = at(direct_, p);
+  if (answer) return *answer;
+  const Pass& it = pass(p);
+  const TensorPlan& plan = plan_of(it.writes.tensor);
+  const Box mine = operand_box(it.writes, work_of(p).box);
+  const int k = writer_index(p), bias = bias_of(p);
+  std::vector<int> fused{k};
+  if (bias >= 0) fused.push_back(writer_index(bias));
+  std::sort(fused.begin(), fused.end());
+  bool good = plan.add.tiles == 0;
+  for (const BoxMessage& m : plan.add.messages) {
+    const bool has = has_value(m.writers, k);
+    if (m.from == rank_) good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum is in the same place
+    if (m.to == rank_ && overlaps(m.box, mine)) good = good && m.from == rank_ && has;
+  }
+  if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what others write there is not overwritten
+    good = good && std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Held& own) { return own.rank == rank_ && contains(own.box, mine); });
+  answer = good;
+  return good;
+}
+
+int LocalPlan::bias_of(int p) const {
+  const Pass& it = pass(p);
+  if (!options_.fuse || it.kind != PassKind::forward || (it.op != KernelOp::conv2d && it.op != KernelOp::dense)) return -1;
+  const auto& both = writers(it.writes.tensor);
+  if (both.size() != 2) return -1;
+  const int other = both[0] == p ? both[1] : both[0];
+  if (!is_view(other) || !works(other) || tensor(pass(other).reads[0].tensor).role != TensorRole::parameter) return -1;
+  const Box mine = operand_box(it.writes, work_of(p).box);
+  if (!contains(operand_box(pass(other).writes, work_of(other).box), mine)) return -1;
+  for (const BoxMessage& m : plan_of(it.writes.tensor).add.messages) {
+    if (m.from == rank_ && m.writers != std::vector<int>{0, 1}) return -1;
+    if (m.to == rank_ && m.from != rank_ && overlaps(m.box, mine)) return -1;
+  }
+  return other;
+}
+
+int LocalPlan::activation_after(int t, const Box& box) const {
+  if (!options_.fuse || readers(t).size() != 1 || has_value(passes().outputs, t)) return -1;
+  const int p = readers(t).front();
+  const Pass& it = pass(p);
+  if (it.op != KernelOp::fold || it.fold != FoldKind::activation || !works(p)) return -1;
+  if (operand_box(it.reads[0], work_of(p).box) != box || operand_box(it.writes, work_of(p).box) != box || !direct(p)) return -1;
+  const TensorPlan& plan = plan_of(t);
+  for (const Hop* hop : {&plan.copy, &plan.fill})
+    for (const BoxMessage& m : hop->messages)
+      if (m.from != m.to && (m.from == rank_ || m.to == rank_)) return -1;
+  return p;
+}
+
+bool LocalPlan::same_memory(int a, int b) const {
+  return options_.share && !data_.hosts.empty() && at(data_.hosts, a) == at(data_.hosts, b) && !at(data_.on_device, a) && !at(data_.on_device, b) &&
+         (options_.hosts.empty() || at(options_.hosts, a) == at(options_.hosts, b));
+}
+
+const SharedTensor& LocalPlan::shared(int t) const {
+  const auto known = shared_.find(t);
+  return known != shared_.end() ? known->second : shared_[t] = shared_of(t, rank_);
+}
+
+// Whether the ranks that read this one's memory share the tensor, and where it is stored.
+SharedTensor LocalPlan::shared_of(int t, int rank) const {
+  const TensorRole role = tensor(t).role;
+  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || has_value(passes().outputs, t) || has_value(options_.keep, t)) return {};
+  if (options_.keep_gradients && role == TensorRole::parameter_gradient) return {};
+  const TensorPlan& plan = plan_of(t);
+  if (plan.arriving().tiles > 0) return {};
+  SharedTensor out;
+  for (const Held& need : plan.readers) {
+    if (!same_memory(need.rank, rank)) continue;
+    out.box = out.ranks.empty() ? need.box : hull(out.box, need.box);
+    if (!out.has(need.rank)) out.ranks.push_back(need.rank);
+  }
+  if (out.ranks.size() < 2) return {};
+  for (int r : out.ranks) {  // each reads all of it
+    Index reads = 0;
+    for (const Held& need : plan.readers) reads += need.rank == r ? volume(need.box) : 0;
+    if (reads != volume(out.box)) return {};
+  }
+  std::vector<Box> parts;  // one of them writes each element, or gets it from elsewhere
+  for (const Held& own : plan.owners) {
+    if (!same_memory(own.rank, rank)) continue;
+    if (!out.has(own.rank) || !contains(out.box, own.box)) return {};
+    parts.push_back(own.box);
+  }
+  for (std::size_t hop : {1U, 2U})
+    for (const auto& stage : stages_of(t)[hop])
+      for (const BoxMessage& m : stage)
+        if (out.has(m.to) && !out.has(m.from)) parts.push_back(m.box);
+  Index filled = 0;
+  for (const Box& part : parts) filled += volume(part);
+  if (filled != volume(out.box) || !subtract(out.box, parts).empty()) return {};
+  for (const Held& home : plan.home)
+    if (role != TensorRole::parameter && same_memory(home.rank, rank) && !out.has(home.rank)) return {};
+  out.home = at(out.ranks, static_cast<std::size_t>(t) % out.ranks.size());
+  return out;
+}
+
+int LocalPlan::closed_at(int t) const {
+  int last = writers(t).empty() ? -1 : writers(t).back();
+  for (int p : readers(t))  // a view is read where the tensor that it is a part of is put together
+    last = std::max(last, is_view(p) ? writers(pass(p).writes.tensor).back() : p);
+  return last;
+}
+
+}  // namespace motley

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan says about one rank: what it computes, which kernels compute other passes with their own, which tensors are stored once for
+// several ranks of a host. All of it follows from the plan, so that ranks agree on it without a message.
+#pragma once
+#include <motley/program.h>
+
+#include <array>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/at.h"
+#include "plan/plan_data.h"
+
+namespace motley {
+
+// A tensor that several ranks of a host read completely: stored once, in the arena of its home.
+struct SharedTensor {
+  int home = -1;  // -1: it is not shared
+  Box box{};
+  std::vector<int> ranks{};
+  bool is_shared() const { return home >= 0; }
+  bool has(int rank) const;
+};
+
+class LocalPlan {
+ public:
+  LocalPlan(const PlanData& data, int rank, const CompileOptions& options);
+  const PlanData& data() const { return data_; }
+  const Passes& passes() const { return data_.passes; }
+  const CompileOptions& options() const { return options_; }
+  int rank() const { return rank_; }
+  const StepTensor& tensor(int t) const { return at(data_.passes.tensors, t); }
+  const Pass& pass(int p) const { return at(data_.passes.passes, p); }
+  const TensorPlan& plan_of(int t) const { return at(data_.tensors, t); }
+  const Work& work_of(int p) const { return at(at(data_.pass_plans, p).work, rank_); }
+  bool works(int p) const;
+  DType dtype_of(int t) const { return tensor(t).dtype == DType::i32 ? DType::i32 : data_.dtype; }
+  Format format_of(int t) const { return at(data_.formats, t); }
+  bool on_device() const { return at(data_.on_device, rank_); }
+  const std::vector<int>& writers(int t) const { return at(writers_, t); }  // passes
+  const std::vector<int>& readers(int t) const { return at(readers_, t); }
+  int writer_index(int p) const;
+  const std::array<Stages, 3>& stages_of(int t) const;  // by hop
+
+  // ---- fused kernels
+  bool is_view(int p) const;  // a copy or broadcast that needs no kernel: its source is read in place
+  bool direct(int p) const;   // the result is written straight into the tensor
+  int bias_of(int p) const;   // the writer broadcast(b) that this convolution or dense adds itself; -1: none
+  int activation_after(int t, const Box& box) const;  // the pass that a kernel writing all of t here may apply itself; -1: none
+
+  // ---- memory that ranks of a host share
+  bool same_memory(int a, int b) const;  // these two read each other's memory
+  const SharedTensor& shared(int t) const;  // of this rank
+  SharedTensor shared_of(int t, int rank) const;
+  int opened_at(int t) const { return at(opened_, t); }  // the pass at whose turn the tensor is first written, on any rank; -1: never
+  int closed_at(int t) const;                            // the pass after which no rank reads it
+
+ private:
+  bool overlaps(const Box& a, const Box& b) const { return volume(intersect(a, b)) > 0; }
+
+  const PlanData& data_;
+  int rank_;
+  const CompileOptions& options_;
+  std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor
+  std::vector<int> opened_{};                            // per tensor
+  mutable std::vector<std::optional<bool>> direct_{};    // per pass: each is asked for often
+  mutable std::map<int, std::array<Stages, 3>> stages_{};
+  mutable std::map<int, SharedTensor> shared_{};
+};
+
+}  // namespace motley

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes -> kernels, and the points where tensors move.
+#include "program/lowerer.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/operands.h"
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+View reordered(const View& v, const std::vector<int>& order) {
+  View out{v.buffer, v.element, {}, {}};
+  for (int d : order) {
+    out.strides.push_back(d < 0 ? 0 : v.strides[static_cast<std::size_t>(d)]);
+    out.extents.push_back(d < 0 ? 1 : v.extents[static_cast<std::size_t>(d)]);
+  }
+  return out;
+}
+
+}  // namespace
+
+Draft lower(const LocalPlan& plan) {
+  Draft draft(plan);
+  Lowerer(draft).run();
+  return draft;
+}
+
+void Lowerer::run() {
+  const auto count = static_cast<int>(plan_.passes().passes.size());
+  std::set<int> filled;  // parameters
+  for (int p = 0; p < count; p++) {
+    draft_.turn = p;
+    const int t = plan_.pass(p).writes.tensor;
+    for (int w : plan_.writers(t))  // on some ranks the kernel adds its bias itself: it comes before the kernel on all
+      for (const PassOperand& o : plan_.pass(w).reads)
+        if ((w == p || plan_.is_view(w)) && plan_.tensor(o.tensor).role == TensorRole::parameter && filled.insert(o.tensor).second)
+          draft_.steps.push_back({Move{.tensor = o.tensor, .only_fill = true}, p, -1, {}, {}});
+    draft_.pass = p;
+    if (plan_.works(p) && !fused_.contains(p) && !plan_.is_view(p)) emit_pass(p);
+    draft_.pass = -1;
+    if (plan_.writers(t).back() == p) draft_.steps.push_back({Move{.tensor = t, .inside_kernel = inside_.contains(t)}, p, -1, {}, {}});
+  }
+  draft_.turn = count;
+  if (plan_.passes().trains) emit_updates();
+}
+
+Place Lowerer::dense(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
+  const View v = reordered(view, order);
+  if (is_dense(v, format) && draft_.is_aligned(v)) return {v.buffer, v.element};
+  const DType dtype = draft_.buffer(v.buffer).dtype;
+  const int made = draft_.temporary("dense " + name, dtype, v.extents, format);
+  draft_.copy(v, dense_view(made, format, v.extents), dtype, "reorder for " + name);
+  return {made, 0};
+}
+
+std::pair<Place, View> Lowerer::dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
+  const View v = reordered(view, order);
+  if (is_dense(v, format) && draft_.is_aligned(v)) return {{v.buffer, v.element}, View{}};
+  const int made = draft_.temporary("dense " + name, plan_.data().dtype, v.extents, format);
+  return {{made, 0}, dense_view(made, format, v.extents)};
+}
+
+void Lowerer::emit_pass(int p) {
+  const Pass& it = plan_.pass(p);
+  const int t = it.writes.tensor;
+  const Box box = operand_box(it.writes, plan_.work_of(p).box);
+  const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
+  const int bias = takes ? plan_.bias_of(p) : -1;
+  if (bias >= 0) fused_.insert(bias);
+  const std::vector<BoxMessage>& sums = plan_.plan_of(t).add.messages;
+  const bool local = std::none_of(sums.begin(), sums.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank()); });
+  const bool alone = bias >= 0 || plan_.writers(t).size() == 1;
+  const int next = takes && alone && local && plan_.direct(p) ? plan_.activation_after(t, box) : -1;
+  if (next >= 0) {
+    fused_.insert(next);
+    inside_.insert(t);
+  }
+  const auto parts = parts_of(plan_.data(), p, plan_.rank());
+  check(parts.has_value(), "tiles end where kernels can be cut");
+  for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
+}
+
+// One part, or all of a pass: the bias goes with the first, the activation with the last of those that are added to one result.
+void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
+  const Pass& it = plan_.pass(p);
+  const int t = next >= 0 ? plan_.pass(next).writes.tensor : it.writes.tensor;
+  const Box box = operand_box(it.writes, part.box);
+  std::vector<View> views;
+  for (const PassOperand& o : it.reads) views.push_back(draft_.main_view(o.tensor, operand_box(o, part.box)));
+  const View result = next >= 0 ? draft_.main_view(t, box) : draft_.output_view(p, box);
+  KernelSpec spec = kernel_of(plan_.passes(), it, part.box, plan_.data().dtype, plan_.data().formats);
+  if (next >= 0) spec.y_format = plan_.format_of(t);
+  View bias_view;
+  if (bias >= 0 && part.first) {
+    const Pass& b = plan_.pass(bias);
+    Box of;  // the bias's dims inside this part's result
+    for (int i : b.reads[0].indices) {
+      auto at = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
+      of.push_back(box[static_cast<std::size_t>(at - b.writes.indices.begin())]);
+    }
+    bias_view = draft_.main_view(b.reads[0].tensor, of);
+    spec.bias = true;
+  }
+  const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward && is_dense(result, plan_.format_of(t)) && draft_.is_aligned(result) &&
+                                          !plan_.on_device();
+  const Activation activation = next >= 0 && part.last ? plan_.pass(next).activation : Activation::none;
+  spec.accumulate = adds && inside;
+  if (!adds || inside) spec.activation = next >= 0 ? activation : spec.activation;
+  views.push_back(!adds || inside ? result : draft_.fresh_view("tile of " + it.name, t, box));
+  const View made = views.back(), *b = spec.bias ? &bias_view : nullptr;
+  if (!it.ties.empty())
+    emit_index_maps(p, views);
+  else if (it.op == KernelOp::fold)
+    emit_fold(p, part.box, views);
+  else if (it.op == KernelOp::dense)
+    emit_dense(p, std::move(spec), views, b);
+  else
+    emit_window(p, std::move(spec), views, b);
+  if (made.buffer == result.buffer) return;
+  KernelSpec add = fold_of(FoldKind::add, plan_.dtype_of(t), {result, made, result});
+  add.activation = activation;
+  draft_.kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}}, "tiles of " + it.name);
+}
+
+void Lowerer::emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views) {
+  const Pass& it = plan_.pass(p);
+  std::vector<std::vector<int>> dims;
+  for (const PassOperand& o : it.reads) dims.push_back(o.indices);
+  dims.push_back(it.writes.indices);
+  std::vector<Place> places;
+  for (const View& v : views) places.push_back({v.buffer, v.element});
+  KernelSpec spec = kernel_of(plan_.passes(), it, work, plan_.data().dtype, plan_.data().formats);
+  lay_along(spec, views, dims);
+  draft_.kernel(std::move(spec), std::move(places), it.name);
+}
+
+void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {
+  const Pass& it = plan_.pass(p);
+  std::vector<PassOperand> operands = it.reads;
+  operands.push_back(it.writes);
+  // Dims of an operand in the order of its roles: x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]).
+  auto order = [&](const PassOperand& o) {
+    const auto& role = it.roles;
+    auto has = [&](int index) { return index >= 0 && std::find(o.indices.begin(), o.indices.end(), index) != o.indices.end(); };
+    std::vector<int> roles;
+    if (has(role[5]))
+      roles = {role[4], role[1], role[5], role[6]};
+    else if (has(role[2]))
+      roles = {role[0], role[1], role[2], role[3]};
+    else if (role.size() > 9 && has(role[9]))
+      roles = {role[0], role[1], role[9], role[10]};
+    else
+      roles = {role[0], role[4] >= 0 ? role[4] : role[1], role[7], role[8]};
+    std::vector<int> dims;
+    for (int r : roles) {
+      auto at = std::find(o.indices.begin(), o.indices.end(), r);
+      dims.push_back(r < 0 || at == o.indices.end() ? -1 : static_cast<int>(at - o.indices.begin()));
+    }
+    return dims;
+  };
+  const std::vector<OperandUse> uses = operands_of(spec);  // a bias behind what is read
+  std::vector<Place> places;
+  for (std::size_t k = 0; k + 1 < operands.size(); k++)
+    places.push_back(dense(views[k], order(operands[k]), uses[k].format, it.name));
+  if (bias != nullptr) places.push_back(dense(*bias, {0}, Format::plain, it.name));
+  const std::vector<int> result_order = order(operands.back());
+  const auto [place, made] = dense_result(views.back(), result_order, uses.back().format, it.name);
+  places.push_back(place);
+  draft_.kernel(std::move(spec), std::move(places), it.name);
+  if (made.buffer >= 0) draft_.copy(made, reordered(views.back(), result_order), plan_.data().dtype, "reorder after " + it.name);
+}
+
+void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {
+  const Pass& it = plan_.pass(p);
+  // Positions among (reads.., writes) of x, w, y.
+  const std::size_t x = it.kind == PassKind::backward_data ? 2 : 0, w = it.kind == PassKind::backward_filter ? 2 : 1, y = 3 - x - w;
+  std::vector<PassOperand> operands = it.reads;
+  operands.push_back(it.writes);
+  // Indices of `of` that `also` has, outermost in `of`'s memory first.
+  auto shared = [&](std::size_t of, std::size_t also) {
+    std::vector<int> out;
+    for (int i : operands[of].indices)
+      if (const auto& a = operands[also].indices; std::find(a.begin(), a.end(), i) != a.end()) out.push_back(i);
+    auto stride = [&](int index) {
+      const auto& all = operands[of].indices;
+      return views[of].strides[static_cast<std::size_t>(std::find(all.begin(), all.end(), index) - all.begin())];
+    };
+    std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return stride(a) > stride(b); });
+    return out;
+  };
+  const std::vector<int> kept = shared(x, y), contracted = shared(x, w), made = shared(w, y);
+  auto order = [&](std::size_t k) {
+    std::vector<int> indices = k == w ? made : kept, dims;
+    const std::vector<int>& tail = k == y ? made : contracted;
+    indices.insert(indices.end(), tail.begin(), tail.end());
+    for (int i : indices)
+      dims.push_back(static_cast<int>(std::find(operands[k].indices.begin(), operands[k].indices.end(), i) - operands[k].indices.begin()));
+    return dims;
+  };
+  std::vector<Place> places;
+  for (std::size_t k = 0; k < 2; k++) places.push_back(dense(views[k], order(k), Format::plain, it.name));
+  if (bias != nullptr) {  // the made indices in the order chosen for w
+    const Pass& b = plan_.pass(plan_.bias_of(p));
+    std::vector<int> dims;
+    for (int i : made) {
+      const std::string& name = it.indices[static_cast<std::size_t>(i)].name;
+      for (std::size_t d = 0; d < b.reads[0].indices.size(); d++)
+        if (b.indices[static_cast<std::size_t>(b.reads[0].indices[d])].name == name) dims.push_back(static_cast<int>(d));
+    }
+    places.push_back(dense(*bias, dims, Format::plain, it.name));
+  }
+  const auto [place, result] = dense_result(views[2], order(2), Format::plain, it.name);
+  places.push_back(place);
+  draft_.kernel(std::move(spec), std::move(places), it.name);
+  if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), plan_.data().dtype, "reorder after " + it.name);
+}
+
+void Lowerer::emit_updates() {
+  for (std::size_t i = 0; i < draft_.program.slices.size(); i++) {
+    Slice& s = draft_.program.slices[i];
+    const auto at = std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
+    const int gradient = plan_.passes().parameter_gradients[static_cast<std::size_t>(at)];
+    const View g = draft_.main_view(gradient, s.box);
+    std::vector<int> order(s.box.size());
+    std::iota(order.begin(), order.end(), 0);
+    const Place place = dense(g, order, s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor), "update of " + s.name);
+    draft_.program.slices[i].gradient = g.buffer;
+    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(draft_.program.slices[i].box), plan_.data().dtype), {place, {draft_.program.slices[i].velocity, 0}, {draft_.program.slices[i].value, 0}},
+                "update of " + draft_.program.slices[i].name);
+  }
+}
+
+}  // namespace motley

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// No rank waits in a circle that did not before: a Post waits for nothing, so one that comes earlier waits for fewer others. A Wait that
+// comes later is followed only by steps that followed it before; were one of them needed for what it now comes after, the ranks would
+// have waited in a circle from the start.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "kernels/operands.h"
+#include "program/compile.h"
+#include "program/overlap.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kMostMemory = 1.125;  // of what a step takes at most without overlap: an eighth more for exchanges in flight
+
+constexpr Index kAll = std::numeric_limits<Index>::max();
+
+struct Touch {
+  int buffer = -1;
+  Index begin = 0, end = kAll;  // elements
+  bool writes = false;
+};
+using Touches = std::vector<Touch>;
+
+bool meet(const Touches& a, const Touches& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Touch& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Touch& y) {
+      return x.buffer == y.buffer && (x.writes || y.writes) && x.begin < y.end && y.begin < x.end;
+    });
+  });
+}
+
+class Overlapper {
+ public:
+  Overlapper(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory) : program_(program), steps_(program.steps) {
+    for (const ProgramStep& s : steps_) {
+      const auto* post = std::get_if<Post>(&s.what);
+      const Beside runs = post == nullptr ? Beside::nothing : beside(*post);
+      if (runs == Beside::nothing) continue;
+      pending_.insert(post->exchange);
+      if (runs == Beside::in_order_of_need) ordered_.insert(post->exchange);
+      for (const Piece& p : post->sends) sent_.insert(p.at.buffer);
+      for (const Piece& p : post->receives) received_.insert(p.at.buffer);
+    }
+    if (pending_.empty()) return;
+    for (const ProgramStep& s : steps_) touches_.push_back(touches_of(s));
+    count_lives();
+    most_ = most_memory * static_cast<double>(*std::max_element(live_.begin(), live_.end()) + 1);
+  }
+
+  void run() {
+    if (pending_.empty()) return;
+    const auto middle = static_cast<std::size_t>(program_.forward_steps);
+    for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, std::pair{middle, steps_.size()}}) {
+      for (std::size_t i = from; i < to; i++)
+        if (goes_up(i)) raise(i, from);
+      for (std::size_t i = from; i < to && !ordered_.empty(); i++)
+        if (const auto* post = sends(i); post != nullptr && ordered_.contains(post->exchange)) move_after(i, from);
+      for (std::size_t i = to; i-- > from;)
+        if (goes_down(i)) lower(i, to);
+      for (std::size_t i = from; i < to && !ordered_.empty(); i++)
+        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange)) i = move_before(i, to);
+    }
+  }
+
+ private:
+  Index item(int buffer) const { return static_cast<Index>(bytes_of(program_.buffers[static_cast<std::size_t>(buffer)].dtype)); }
+
+  // A Wait touches what its Post does: that is under way until then. What a window shows is others' to touch, all of it.
+  Touches touches_of(const ProgramStep& step) {
+    Touches out;
+    if (const auto* run = std::get_if<RunKernel>(&step.what)) {
+      const std::vector<OperandUse> uses = operands_of(run->spec);
+      for (std::size_t k = 0; k < uses.size(); k++)
+        out.push_back(
+            {run->operands[k].buffer, run->operands[k].element, run->operands[k].element + uses[k].elements, uses[k].written});
+    } else if (const auto* post = std::get_if<Post>(&step.what)) {
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& p : *pieces)
+          if (p.window)
+            out.push_back({p.at.buffer, 0, kAll, true});
+          else
+            out.push_back({p.at.buffer, p.at.element, p.at.element + p.bytes / item(p.at.buffer), pieces == &post->receives});
+      under_way_[post->exchange] = out;
+    } else {
+      out = under_way_.at(std::get<Wait>(step.what).exchange);
+    }
+    return out;
+  }
+
+  bool is_copy_of(std::size_t i, const std::set<int>& buffers, bool result) const {
+    const auto* run = std::get_if<RunKernel>(&steps_[i].what);
+    if (run == nullptr || run->spec.op != KernelOp::fold) return false;
+    if (result) return run->moves && buffers.contains(run->operands.back().buffer);
+    return std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return buffers.contains(p.buffer); });
+  }
+  bool is_post(std::size_t i) const {
+    const auto* post = std::get_if<Post>(&steps_[i].what);
+    return post != nullptr && pending_.contains(post->exchange);
+  }
+  bool is_wait(std::size_t i) const {
+    const auto* wait = std::get_if<Wait>(&steps_[i].what);
+    return wait != nullptr && pending_.contains(wait->exchange);
+  }
+  bool goes_up(std::size_t i) const { return is_post(i) || is_copy_of(i, sent_, true); }
+  bool goes_down(std::size_t i) const { return is_wait(i) || is_copy_of(i, received_, false); }
+
+  struct Life {
+    std::size_t first = 0, last = 0;
+    bool any = false;
+  };
+  Index bytes(std::size_t buffer) const { return program_.buffers[buffer].bytes; }
+  bool in_arena(std::size_t buffer) const { return program_.buffers[buffer].space == Space::arena; }
+
+  // Where each buffer is first and last used, and bytes alive per step.
+  void count_lives() {
+    lives_.assign(program_.buffers.size(), {});
+    for (std::size_t s = 0; s < touches_.size(); s++)
+      for (const Touch& t : touches_[s]) {
+        Life& life = lives_[static_cast<std::size_t>(t.buffer)];
+        if (!life.any) life = {s, s, true};
+        life.last = s;
+      }
+    live_.assign(steps_.size() + 1, 0);
+    for (std::size_t b = 0; b < lives_.size(); b++) {
+      if (!lives_[b].any || !in_arena(b)) continue;
+      live_[lives_[b].first] += bytes(b);
+      live_[lives_[b].last + 1] -= bytes(b);
+    }
+    for (std::size_t s = 1; s < live_.size(); s++) live_[s] += live_[s - 1];
+  }
+  // Of the buffers that step i uses first (or last): they would live longer.
+  Index grows(std::size_t i, std::size_t Life::*end) const {
+    std::set<std::size_t> buffers;
+    for (const Touch& t : touches_[i])
+      if (const auto b = static_cast<std::size_t>(t.buffer); in_arena(b) && lives_[b].*end == i) buffers.insert(b);
+    Index sum = 0;
+    for (std::size_t b : buffers) sum += bytes(b);
+    return sum;
+  }
+  bool fits(std::size_t at, Index more) const { return static_cast<double>(live_[at] + more) <= most_; }
+
+  void put(std::size_t i, std::size_t to) {  // up
+    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
+    std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
+  }
+  void raise(std::size_t i, std::size_t from) {
+    count_lives();
+    const Index more = grows(i, &Life::first);
+    std::size_t to = i;
+    while (to > from && !meet(touches_[to - 1], touches_[i]) && fits(to - 1, more)) to--;
+    while (to < i && goes_up(to)) to++;  // those of one place keep their order
+    put(i, to);
+  }
+  const Post* sends(std::size_t i) const {
+    const auto* post = std::get_if<Post>(&steps_[i].what);
+    return post == nullptr || post->sends.empty() ? nullptr : post;
+  }
+  // What stays before the Post at i: what it needs, or something that stays.
+  void move_after(std::size_t i, std::size_t from) {
+    for (std::size_t k = i; k-- > from && sends(k) == nullptr && !is_wait(k);) {
+      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      bool free = true;
+      for (std::size_t s = k + 1; s <= i && free; s++) free = !meet(touches_[s], touches_[k]);
+      if (!free) continue;
+      count_lives();
+      const Index more = grows(k, &Life::last);
+      for (std::size_t s = k + 1; s <= i && free; s++) free = fits(s, more);
+      for (std::size_t s = k; free && s < i; s++) put(s + 1, s);
+      if (free) i--;
+    }
+  }
+  // Returns where the Wait at i is then. What stays behind it: it, and what needs it or something that stays.
+  std::size_t move_before(std::size_t i, std::size_t end) {
+    for (std::size_t k = i + 1; k < end; k++) {
+      if (sends(k) != nullptr) break;
+      if (!std::holds_alternative<RunKernel>(steps_[k].what)) continue;
+      bool free = true;
+      for (std::size_t s = i; s < k && free; s++) free = !meet(touches_[s], touches_[k]);
+      if (!free) continue;
+      count_lives();
+      const Index more = grows(k, &Life::first);
+      for (std::size_t s = i; s < k && free; s++) free = fits(s, more);
+      if (free) put(k, i++);
+    }
+    return i;
+  }
+  void lower(std::size_t i, std::size_t end) {
+    count_lives();
+    const Index more = grows(i, &Life::last);
+    std::size_t to = i;
+    while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
+    while (to > i && goes_down(to)) to--;
+    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(at(steps_, i), at(steps_, i + 1), at(steps_, to + 1));
+    std::rotate(at(touches_, i), at(touches_, i + 1), at(touches_, to + 1));
+  }
+
+  Program& program_;
+  std::vector<ProgramStep>& steps_;
+  std::vector<Touches> touches_{};
+  std::map<int, Touches> under_way_{};
+  std::set<int> pending_{}, ordered_{};              // exchanges
+  std::set<int> sent_{}, received_{};              // buffers that they send and receive
+  std::vector<Life> lives_{};                      // per buffer
+  std::vector<Index> live_{};                      // per step
+  double most_ = 0;                                // bytes alive at once
+};
+
+}  // namespace
+
+void overlap(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory) { Overlapper(program, beside, most_memory).run(); }
+
+void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled) {
+  auto may = [&](const Post& post) {
+    auto far = [&](const Piece& p) { return !p.window && is_far(plan, program.rank, p.peer); };
+    if (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)) return Beside::nothing;
+    return tiled.contains(post.exchange) ? Beside::in_order_of_need : Beside::other_kernels;
+  };
+  overlap(program, may, kMostMemory);
+}
+
+}  // namespace motley

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers -> places in the arena.
+#include <algorithm>
+#include <map>
+
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+// From the first step that touches a buffer to the last; what is in flight is touched until its wait.
+void find_lifetimes(Program& program, const Passes& passes, const CompileOptions& options) {
+  const int end = static_cast<int>(program.steps.size());
+  std::map<int, std::set<int>> posted;  // exchange -> buffers in flight
+  auto touch = [&](int buffer, int step) {
+    Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+    if (b.first < 0) b.first = step;
+    b.last = std::max(b.last, step);
+  };
+  for (int s = 0; s < end; s++) {
+    const auto& what = program.steps[static_cast<std::size_t>(s)].what;
+    if (const auto* run = std::get_if<RunKernel>(&what))
+      for (const Place& o : run->operands) touch(o.buffer, s);
+    if (const auto* post = std::get_if<Post>(&what))
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& piece : *pieces) {
+          touch(piece.at.buffer, s);
+          posted[post->exchange].insert(piece.at.buffer);
+        }
+    if (const auto* wait = std::get_if<Wait>(&what))
+      for (int b : posted[wait->exchange]) touch(b, s);
+  }
+  auto keep = [&](int buffer) {
+    if (buffer < 0) return;
+    Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+    if (b.first < 0) b.first = 0;
+    b.last = end;
+  };
+  for (int t : passes.outputs) keep(program.main_buffer[static_cast<std::size_t>(t)]);
+  for (int t : options.keep) keep(program.main_buffer[static_cast<std::size_t>(t)]);
+  if (options.keep_gradients)
+    for (int t : passes.parameter_gradients) keep(program.main_buffer[static_cast<std::size_t>(t)]);
+  for (const FedBuffer& f : program.feeds) program.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
+}
+
+}  // namespace
+
+void place(Program& program, const Passes& passes, const CompileOptions& options) {
+  find_lifetimes(program, passes, options);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < program.buffers.size(); i++) {
+    if (program.buffers[i].space == Space::state)
+      program.state_bytes += program.buffers[i].bytes;
+    else if (program.buffers[i].space == Space::arena && program.buffers[i].last >= 0)
+      order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
+  std::vector<std::size_t> laid;
+  for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
+    Buffer& b = program.buffers[i];
+    const Index size = (b.bytes + 63) / 64 * 64;
+    std::vector<std::pair<Index, Index>> busy;
+    for (std::size_t k : laid) {
+      const Buffer& other = program.buffers[k];
+      if (!options.reuse_memory || (other.first <= b.last && b.first <= other.last)) busy.emplace_back(other.offset, other.offset + (other.bytes + 63) / 64 * 64);
+    }
+    std::sort(busy.begin(), busy.end());
+    b.offset = 0;
+    for (const auto& [from, to] : busy) {
+      if (from >= b.offset + size) break;
+      b.offset = std::max(b.offset, to);
+    }
+    program.arena_bytes = std::max(program.arena_bytes, b.offset + size);
+    laid.push_back(i);
+  }
+}
+
+}  // namespace motley

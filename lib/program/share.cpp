@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks of one host read each other's memory. A message between them becomes a flag: the sender's block stays where it is, the reader's
+// kernels read it in place and acknowledge it, and its memory is used again when all readers have. A tensor that several of them read
+// completely is stored once, in the arena of its home: each writes its part there when the home has granted that its memory is free, which
+// it is again when all have acknowledged their last read.
+//
+// No rank waits in a circle: order the points of all Programs by (pass, exchange of that pass, end of that pass). Every wait is for
+// something that its rank does at an earlier point: data for its post, a grant for the first pass that writes the tensor, an
+// acknowledgement (awaited one exchange later at the earliest) for the exchange or for the end of the last pass that reads.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/operands.h"
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+class Sharer {
+ public:
+  explicit Sharer(Draft& draft) : draft_(draft), plan_(draft.plan), rank_(draft.plan.rank()) {}
+
+  void run() {
+    number();
+    if (!draft_.program.windows) return;
+    std::vector<DraftStep> before = std::exchange(draft_.steps, {});
+    auto step = before.begin();
+    const auto turns = static_cast<int>(plan_.passes().passes.size());
+    for (int turn = 0; turn <= turns; turn++) {  // the last one: the updates
+      draft_.turn = turn;
+      if (turn == turns) await_acknowledgements();  // an update writes what others read
+      for (const auto& [t, flags] : shared_)
+        if (plan_.opened_at(t) == turn) open(t, flags);
+      for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
+      for (const auto& [t, flags] : shared_)
+        if (turn < turns && plan_.closed_at(t) == turn) close(t, flags);
+    }
+    drop_unused_packs();
+    acknowledge();
+  }
+
+ private:
+  struct Flags {
+    int granted = -1, acknowledged = -1;  // exchanges
+  };
+
+  int number(const std::string& name) {
+    draft_.moved.push_back({});
+    draft_.program.exchange_names.push_back(name);
+    return static_cast<int>(draft_.moved.size()) - 1;
+  }
+  // All ranks number the flags of all: first those of messages, then those of tensors that some rank shares.
+  void number() {
+    const auto exchanges = static_cast<int>(draft_.moved.size());
+    for (int e = 0; e < exchanges; e++) {
+      const Draft::Moved of = at(draft_.moved, e);
+      const auto& messages = plan_.stages_of(of.tensor)[of.hop][of.stage];
+      if (std::any_of(messages.begin(), messages.end(), [&](const BoxMessage& m) { return m.from != m.to && plan_.same_memory(m.from, m.to); }))
+        acknowledged_[e] = number("acknowledge " + at(draft_.program.exchange_names, e));
+    }
+    const auto tensors = static_cast<int>(plan_.passes().tensors.size()), ranks = static_cast<int>(plan_.data().hosts.size());
+    for (int t = 0; t < tensors; t++) {
+      bool any = false;
+      for (int r = 0; r < ranks && !any; r++) any = plan_.shared_of(t, r).is_shared();
+      if (!any || plan_.opened_at(t) < 0) continue;
+      const std::string& name = plan_.tensor(t).name;
+      const int granted = number("grant for " + name);
+      const Flags flags{granted, number("acknowledge " + name)};
+      if (plan_.shared(t).has(rank_)) shared_[t] = flags;
+    }
+    draft_.program.windows = static_cast<int>(draft_.moved.size()) > exchanges;
+  }
+
+  void push(std::variant<RunKernel, Post, Wait, Move> what) { draft_.steps.push_back({std::move(what), draft_.turn, -1, {}, {}}); }
+
+  // ---- shared tensors
+  void open(int t, const Flags& flags) {
+    const SharedTensor& shared = plan_.shared(t);
+    const int buffer = draft_.main_buffer(t);
+    stored_once_.insert(buffer);
+    if (shared.home != rank_) {
+      draft_.buffer(buffer).exchange = flags.granted;
+      draft_.buffer(buffer).piece = 0;
+      not_granted_[buffer] = flags.granted;
+      return;
+    }
+    std::vector<Piece> others;
+    for (int r : shared.ranks)
+      if (r != rank_) others.push_back({r, {buffer, 0}, 0, true});
+    const auto early = draft_.steps.begin() + static_cast<std::ptrdiff_t>(settled_);  // so that no rank waits for this one's kernels
+    const int turn = early == draft_.steps.end() ? draft_.turn : early->turn;
+    draft_.steps.insert(early, {Post{flags.granted, std::move(others), {}}, turn, -1, {}, {}});
+    settled_++;
+  }
+  void close(int t, const Flags& flags) {
+    const SharedTensor& shared = plan_.shared(t);
+    const int buffer = draft_.main_buffer(t);
+    std::vector<Piece> others;
+    for (int r : shared.ranks)
+      if (r != rank_ && (shared.home == rank_ || shared.home == r)) others.push_back({r, {buffer, 0}, 0, true});
+    if (shared.home == rank_)
+      shown_.emplace_back(flags.acknowledged, std::move(others));
+    else
+      push(Post{flags.acknowledged, std::move(others), {}});
+  }
+  // Whoever writes into memory of the tensor's home waits for the grant.
+  void enter(int buffer) {
+    const auto closed = not_granted_.find(buffer);
+    if (closed == not_granted_.end()) return;
+    const int granted = closed->second;
+    not_granted_.erase(closed);
+    push(Post{granted, {}, {{draft_.buffer(buffer).peer, {buffer, 0}, 0, true}}});
+    push(Wait{granted});
+  }
+
+  // ---- steps
+  void rewrite(DraftStep step) {
+    if (auto* run = std::get_if<RunKernel>(&step.what)) {
+      if (std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return dropped_.contains(p.buffer); })) return;  // unpacks
+      enter(run->operands.back().buffer);
+      draft_.steps.push_back(std::move(step));
+    } else if (auto* post = std::get_if<Post>(&step.what)) {
+      rewrite(*post, step);
+    } else {
+      const int exchange = std::get<Wait>(step.what).exchange;
+      draft_.steps.push_back(std::move(step));
+      await_acknowledgements();
+      if (auto shown = showing_.find(exchange); shown != showing_.end()) shown_.emplace_back(acknowledged_.at(exchange), std::move(shown->second));
+      for (const auto& [from, to] : std::exchange(copies_, {})) {
+        enter(to.buffer);
+        draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(at(draft_.moved, exchange).tensor).name);
+      }
+    }
+  }
+
+  void rewrite(Post& post, DraftStep& step) {
+    const Draft::Moved of = at(draft_.moved, post.exchange);
+    const bool shared = shared_.contains(of.tensor) && of.hop != 0;
+    for (std::size_t k = 0; k < post.sends.size(); k++)
+      if (plan_.same_memory(rank_, post.sends[k].peer)) show(post.sends[k], step.sent[k], of.tensor, shared, post.exchange);
+    std::map<int, int> counts;  // per peer
+    for (std::size_t k = 0; k < post.receives.size(); k++)
+      if (plan_.same_memory(rank_, post.receives[k].peer)) {
+        int& count = counts[post.receives[k].peer];
+        read_in_place(post.receives[k], step.received[k], of.tensor, shared, post.exchange, count++);
+      }
+    auto others_read = [&](const Piece& p) {  // a message may come while a peer still reads what is there
+      return !p.window && std::any_of(shown_.begin(), shown_.end(), [&](const auto& shown) {
+        return std::any_of(shown.second.begin(), shown.second.end(), [&](const Piece& s) { return s.at.buffer == p.at.buffer; });
+      });
+    };
+    if (std::any_of(post.receives.begin(), post.receives.end(), others_read)) await_acknowledgements();
+    for (const Piece& p : post.receives)
+      if (!p.window) enter(p.at.buffer);
+    draft_.steps.push_back(std::move(step));
+  }
+
+  // A peer reads this rank's arena; what is stored once for several ranks follows rules of its own.
+  void show(Piece& piece, const Box& box, int t, bool shared, int exchange) {
+    piece.window = true;
+    if (shared) {
+      const int buffer = draft_.main_buffer(t);
+      if (draft_.packed.contains(piece.at.buffer)) packs_.insert(piece.at.buffer);
+      piece.at = {buffer, 0};
+      return;
+    }
+    if (draft_.buffer(piece.at.buffer).space != Space::arena || stored_once_.contains(piece.at.buffer)) {
+      const View to = draft_.fresh_view("packed " + plan_.tensor(t).name, t, box);
+      View from = to;  // as dense
+      from.buffer = piece.at.buffer;
+      from.element = piece.at.element;
+      draft_.copy(from, to, plan_.dtype_of(t), "pack " + plan_.tensor(t).name);
+      piece.at = {to.buffer, 0};
+    }
+    showing_[exchange].push_back({piece.peer, piece.at, 0, true});
+  }
+
+  void read_in_place(Piece& piece, const Box& box, int t, bool shared, int exchange, int count) {
+    piece.window = true;
+    if (shared) {
+      const int buffer = draft_.main_buffer(t);
+      if (piece.at.buffer != buffer) dropped_.insert(piece.at.buffer);
+      piece.at = {buffer, 0};
+      return;
+    }
+    int buffer = piece.at.buffer;
+    if (!draft_.received.contains(buffer)) {  // it would have come straight to where kernels read it
+      const View from = draft_.fresh_view("", t, box);
+      View to = from;
+      to.buffer = buffer;
+      to.element = piece.at.element;
+      copies_.emplace_back(from, to);
+      buffer = from.buffer;
+    }
+    Buffer& b = draft_.buffer(buffer);
+    b.name = "rank " + std::to_string(piece.peer) + "'s " + plan_.tensor(t).name;
+    b.space = Space::peer;
+    b.peer = piece.peer;
+    b.exchange = exchange;
+    b.piece = count;
+    piece.at = {buffer, 0};
+    to_acknowledge_[exchange].push_back({piece.peer, piece.at, 0, true});
+  }
+
+  void await_acknowledgements() {
+    for (auto& [exchange, pieces] : std::exchange(shown_, {})) {
+      push(Post{exchange, {}, std::move(pieces)});
+      push(Wait{exchange});
+    }
+    settled_ = draft_.steps.size();
+  }
+
+  // What would have been packed for a message of a tensor that is stored once.
+  void drop_unused_packs() {
+    for (const DraftStep& step : draft_.steps) {
+      if (const auto* run = std::get_if<RunKernel>(&step.what))
+        for (std::size_t k = 0; k + 1 < run->operands.size(); k++) packs_.erase(run->operands[k].buffer);
+      if (const auto* post = std::get_if<Post>(&step.what))
+        for (const auto* pieces : {&post->sends, &post->receives})
+          for (const Piece& p : *pieces) packs_.erase(p.at.buffer);
+    }
+    std::erase_if(draft_.steps, [&](const DraftStep& step) {
+      const auto* run = std::get_if<RunKernel>(&step.what);
+      return run != nullptr && packs_.contains(run->operands.back().buffer);
+    });
+  }
+
+  // After this rank's last read of what an exchange showed it.
+  void acknowledge() {
+    std::map<int, std::size_t> last;  // buffer -> step
+    for (std::size_t s = 0; s < draft_.steps.size(); s++) {
+      if (const auto* run = std::get_if<RunKernel>(&draft_.steps[s].what))
+        for (const Place& p : run->operands) last[p.buffer] = s;
+      if (const auto* wait = std::get_if<Wait>(&draft_.steps[s].what))
+        if (const auto of = to_acknowledge_.find(wait->exchange); of != to_acknowledge_.end())
+          for (const Piece& p : of->second) last[p.at.buffer] = s;
+    }
+    std::map<std::size_t, std::vector<int>> after;  // step -> exchanges
+    for (const auto& [exchange, pieces] : to_acknowledge_) {
+      std::size_t s = 0;
+      for (const Piece& p : pieces) s = std::max(s, last.at(p.at.buffer));
+      after[s].push_back(exchange);
+    }
+    std::vector<DraftStep> out;
+    for (std::size_t s = 0; s < draft_.steps.size(); s++) {
+      const int turn = draft_.steps[s].turn;
+      out.push_back(std::move(draft_.steps[s]));
+      if (const auto of = after.find(s); of != after.end())
+        for (int exchange : of->second) out.push_back({Post{acknowledged_.at(exchange), to_acknowledge_.at(exchange), {}}, turn, -1, {}, {}});
+    }
+    draft_.steps = std::move(out);
+  }
+
+  Draft& draft_;
+  const LocalPlan& plan_;
+  int rank_;
+  std::map<int, int> acknowledged_{};                              // exchange -> the one by which its readers say that they have read
+  std::map<int, Flags> shared_{};                                  // per tensor that this rank shares
+  std::set<int> stored_once_{};                                    // their buffers
+  std::map<int, int> not_granted_{};                               // such a buffer in a peer's memory -> what to wait for before it is written
+  std::map<int, std::vector<Piece>> showing_{}, to_acknowledge_{};  // per exchange
+  std::vector<std::pair<int, std::vector<Piece>>> shown_{};        // what peers may still read: acknowledgement, pieces
+  std::vector<std::pair<View, View>> copies_{};                    // after the wait
+  std::set<int> packs_{}, dropped_{};                              // buffers that shared tensors may not need
+  std::size_t settled_ = 0;                                        // the step after the last wait for others' reads
+};
+
+}  // namespace
+
+void share(Draft& draft) { Sharer(draft).run(); }
+
+}  // namespace motley

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/views.h"
+
+#include <motley/error.h>
+
+#include "plan/kernel_of.h"
+
+namespace motley {
+
+std::vector<Index> extents_of(const Box& box) {
+  std::vector<Index> out;
+  for (const Range& r : box) out.push_back(r.size());
+  return out;
+}
+
+View dense_view(int buffer, Format format, const std::vector<Index>& extents) { return {buffer, 0, strides_of(format, extents), extents}; }
+
+View part_of(const View& view, const Box& of, const Box& box) {
+  check(contains(of, box), "a view lies inside its buffer");
+  View v = view;
+  v.extents = extents_of(box);
+  for (std::size_t d = 0; d < box.size(); d++) v.element += (box[d].begin - of[d].begin) * v.strides[d];
+  return v;
+}
+
+View view_of(const Buffer& buffer, int id, const Box& box) { return part_of(dense_view(id, buffer.format, extents_of(buffer.box)), buffer.box, box); }
+
+bool is_dense(const View& view, Format format) {
+  const std::vector<Index> dense = strides_of(format, view.extents);
+  for (std::size_t d = 0; d < view.extents.size(); d++)
+    if (view.extents[d] > 1 && view.strides[d] != dense[d]) return false;
+  return true;
+}
+
+void lay_along(KernelSpec& fold, const std::vector<View>& views, const std::vector<std::vector<int>>& dims) {
+  for (std::size_t k = 0; k < views.size(); k++) {
+    std::vector<Index>& strides = fold.operands[k].strides;
+    strides.assign(fold.fold_extents.size(), 0);
+    for (std::size_t d = 0; d < dims[k].size(); d++) strides[static_cast<std::size_t>(dims[k][d])] = views[k].strides[d];
+  }
+}
+
+KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views) {
+  std::vector<std::vector<Index>> strides;
+  for (const View& v : views) strides.push_back(v.strides);
+  return fold_kernel(kind, dtype, views.back().extents, std::move(strides));
+}
+
+Index position_of(const Shape& shape, const std::vector<Index>& at) {
+  Index position = 0;
+  for (std::size_t d = 0; d < at.size(); d++) position = position * shape[d].size + at[d];
+  return position;
+}
+
+Index element_of(const View& view, const Box& box, const std::vector<Index>& at) {
+  Index element = 0;
+  for (std::size_t d = 0; d < at.size(); d++) element += (at[d] - box[d].begin) * view.strides[d];
+  return element;
+}
+
+}  // namespace motley
