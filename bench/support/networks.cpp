@@ -79,6 +79,17 @@ Network network(const std::string& name, Index batch) {
     l.hidden(512);
     return l.finish(batch, 10);
   }
+  if (name == "vgg16") {
+    Layers l(image(batch, 3, 224));
+    for (Index f : {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0}) {
+      if (f > 0)
+        l.conv(f, 3);
+      else
+        l.h = max_pool2d(l.h, {.window = 2});
+    }
+    l.hidden(4096);
+    return l.finish(batch, 1000);
+  }
   if (name == "pair") {  // one column -> row pair and little else
     Layers l(image(batch, 128, 16));
     l.conv(128, 3);
@@ -98,7 +109,7 @@ Network network(const std::string& name, Index batch) {
     l.h = global_avg_pool2d(l.h);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, pair, four, wide, quickstart)");
+  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, vgg16, pair, four, wide, quickstart)");
 }
 
 }  // namespace motley::bench

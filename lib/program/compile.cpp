@@ -32,6 +32,7 @@ Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
   if (options.pending != Pending::none) overlap(out, plan, tiled);
   name_implementations(out, plan);
   place(out, plan.passes, options);
+  if (options.settle) settle(out);
   return out;
 }
 

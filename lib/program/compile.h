@@ -19,6 +19,7 @@ void tile(Program& program, const PlanData& plan);          // messages from and
 void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);  // posts early, waits late; tiled: exchanges whose tiles are used one by one
 void name_implementations(Program& program, const PlanData& plan);
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
+void settle(Program& program);  // acknowledgements are awaited where the memory is used again
 
 // All of them.
 Program compile(const PlanData& plan, int rank, const CompileOptions& options = {});

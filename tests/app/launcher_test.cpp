@@ -219,6 +219,7 @@ TEST_CASE("MPI_Finalize does not come back: the run ends with the code that all 
   for (const std::vector<std::string>& before : {std::vector<std::string>{}, own}) {
     Probe good({.mode = "hang_at_the_end", .environment = kShort, .before = before});
     good.end();
+    INFO("code " << good.code);
     CHECK((good.code == 0 || (!before.empty() && good.code == SIGKILL)));  // mpiexec may end the others when the first one leaves
     CHECK_THAT(good.err, Contains("has not returned; the run was over, this rank exits with the agreed exit code 0"));
     CHECK(good.out.starts_with("result\n"));

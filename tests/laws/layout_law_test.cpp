@@ -140,8 +140,8 @@ TEST_CASE("layout law: data parallel on 65 and 66 ranks through the CPU backend'
         if (const auto* kernel = std::get_if<RunKernel>(&s.what)) most = std::max(most, kernel->spec.operands.size());
     CHECK(most == 66);  // the partials and the sum
     const Outcome truth = run_plan(one, {.integers = true, .cpu_backend = true});
-    for (const bool windows : {true, false}) {
-      const Outcome cut = run_plan(many, {.integers = true, .cpu_backend = true, .windows = windows});
+    for (const bool share : {true, false}) {
+      const Outcome cut = run_plan(many, {.integers = true, .cpu_backend = true, .program = {.share = share}});
       CHECK(difference(cut, truth) == 0);
       for (std::size_t r = 0; r < cut.counted.size(); r++) CHECK(cut.counted[r] == many.data().predicted[r].bytes);
     }

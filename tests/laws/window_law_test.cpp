@@ -243,18 +243,24 @@ std::string races(const Plan& plan, const CompileOptions& options, int* shared, 
 }  // namespace
 
 TEST_CASE("window law: every look is ordered against every write, and nobody waits in a circle", "[law]") {
-  int shared = 0, hidden = 0, at_once = 0;
+  int shared = 0, unshared = 0, hidden = 0, at_once = 0;
   for (int number = 0; number < share_of(150); number++) {
     Random random(static_cast<unsigned>(31000 + number));
     const auto plan = random_plan(random, chance(random, 0.5) ? DType::f32 : DType::f64);
     if (!plan) continue;
     INFO("case " << number);
     const bool keep = chance(random, 0.5);
+    // After each pass that may make a rank wait: exchange, share, settle, overlap; and where it packs less, or takes more memory.
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .share = false}, &unshared, &at_once) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .settle = false}, &shared, &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none}, &shared, &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep}, &shared, &hidden) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .fuse = false}, &shared, &hidden) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .reuse_memory = false}, &shared, &hidden) == "");
     REQUIRE(races(with_hosts_apart(*plan), {.keep_gradients = keep}, &shared, &hidden) == "");
   }
   CHECK(shared > when_all(20000));
+  CHECK(unshared == 0);
   CHECK(at_once == 0);
   CHECK(hidden > when_all(1000));
 }
@@ -276,7 +282,7 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
   CHECK(Races(programs).check() == "");
 }
 
-TEST_CASE("window law: the same bits and the same bytes as messages, whoever is late", "[law]") {
+TEST_CASE("pass law: share, overlap and place change no bit and no byte counted, whoever is late", "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(41000 + number));
     const auto plan = random_plan(random, DType::f64);
@@ -290,12 +296,28 @@ TEST_CASE("window law: the same bits and the same bytes as messages, whoever is 
       CHECK(other.counted == one.counted);
     };
     const unsigned seed = 1 + static_cast<unsigned>(number);
-    const Outcome messages = run_plan(*plan, {.steps = 3, .windows = false, .pending = Pending::none});
+    const Outcome messages = run_plan(*plan, {.steps = 3, .program = {.pending = Pending::none, .share = false}});
     same(messages, run_plan(*plan, {.steps = 3, .restless = seed}));
-    same(messages, run_plan(*plan, {.steps = 3, .windows = false, .restless = seed}));
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.share = false}, .restless = seed}));
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.reuse_memory = false}}));
     const Plan apart = with_hosts_apart(*plan);
-    same(run_plan(apart, {.steps = 3, .pending = Pending::none}), run_plan(apart, {.steps = 3, .restless = seed}));
+    same(run_plan(apart, {.steps = 3, .program = {.pending = Pending::none}}), run_plan(apart, {.steps = 3, .restless = seed}));
   }
+}
+
+TEST_CASE("pass law: fused and separate kernels differ by rounding alone", "[law]") {
+  int fewer = 0;
+  for (int number = 0; number < share_of(60); number++) {
+    Random random(static_cast<unsigned>(51000 + number));
+    const auto plan = random_plan(random, DType::f64);
+    if (!plan) continue;
+    INFO("case " << number);
+    const Outcome fused = run_plan(*plan, {.steps = 1}), apart = run_plan(*plan, {.steps = 1, .program = {.fuse = false}});
+    CHECK(difference(apart, fused) < 1e-12);
+    CHECK(apart.counted == fused.counted);
+    for (int r = 0; r < plan->mesh().ranks(); r++) fewer += compile(*plan, r).steps.size() < compile(*plan, r, {.fuse = false}).steps.size();
+  }
+  CHECK(fewer > when_all(60));
 }
 
 TEST_CASE("window law: what several ranks of a host read comes from another host once", "[law]") {

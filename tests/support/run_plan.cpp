@@ -71,9 +71,10 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   const bool direct = options.device_messages && backend->device_memory() != nullptr;
   const auto of_device = direct ? testing::with_device_memory(wires, *backend->device_memory()) : nullptr;
   Transport& transport = direct ? *of_device : wires;
-  std::vector<int> alone(static_cast<std::size_t>(transport.size()));
-  std::iota(alone.begin(), alone.end(), 0);
-  Program program = compile(plan, transport.rank(), {.keep_gradients = true, .hosts = options.windows ? transport.hosts() : alone, .pending = options.pending});
+  CompileOptions compiled = options.program;
+  compiled.keep_gradients = true;
+  compiled.hosts = transport.hosts();
+  Program program = compile(plan, transport.rank(), compiled);
   cut_pieces(program, plan, options.piece_bytes);
   State state(plan, program, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);

@@ -25,8 +25,7 @@ struct RunOptions {
   bool real_devices = false;  // CUDA devices are what they are
   Index piece_bytes = 64;    // of a piece of a message from or to a device with memory of its own
   bool device_messages = false;  // the transport takes the device's memory (support/device_transport.h)
-  bool windows = true;       // ranks of a host look into each other's memory; else messages alone
-  Pending pending = Pending::far;
+  CompileOptions program{};  // share: false: messages alone
   unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed, and run a forward half before each step
 };
 // A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.

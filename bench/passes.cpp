@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16 (one dense
+// layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32: all passes, then each of them switched off. Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with
+// one rate for all kernels of a kind (1 Tflop/s for contractions) and links of 2.5 GB/s between hosts, 20 GB/s inside one; the same on every machine.
+//   passes [--quick] [--json FILE]
+#include <motley/error.h>
+#include <motley/motley.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <tuple>
+
+#include "base/json.h"
+#include "bench/support/networks.h"
+#include "bench/support/reported.h"
+#include "plan/plan_data.h"
+#include "plan/planner.h"
+#include "plan/schedules.h"
+#include "tests/support/synthetic_profile.h"
+
+using namespace motley;
+
+namespace {
+
+Profile profile_of(const Mesh& mesh) {
+  Profile out = testing::synthetic_profile(mesh, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 100), 2.5e9);
+  for (Link& link : out.links)
+    if (mesh.device(link.from).host == mesh.device(link.to).host) link.segments = link.in_place = {{Index{1} << 40, 1e-6, 20e9}};
+  return out;
+}
+
+Plan without_tiles(const Plan& plan) {
+  PlanData data = plan.data();
+  for (TensorPlan& t : data.tensors)
+    for (const auto hop : kHops) (t.*hop).tiles = 0;
+  count_bytes(data);
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
+}
+
+struct Way {
+  const char* off;
+  Plan plan;
+  CompileOptions options{};
+};
+
+Json row_of(const std::string& net, const std::string& cut, const Way& way, const Profile& profile) {
+  std::vector<Program> programs;
+  for (int r = 0; r < way.plan.mesh().ranks(); r++) programs.push_back(compile(way.plan, r, way.options));
+  Index kernels = 0, messages = 0, sent = 0, in_place = 0, flags = 0, arena = 0;
+  for (const Program& p : programs) {
+    arena = std::max(arena, p.arena_bytes);
+    for (const ProgramStep& s : p.steps) {
+      kernels += std::holds_alternative<RunKernel>(s.what) ? 1 : 0;
+      if (const auto* post = std::get_if<Post>(&s.what))
+        for (const Piece& piece : post->receives) {
+          messages += piece.window ? 0 : 1;
+          flags += piece.window ? 1 : 0;
+          (piece.window ? in_place : sent) += piece.bytes;
+        }
+    }
+  }
+  const Simulated times = simulate(programs, profile);
+  Json row;
+  row.set("net", net).set("ranks", way.plan.mesh().ranks()).set("cut", cut).set("off", way.off).set("kernels", kernels).set("messages", messages).set("message_bytes", sent).set("flags", flags).set("in_place_bytes", in_place);
+  row.set("arena_bytes", arena).set("step_seconds", times.step_seconds).set("waiting_seconds", *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end()));
+  return row;
+}
+
+double number(const Json& row, const char* key) {
+  const auto& value = row.find(key)->value;
+  return std::holds_alternative<std::int64_t>(value) ? static_cast<double>(std::get<std::int64_t>(value)) : std::get<double>(value);
+}
+
+int bench_all(const std::string& json) {
+  Json rows{Json::Array{}};
+  std::printf("net    ranks  cut      off            kernels  messages  message MB  flags  in place MB  arena MB  step ms  waiting ms\n");
+  for (const auto& [name, ranks, cut] : {std::tuple{std::string("wide"), 2, std::string("filters")}, {"vgg16", 4, "filters"}, {"vgg16", 4, "batch"}}) {
+    const bench::Network net = bench::network(name, 32);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
+    std::vector<Device> devices(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].host = r < ranks / 2 ? "here" : "there";
+    const Mesh mesh({{"all", ranks}}, devices);
+    const Profile profile = profile_of(mesh);
+    LayoutRules rules;
+    for (const std::string& dim : cut == "batch" ? std::vector<std::string>{"batch"} : net.filter_dims) rules.split.push_back({dim, "all", CutBy::even});
+    const Plan plan = balance(step, mesh, rules, profile);
+    for (const Way& way : {Way{"nothing", plan}, Way{"fuse", plan, {.fuse = false}}, Way{"share", plan, {.share = false}}, Way{"tile", without_tiles(plan)},
+                           Way{"overlap", plan, {.pending = Pending::none}}, Way{"settle", plan, {.settle = false}}, Way{"place", plan, {.reuse_memory = false}}}) {
+      Json row = row_of(name, cut, way, profile);
+      std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", name.c_str(), ranks, cut.c_str(), way.off, number(row, "kernels"), number(row, "messages"),
+                  number(row, "message_bytes") / 1e6, number(row, "flags"), number(row, "in_place_bytes") / 1e6, number(row, "arena_bytes") / 1e6,
+                  number(row, "step_seconds") * 1e3, number(row, "waiting_seconds") * 1e3);
+      rows.push(std::move(row));
+    }
+  }
+  if (!json.empty()) write_file(json, to_text(rows, 1) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::string json;
+  return bench::reported("passes", [&] {
+    for (std::size_t i = 0; i < words.size(); i++) {
+      if (words[i] == "--json" && i + 1 < words.size()) json = words[++i];
+      else if (words[i] != "--quick") throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json)", Exit::usage);
+    }
+    return bench_all(json);
+  });
+}
