@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16 (one dense
 // layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32: all passes, then each of them switched off. Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with
-// one rate for all kernels of a kind (1 Tflop/s for contractions) and links of 2.5 GB/s between hosts, 20 GB/s inside one; the same on every machine.
+// one rate for all kernels of a kind (200 Gflop/s for contractions) and links of 0.5 GB/s between hosts, 10 GB/s inside one; the same on every machine.
 //   passes [--quick] [--json FILE]
 #include <motley/error.h>
 #include <motley/motley.h>
@@ -23,9 +23,9 @@ using namespace motley;
 namespace {
 
 Profile profile_of(const Mesh& mesh) {
-  Profile out = testing::synthetic_profile(mesh, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 100), 2.5e9);
+  Profile out = testing::synthetic_profile(mesh, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 20), 5e8);
   for (Link& link : out.links)
-    if (mesh.device(link.from).host == mesh.device(link.to).host) link.segments = link.in_place = {{Index{1} << 40, 1e-6, 20e9}};
+    if (mesh.device(link.from).host == mesh.device(link.to).host) link.segments = link.in_place = {{Index{1} << 40, 1e-6, 10e9}};
   return out;
 }
 

@@ -72,7 +72,8 @@ class Overlapper {
  private:
   Index item(int buffer) const { return static_cast<Index>(bytes_of(program_.buffers[static_cast<std::size_t>(buffer)].dtype)); }
 
-  // A Wait touches what its Post does: that is under way until then. What a window shows is others' to touch, all of it.
+  // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are shown, and
+  // write what they show; who acknowledges or grants (no bytes) gives it up, and whoever waited for that may write it.
   Touches touches_of(const ProgramStep& step) {
     Touches out;
     if (const auto* run = std::get_if<RunKernel>(&step.what)) {
@@ -84,7 +85,7 @@ class Overlapper {
       for (const auto* pieces : {&post->sends, &post->receives})
         for (const Piece& p : *pieces)
           if (p.window)
-            out.push_back({p.at.buffer, 0, kAll, true});
+            out.push_back({p.at.buffer, 0, kAll, (pieces == &post->receives) != (p.bytes == 0)});
           else
             out.push_back({p.at.buffer, p.at.element, p.at.element + p.bytes / item(p.at.buffer), pieces == &post->receives});
       under_way_[post->exchange] = out;

@@ -2,7 +2,8 @@
 // Ranks of one host read each other's memory. A message between them becomes a flag: the sender's block stays where it is, the reader's
 // kernels read it in place and acknowledge it, and its memory is used again when all readers have. A tensor that several of them read
 // completely is stored once, in the arena of its home: each writes its part there when the home has granted that its memory is free, which
-// it is again when all have acknowledged their last read.
+// it is again when all have acknowledged their last read. Of an exchange that also leaves the host the flags become an exchange of their
+// own, so that its messages can overlap with kernels.
 //
 // No rank waits in a circle: order the points of all Programs by (pass, exchange of that pass, end of that pass). Every wait is for
 // something that its rank does at an earlier point: data for its post, a grant for the first pass that writes the tensor, an
@@ -57,9 +58,14 @@ class Sharer {
     const auto exchanges = static_cast<int>(draft_.moved.size());
     for (int e = 0; e < exchanges; e++) {
       const Draft::Moved of = at(draft_.moved, e);
-      const auto& messages = plan_.stages_of(of.tensor)[of.hop][of.stage];
-      if (std::any_of(messages.begin(), messages.end(), [&](const BoxMessage& m) { return m.from != m.to && plan_.same_memory(m.from, m.to); }))
-        acknowledged_[e] = number("acknowledge " + at(draft_.program.exchange_names, e));
+      bool near = false, far = false;
+      for (const BoxMessage& m : plan_.stages_of(of.tensor)[of.hop][of.stage])
+        if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? near : far) = true;
+      if (!near) continue;
+      const std::string name = at(draft_.program.exchange_names, e);
+      const int flags = far ? number(name + ", same host") : e;
+      flags_of_[e] = flags;
+      acknowledged_[flags] = number("acknowledge " + name);
     }
     const auto tensors = static_cast<int>(plan_.passes().tensors.size()), ranks = static_cast<int>(plan_.data().hosts.size());
     for (int t = 0; t < tensors; t++) {
@@ -125,10 +131,11 @@ class Sharer {
     } else if (auto* post = std::get_if<Post>(&step.what)) {
       rewrite(*post, step);
     } else {
-      const int exchange = std::get<Wait>(step.what).exchange;
-      draft_.steps.push_back(std::move(step));
+      const int exchange = std::get<Wait>(step.what).exchange, flags = flags_of(exchange);
+      if (posted_.contains(exchange)) draft_.steps.push_back(std::move(step));
+      if (flags != exchange && posted_.contains(flags)) push(Wait{flags});
       await_acknowledgements();
-      if (auto shown = showing_.find(exchange); shown != showing_.end()) shown_.emplace_back(acknowledged_.at(exchange), std::move(shown->second));
+      if (auto shown = showing_.find(flags); shown != showing_.end()) shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
       for (const auto& [from, to] : std::exchange(copies_, {})) {
         enter(to.buffer);
         draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(at(draft_.moved, exchange).tensor).name);
@@ -139,13 +146,14 @@ class Sharer {
   void rewrite(Post& post, DraftStep& step) {
     const Draft::Moved of = at(draft_.moved, post.exchange);
     const bool shared = shared_.contains(of.tensor) && of.hop != 0;
+    const int flags = flags_of(post.exchange);
     for (std::size_t k = 0; k < post.sends.size(); k++)
-      if (plan_.same_memory(rank_, post.sends[k].peer)) show(post.sends[k], step.sent[k], of.tensor, shared, post.exchange);
+      if (plan_.same_memory(rank_, post.sends[k].peer)) show(post.sends[k], step.sent[k], of.tensor, shared, flags);
     std::map<int, int> counts;  // per peer
     for (std::size_t k = 0; k < post.receives.size(); k++)
       if (plan_.same_memory(rank_, post.receives[k].peer)) {
         int& count = counts[post.receives[k].peer];
-        read_in_place(post.receives[k], step.received[k], of.tensor, shared, post.exchange, count++);
+        read_in_place(post.receives[k], step.received[k], of.tensor, shared, flags, count++);
       }
     auto others_read = [&](const Piece& p) {  // a message may come while a peer still reads what is there
       return !p.window && std::any_of(shown_.begin(), shown_.end(), [&](const auto& shown) {
@@ -155,7 +163,21 @@ class Sharer {
     if (std::any_of(post.receives.begin(), post.receives.end(), others_read)) await_acknowledgements();
     for (const Piece& p : post.receives)
       if (!p.window) enter(p.at.buffer);
-    draft_.steps.push_back(std::move(step));
+    Post near{flags, {}, {}};
+    if (flags != post.exchange)
+      for (auto [all, same_host] : {std::pair{&post.sends, &near.sends}, {&post.receives, &near.receives}}) {
+        std::copy_if(all->begin(), all->end(), std::back_inserter(*same_host), [](const Piece& p) { return p.window; });
+        std::erase_if(*all, [](const Piece& p) { return p.window; });
+      }
+    auto has_part = [&](const Post& p) { return (!p.sends.empty() || !p.receives.empty()) && posted_.insert(p.exchange).second; };
+    if (has_part(post)) draft_.steps.push_back(std::move(step));
+    if (has_part(near)) push(std::move(near));
+  }
+
+  // The exchange that has the flags of this one.
+  int flags_of(int exchange) const {
+    const auto found = flags_of_.find(exchange);
+    return found == flags_of_.end() ? exchange : found->second;
   }
 
   // A peer reads this rank's arena; what is stored once for several ranks follows rules of its own.
@@ -257,7 +279,9 @@ class Sharer {
   Draft& draft_;
   const LocalPlan& plan_;
   int rank_;
-  std::map<int, int> acknowledged_{};                              // exchange -> the one by which its readers say that they have read
+  std::map<int, int> flags_of_{};                                  // exchange -> the one that has its flags: itself where nothing leaves the host
+  std::map<int, int> acknowledged_{};                              // flags -> the exchange by which the readers say that they have read
+  std::set<int> posted_{};                                         // exchanges in which this rank has a part
   std::map<int, Flags> shared_{};                                  // per tensor that this rank shares
   std::set<int> stored_once_{};                                    // their buffers
   std::map<int, int> not_granted_{};                               // such a buffer in a peer's memory -> what to wait for before it is written
