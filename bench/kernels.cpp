@@ -280,7 +280,7 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
 // ---- memory-bound kernels
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
   fmt::print(
-      "\nmemory-bound kernels, 8 MiB per operand: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} "
+      "\nmemory-bound kernels, 8 MiB per operand of 64 channels: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} "
       "{:>6}\n",
       "kernel", "motley", "memcpy", "ratio");
   for (const bench::MemoryBound& one : bench::memory_bound(32)) {

@@ -74,7 +74,7 @@ void own_kernels(Backend& backend, bool quick, std::vector<std::string>& json) {
   const double copied = copy_rate(*backend.device_memory(), std::size_t{kBatch} << 18, quick ? 5 : 15);
   // Operands are taken in turn from so much memory that none is still in a cache.
   const Measurement measured = measure_kernels(backend, 0, specs, {.budget_seconds = 1e4, .most_rounds = quick ? 3 : 9, .step_bytes = Index{2} << 30});
-  fmt::print("\nown kernels, {} MiB per operand: GB/s read and written, beside a copy within the device ({:.0f} GB/s)\n{:>40} {:>9} {:>9} {:>6}  implementation\n", kBatch / 4,
+  fmt::print("\nown kernels, {} MiB per operand of 64 channels: GB/s read and written, beside a copy within the device ({:.0f} GB/s)\n{:>40} {:>9} {:>9} {:>6}  implementation\n", kBatch / 4,
              copied * 1e-9, "kernel", "ms", "GB/s", "ratio");
   for (std::size_t i = 0; i < kernels.size(); i++) {
     const double seconds = measured.points[i].seconds.min, bytes = static_cast<double>(bytes_touched(specs[i])), rate = bytes / seconds;

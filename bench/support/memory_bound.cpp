@@ -24,11 +24,11 @@ KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOp
   return spec;
 }
 
-KernelSpec pool_of(KernelOp op, PassKind pass, Format format, Index batch) {
+KernelSpec pool_of(KernelOp op, PassKind pass, Format format, Index batch, Index channels = 64) {
   KernelSpec spec;
   spec.op = op;
   spec.pass = pass;
-  spec.roles = {batch, 64, 32, 32, 1, 2, 2, 16, 16};
+  spec.roles = {batch, channels, 32, 32, 1, 2, 2, 16, 16};
   spec.stride = {2, 2};
   spec.x_format = spec.y_format = format;
   return spec;
@@ -63,6 +63,11 @@ std::vector<MemoryBound> memory_bound(Index batch) {
     for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
       for (const Format format : {Format::channels_last, Format::plain})
         list.push_back({name_of(op) + " " + name_of(pass) + " " + to_string(format), pool_of(op, pass, format, batch)});
+  for (const Index channels : {40, 26, 14, 3})  // an uneven cut leaves any number
+    for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
+      for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
+        list.push_back({name_of(op) + " " + name_of(pass) + ", " + std::to_string(channels) + " channels",
+                        pool_of(op, pass, Format::channels_last, batch, channels)});
   KernelSpec sgd;
   sgd.op = KernelOp::sgd;
   sgd.roles.n = all;

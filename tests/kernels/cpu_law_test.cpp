@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -61,6 +62,27 @@ TEST_CASE("CPU backend law: tolerance") {
 
 TEST_CASE("CPU backend law: sums of any number of operands") {
   for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu_backend(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
+}
+
+// With relu inside, oneDNN's generated code gives 0 (kernels/cpu/dnnl_compat.h).
+TEST_CASE("CPU backend law: a NaN survives convolutions without relu inside, and relu by our own loops") {
+  const auto backend = open_cpu_backend(device(1));
+  CHECK(nan_law(*backend, {Activation::none}) == "");
+  for (const FoldKind kind : {FoldKind::activation, FoldKind::add}) {
+    KernelSpec spec;
+    spec.op = KernelOp::fold;
+    spec.fold = kind;
+    spec.activation = Activation::relu;
+    spec.fold_extents = {37};
+    spec.operands.assign(kind == FoldKind::add ? 3 : 2, {DType::f32, {1}});
+    std::vector<Image> images(spec.operands.size() - 1, Image(37, -1.0));
+    for (const std::size_t at : {3U, 20U, 36U}) {  // in a vector, and after the last whole one
+      images[0] = Image(37, -1.0);
+      images[0][at] = kNothing;
+      const Image found = result_of(*backend, spec, images);
+      for (std::size_t i = 0; i < found.size(); i++) CHECK((i == at ? std::isnan(found[i]) : found[i] == 0));
+    }
+  }
 }
 
 // Large enough that x and y are staged in other formats where that is faster.
