@@ -46,6 +46,9 @@ class Executor {
   /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value that is
   /// not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
   int first_not_finite();
+  /// The first parameter of which this rank owns a value that is not finite; -1: none. A network can make a finite loss of such values (a
+  /// kernel's relu may turn NaN into 0).
+  int first_parameter_not_finite() const;
   /// Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
   /// From now on run(), run_forward() and run_backward() record when each of the Program's steps began and ended; on a device its

@@ -53,7 +53,7 @@ struct TrainerOptions {
   Index compare_copies_every = 100;
 };
 
-/// The loss is not finite. All ranks throw it before the update. Exit code 70.
+/// The loss, or (where copies are compared) a parameter is not finite. All ranks throw it before the update. Exit code 70.
 class LossNotFinite : public Error {
  public:
   LossNotFinite(const std::string& text, int rank) : Error(Exit::internal, text), rank_(rank) {}  ///< found first on that rank
@@ -91,7 +91,8 @@ class Trainer {
   StepReport step(std::initializer_list<Feed> feeds);
   StepReport step(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
   StepReport step_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names
-  /// Runs the forward half on the last step's batch, which fills all copies, and compares them. Collective. Throws CopiesDiffer.
+  /// Looks for parameters that are not finite, then runs the forward half on the last step's batch, which fills all copies, and compares
+  /// them. Collective. Throws LossNotFinite, CopiesDiffer.
   void compare_copies();
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors

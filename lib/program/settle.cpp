@@ -58,12 +58,24 @@ void settle(Program& program) {
     before[last].push_back(i);
   }
   std::vector<ProgramStep> out;
+  std::vector<int> now(steps + 1);  // where a step has gone
+  auto take = [&](std::size_t i) {
+    now[i] = static_cast<int>(out.size());
+    out.push_back(std::move(program.steps[i]));
+  };
   for (std::size_t i = 0; i <= steps; i++) {
-    for (std::size_t k : before[i])
-      for (std::size_t s : {k, k + 1}) out.push_back(program.steps[s]);
-    if (i < steps && !moves[i]) out.push_back(std::move(program.steps[i]));
+    for (std::size_t k : before[i]) {
+      take(k);
+      take(k + 1);
+    }
+    if (i < steps && !moves[i]) take(i);
   }
+  now[steps] = static_cast<int>(steps);
   program.steps = std::move(out);
+  for (Buffer& b : program.buffers) {
+    if (b.first >= 0) b.first = at(now, b.first);
+    if (b.last >= 0) b.last = at(now, b.last);
+  }
 }
 
 }  // namespace motley

@@ -390,8 +390,7 @@ int Executor::first_not_finite() {
   std::vector<std::byte> room;
   for (const FedBuffer& f : program.feeds)
     if (first < 0 && !is_finite(program, f.buffer, bound_->look(f.buffer, room))) first = f.tensor;
-  for (const Slice& s : program.slices)
-    if (first < 0 && !is_finite(program, s.value, bound_->look(s.value, room))) first = s.tensor;
+  if (first < 0) first = first_parameter_not_finite();
   run_forward([&](int step) {
     const auto* run = std::get_if<RunKernel>(&program.steps[static_cast<std::size_t>(step)].what);
     if (first >= 0 || run == nullptr) return;
@@ -400,6 +399,13 @@ int Executor::first_not_finite() {
     if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->look(buffer, room))) first = tensor->second;
   });
   return first;
+}
+
+int Executor::first_parameter_not_finite() const {
+  std::vector<std::byte> room;
+  for (const Slice& s : bound_->program.slices)
+    if (!is_finite(bound_->program, s.value, bound_->look(s.value, room))) return s.tensor;
+  return -1;
 }
 
 void Executor::record_into(StepTrace* trace) { bound_->trace = trace; }

@@ -122,9 +122,19 @@ struct Trainer::Impl {
 
   // Collective; throws on all ranks. The weights are still those before the step.
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
-    const Passes& passes = plan.data().passes;
     feed(feeds);
-    const auto all = exchange(rt.transport(), executor.first_not_finite());
+    refuse_values("loss", exchange(rt.transport(), executor.first_not_finite()));
+  }
+
+  // Collective; throws on all ranks where an owner has a value that is not finite.
+  void refuse_parameters() {
+    const auto all = exchange(rt.transport(), executor.first_parameter_not_finite());
+    if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; })) refuse_values("parameters", all);
+  }
+
+  // all: by rank, the first tensor that is not finite there; -1: none.
+  [[noreturn]] void refuse_values(const std::string& what, const std::vector<int>& all) {
+    const Passes& passes = plan.data().passes;
     int first = -1, rank = 0;
     for (std::size_t r = 0; r < all.size(); r++) {
       if (all[r] < 0 || (first >= 0 && order_of(passes, all[r]) >= order_of(passes, first))) continue;
@@ -132,7 +142,7 @@ struct Trainer::Impl {
       rank = static_cast<int>(r);
     }
     const std::string name = first < 0 ? "unknown" : "\"" + passes.tensors[static_cast<std::size_t>(first)].name + "\" on rank " + std::to_string(rank);
-    throw LossNotFinite("loss not finite at step " + std::to_string(step) + "; first bad tensor: " + name +
+    throw LossNotFinite(what + " not finite at step " + std::to_string(step) + "; first bad tensor: " + name +
                             "; try a smaller learning rate, or look for bad values in the data",
                         rank);
   }
@@ -150,6 +160,7 @@ struct Trainer::Impl {
 
   void compare_copies() {
     rt.phase("comparing copies");
+    refuse_parameters();
     executor.run_forward([this](int i) { copies.after_step(i); });
     refuse_copies(copies.compare());
   }
@@ -165,7 +176,10 @@ struct Trainer::Impl {
     trace.part(TracePart::feed, feeding, start);
     const bool compares = compare_every > 0 && step % compare_every == 0;
     const Ran forward = compares ? executor.run_forward([this](int i) { copies.after_step(i); }) : executor.run_forward();
-    if (compares) refuse_copies(copies.compare());
+    if (compares) {
+      refuse_parameters();
+      refuse_copies(copies.compare());
+    }
     const double asked = seconds_now();
     StepReport report;
     report.loss = agreed_loss();

@@ -140,6 +140,21 @@ TEST_CASE("trainer: a loss that is not finite stops all ranks before the update"
   CHECK(refused == 3);
 }
 
+TEST_CASE("trainer: a parameter that is not finite is found though the loss is finite", "[train]") {
+  const Plan plan = small_plan(2, DType::f64);
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    trainer.step_named(feeds(batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0)));
+    std::string name;
+    if (rt.rank() == 1) {
+      const Slice& s = trainer.program().slices.front();
+      name = s.name;
+      trainer.executor().write(s.value, s.box, std::vector<double>(static_cast<std::size_t>(volume(s.box)), NAN));
+    }
+    CHECK_THROWS_WITH(trainer.compare_copies(), Catch::StartsWith("parameters not finite at step 1; first bad tensor: \"" + name) && Catch::Contains("\" on rank 1"));
+  });
+}
+
 TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
   const Plan plan = small_plan(2, DType::f64);
   run_ranks_in_memory(2, [&](Runtime& rt) {
