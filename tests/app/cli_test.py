@@ -386,6 +386,10 @@ def explains():
         assert move["seconds"] is None and move["from"] != move["to"]
         received[move["to"]] += move["bytes"]
     assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
+    done = room.run("explain", "job.json", "--svg", "no/such/plan.svg", code=74)
+    has(done.err, "no/such/plan.svg: there is no directory no/such; make it, or give another file")
+    (room.path / "taken").mkdir()
+    has(room.run("explain", "job.json", "--svg", "taken", code=74).err, "motley: taken: cannot be replaced")
     has(room.run("explain", "job.json", "--tensor", "conv2d_1.weigth", code=64).err, 'did you mean "conv2d_1.weight"?')
     assert not (room.path / "runs").exists()
 
@@ -418,6 +422,9 @@ def measured_plans():
     measured["layout"]["split"]["filters"]["parts"] = "profile"
     measured["profile"] = {"path": "my profile.json"}
     room.write("job.json", measured)
+    for words in [("plan", "job.json", "-o", "no/such/plan.json"), ("explain", "job.json", "--svg", "no/such/plan.svg")]:
+        has(room.run(*words, code=74).err, "there is no directory no/such")
+    assert not (room.path / "my profile.json").exists()
     first = room.run("plan", "job.json", "--format", "json").out
     assert (room.path / "my profile.json").exists()
     room.run("check", "my profile.json")
