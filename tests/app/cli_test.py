@@ -399,10 +399,15 @@ def notes():
     cores = len(os.sched_getaffinity(0))
     crowded = job(cores + 1, [6] + [0] * cores)
     has(room.run("plan", room.write("crowded.json", crowded)).out, "note: ranks share core", "assume a core for each rank")
+    room.write("job.json", job())
+    absent = "rank 1 (cpu 1) asks for core 900; this process may use "
+    has(room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]").out, "note: " + absent)
+    assert absent not in room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]", "--set", "mesh.devices.1.host=elsewhere").out
+    has(room.run("train", "job.json", "--set", "mesh.devices.1.cores=[900]", "--run-dir", "never", code=69).err, absent)
     flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags"))
     best = [isa for isa, flag in [("sse41", "sse4_1"), ("avx", "avx"), ("avx2", "avx2"), ("avx2_vnni", "avx_vnni"), ("avx512_core", "avx512bw"),
                                   ("avx512_core_vnni", "avx512_vnni"), ("avx512_core_bf16", "avx512_bf16")] if flag in flags.split()][-1]
-    has(room.run("plan", room.write("job.json", job()), "--set", f"mesh.devices.1.isa={best}").out,
+    has(room.run("plan", "job.json", "--set", f"mesh.devices.1.isa={best}").out,
         'ranks 0 (cpu 0) and 1 (cpu 1) differ in "isa" alone, and on this CPU that makes no difference')
     assert "no difference" not in room.run("plan", "job.json", "--set", "mesh.devices.1.isa=sse41").out
     if best != "avx512_core_bf16":
@@ -434,6 +439,11 @@ def measured_plans():
     assert json.loads(first)["predicted"]["step_seconds"] > 0
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
+    # Two ranks of one core.
+    core = min(os.sched_getaffinity(0))
+    shared = [word for rank in range(2) for word in ("--set", f"mesh.devices.{rank}.cores=[{core}]")]
+    has(room.run("profile", "job.json", "-o", "shared.json", "--budget-seconds", "3", *shared).out, "note        links: contended: the ranks 0, 1 shared cores")
+    has(room.run("plan", "job.json", "--set", "profile.path=shared.json", *shared).out, "measured on a disturbed machine: links: contended")
     profile = room.json("other.json")
     assert [d["name"] for d in profile["devices"]] == ["cpu 0", "cpu 1"] and profile["kernels"] and profile["links"]
 
