@@ -257,6 +257,7 @@ class JobReader {
     const Json& layout = *tree_.root().find("layout");
     auto address = [](const auto& known) { return known ? &*known : nullptr; };
     RuleSubject subject{.passes = address(passes), .mesh = address(parts.mesh.whole), .axes = address(parts.mesh.axes), .devices = address(parts.mesh.devices)};
+    if (parts.model) subject.model_batch = parts.model->batch();
     subject.may_be = [&](const std::string& name) { return unbuilt.may_be(name); };
     for (const Complaints::One& one : complaints_.list) {
       if (tree_.from_file(layout) && one.where.source == layout.where.source) subject.refused.push_back(one.path);

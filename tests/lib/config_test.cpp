@@ -412,6 +412,13 @@ TEST_CASE("what is wrong in a job file") {
        "{ \"split\": { \"filters1\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
        {"job.json:2:120: error: /layout/split/filters1/parts: the parts sum to 7, but \"filters1\" has the size 6; [3, 3] would be "
         "right"}},
+      // Sizes of the batch sum to the job's or to the model's.
+      {"\"parts/layout.json\"",
+       "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
+       {"job.json:2:117: error: /layout/split/batch/parts: the parts sum to 7, but \"batch\" has the size 32 in the job and 10 in the "
+        "model; [14, 18] would be right"}},
+      {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [20, 12] } } }", {"fine"}},
+      {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 7] } } }", {"fine"}},
       {"\"version\": 1,",
        "\"version\": 1, \"name\": \"a/b\",",
        {"job.json:1:25: error: /name: a job's name is part of a folder's name: no slash, no dot first"}},
