@@ -87,6 +87,7 @@ struct Field {
   bool required;
   std::function<void(Reader&, const Json&, T&)> read;
   Json schema{};  // of the value; null: follows from `type` (base/json_schema.h)
+  Json usual{};   // the default, as a file would have it; null: there is none, or `doc` says it
 };
 template <class T>
 using Table = std::vector<Field<T>>;

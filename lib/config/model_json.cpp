@@ -10,6 +10,7 @@ namespace motley {
 namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40, kMostWindow = 1 << 20;
+const std::vector<std::string> kPaddings{"valid", "same"};
 
 const std::vector<std::string>& activation_names() {
   static const std::vector<std::string> names{"none", "relu", "sigmoid", "tanh", "elu"};
@@ -75,7 +76,7 @@ void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
 void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
   if (std::holds_alternative<std::string>(j.value)) {
     std::string word;
-    if (r.text(j, word, {"valid", "same"})) layer.padding = word == "same" ? same : valid;
+    if (r.text(j, word, kPaddings)) layer.padding = word == "same" ? same : valid;
     return;
   }
   if (const auto* list = std::get_if<Json::Array>(&j.value)) {
@@ -121,34 +122,30 @@ const std::map<std::string, LayerField>& layer_fields() {
   auto extent = [](Extent2 LayerSpec::*member) {
     return [member](Reader& r, const Json& j, LayerSpec& l) { read_extent(r, j, l.*member, 1); };
   };
+  auto zeros = [](const char* name, const char* doc, Index LayerSpec::*member) -> LayerField {
+    return {name, doc, "integer", false, [member](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.*member, 0, kMostSize); }, {}, LayerSpec{}.*member};
+  };
   static const std::map<std::string, LayerField> fields = [&] {
     std::map<std::string, LayerField> out;
     for (LayerField f : Table<LayerSpec>{
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
-             {"name", "name of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+             {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
              {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false, names(&LayerSpec::in)},
-             {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
-             {"over", "the two dims it slides over, rows first", "list", false, read_over},
+             {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
+             {"over", "the two dims it slides over, rows first; default: its input's last two", "list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
-             {"stride", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::stride)},
-             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation)},
+             {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false, extent(&LayerSpec::stride)},
+             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation), {}, LayerSpec{}.dilation.rows},
              {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
-              read_padding},
+              read_padding, {}, kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
              {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
              {"range", "[begin, end): the elements that stay", "list", false, read_range},
-             {"before", "zeros put before the first element", "integer", false,
-              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.before, 0, kMostSize); }},
-             {"after", "zeros put after the last element", "integer", false,
-              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.after, 0, kMostSize); }},
-             {"bias", "whether it adds a bias", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
-             {"activation", "pointwise function of its result", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
-                std::string word;
-                if (!r.text(j, word, activation_names())) return;
-                l.activation = static_cast<Activation>(std::find(activation_names().begin(), activation_names().end(), word) -
-                                                       activation_names().begin());
-              }, schema_of_words(activation_names())}})
+             zeros("before", "zeros put before the first element", &LayerSpec::before),
+             zeros("after", "zeros put after the last element", &LayerSpec::after),
+             boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
+             word_field("activation", "pointwise function of its result", &LayerSpec::activation, activation_names())})
       out.emplace(f.name, std::move(f));
     return out;
   }();
@@ -192,7 +189,10 @@ Table<LayerSpec> layer_table(const std::string& op) {
     table.push_back(layer_fields().at(key));
     table.back().required = required;
   }
-  if (!reads_several(op)) table.push_back(layer_fields().at("from"));
+  if (!reads_several(op)) {
+    table.push_back(layer_fields().at("from"));
+    table.back().doc += "; default: the layer before it";
+  }
   return table;
 }
 

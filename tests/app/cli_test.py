@@ -288,9 +288,23 @@ def fits(value, schema):
     return True
 
 
+def defaults(schema):
+    """Of all keys at any depth: (key, default, the schema of its value)."""
+    for key, one in schema.items() if isinstance(schema, dict) else []:
+        for name, value in one.items() if key == "properties" else []:
+            if "default" in value:
+                yield name, value["default"], value
+        for inner in one if isinstance(one, list) else [one]:
+            yield from defaults(inner)
+
+
 def schemas():
     room = Room()
     schema = {kind: json.loads(room.run("schema", kind).out) for kind in ["job", "mesh", "model", "layout"]}
+    usual = list(defaults(schema))
+    assert all(fits(value, of) for _, value, of in usual), usual
+    assert {("dtype", "f32"), ("threads", 1), ("deterministic", True), ("bias", True), ("padding", "valid"), ("parts", "profile"), ("measure", "if_missing")} <= {
+        (name, value) for name, value, _ in usual}, usual
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
