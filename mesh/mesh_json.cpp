@@ -159,6 +159,7 @@ Table<MeshFile> mesh_table(VersionKey version) {
   return {version_field<MeshFile>(version),
           {"axes", "a list of { \"name\", \"size\" }", "list", true,
            [](Reader& r, const Json& j, MeshFile& m) {
+             if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
              const auto* list = std::get_if<Json::Array>(&j.value);
              if (list != nullptr && (list->empty() || list->size() > kMostAxes))
                return r.complain(j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");

@@ -81,6 +81,14 @@ auto load_json(const std::filesystem::path& file, F&& read) {
   return std::move(*value);
 }
 
+// "auto", where motley cannot choose yet: complains, and says what to write instead.
+inline bool refuse_auto(Reader& r, const Json& j, const std::string& instead) {
+  const auto* word = std::get_if<std::string>(&j.value);
+  if (word == nullptr || *word != "auto") return false;
+  r.complain(j, "\"auto\" is not built yet; " + instead);
+  return true;
+}
+
 // A text, or a list of texts; `one` reads each. False (complained): neither.
 template <class F>
 bool one_or_several(Reader& r, const Json& j, F&& one) {

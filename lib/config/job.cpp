@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/check.h"
 #include "config/job_tree.h"
 #include "config/unbuilt.h"
 #include "mesh/mesh_json.h"
@@ -116,13 +117,12 @@ Table<TrainOptions> train_table(VersionKey version) {
            }, object_schema(optimizer_table())}};
 }
 
+// When it complained: what is good of them.
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
   TrainOptions train;
-  const std::size_t before = r.complaints.list.size();
-  r.object(j, train_table(version), train);
-  if (r.complaints.list.size() != before) return std::nullopt;
-  if (!train.epochs && !train.max_steps)
-    return r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)"), std::nullopt;
+  const Table<TrainOptions> table = train_table(version);
+  if (!r.object(j, table, train)) return std::nullopt;
+  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"})) r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
   return train;
 }
 
@@ -344,6 +344,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets, Data
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.load(path)) complaints.raise();
+  require_job(tree.root(), complaints);
   for (const std::string& argument : sets) tree.set(argument);
   return finish(tree, complaints, path, data);
 }

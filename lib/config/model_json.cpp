@@ -23,6 +23,7 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
     r.in(m.key, [&] {
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+      if (m.key == "dtype" && std::holds_alternative<std::string>(m.value.value)) return r.complain(m.where, "not built yet; an input holds floating-point numbers");
       Dim d{m.key, 0};
       if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
       out.push_back(std::move(d));
@@ -202,13 +203,16 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   const std::size_t before = r.complaints.list.size();
   if (!std::holds_alternative<Json::Object>(j.value))
     return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
-  // Others may name a layer whose op is not known.
-  if (const Json* name = j.find("name"))
-    if (const auto* text = std::get_if<std::string>(&name->value); text != nullptr && is_name(*text)) layer.name = *text;
+  // Others may name a layer whose op is not known, or whose "name" is misspelt.
+  std::vector<std::string> keys;
+  for (const auto& [key, field] : layer_fields()) keys.push_back(key);
+  for (const Json::Member& m : std::get<Json::Object>(j.value))
+    if (m.key == "name" || (layer.name.empty() && probably_meant(m.key, keys) == "name"))
+      if (const auto* text = std::get_if<std::string>(&m.value.value); text != nullptr && is_name(*text)) layer.name = *text;
   const Json* op = j.find("op");
   if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
   std::vector<std::string> known;
-  for (const auto& [name, keys] : op_keys()) known.push_back(name);
+  for (const auto& [name, its] : op_keys()) known.push_back(name);
   bool good = false;
   r.in("op", [&] { good = r.text(*op, layer.op, known); });
   if (!good) return layer;
@@ -231,7 +235,7 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   if (members == nullptr || members->size() != 1)
     return r.complain(j,
                       "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
-                          (members != nullptr && members->size() > 1 ? std::string("; several are not supported yet") : ""));
+                          (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
   const Json::Member& m = members->front();
   r.in(m.key, [&] {
     InputSpec input{m.key, {}};
@@ -289,11 +293,13 @@ Table<ModelSpec> model_table(VersionKey version) {
 
 // Names that layers get and names that they read.
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
-  std::vector<std::string> earlier, later;
+  std::vector<std::string> earlier, later, endings;  // endings: of a name that follows from an op that is not known
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
-    if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + "_" + std::to_string(i + 1);
+    const std::string ending = "_" + std::to_string(i + 1);
+    if (l.name.empty() && l.op.empty()) endings.push_back(ending);
+    if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + ending;
     later.push_back(l.name);
   }
   for (std::size_t i = 0; i < model.layers.size(); i++) {
@@ -310,15 +316,15 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
       // Where the inputs were refused, their names are not known.
       if (model.inputs.empty() && !own && !after) continue;
-      const std::string hint = did_you_mean(l.from[k], earlier);
+      if (std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return l.from[k].ends_with(e); })) continue;
+      const std::string meant = probably_meant(l.from[k], earlier);
       complain_below(r, j, at + "/from/" + std::to_string(k),
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
-                             : "there is no layer or input \"" + l.from[k] + "\" above" + hint);
+                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
       // What was probably meant is read instead: so the layers behind it are built and checked too.
-      const auto meant = std::find_if(earlier.begin(), earlier.end(), [&](const std::string& name) { return hint == "; did you mean \"" + name + "\"?"; });
-      if (meant != earlier.end() && !own && !after)
-        l.from[k] = *meant;
+      if (!meant.empty() && !own && !after)
+        l.from[k] = meant;
       else
         l.good = false;
     }

@@ -218,10 +218,7 @@ Json dims_json(const std::vector<Rule>& rules) {
 
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version) {
   LayoutRules rules;
-  if (const auto* word = std::get_if<std::string>(&json.value); word != nullptr && *word == "auto") {
-    reader.complain(json, "\"auto\" is not built yet; write the rules, or the path of a layout file");
-    return std::nullopt;
-  }
+  if (refuse_auto(reader, json, "write the rules, or the path of a layout file")) return std::nullopt;
   if (!reader.object(json, rules_table(version), rules)) return std::nullopt;
   return rules;
 }

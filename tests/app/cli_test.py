@@ -126,10 +126,11 @@ def usage():
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    later = ["eval", "predict", "report", "simulate", "convert"]
+    later = ["eval", "predict", "report", "simulate", "convert", "model"]
     for verb in later:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
-    has(room.run("train", "x", "--resume", code=78).err, "not built yet")
+    for verb, option in [("train", "--resume"), ("plan", "--advise"), ("verify", "--inference")]:
+        has(room.run(verb, "x", option, code=78).err, f"{verb} {option}: not built yet")
     verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "schema"]
     text = room.run("--help").out
     has(text, *verbs, "Examples")
@@ -198,6 +199,12 @@ def checks():
     room.run("check", "good.json", "bad.json", code=78)
     has(room.run("check", "good.json", "--set", "train.batch=0", code=78).err, "--set")
     has(room.run("plan", "good.json", "--set", "train.batc=3", code=78).err, "--set")
+    # Where a job is expected, a file of another kind is said to be one.
+    room.write("mesh.json", {"version": 1, **job()["mesh"]})
+    for words in [("plan", "mesh.json"), ("check", "--set", "mesh.devices.0.threads=2", "mesh.json")]:
+        done = room.run(*words, code=78)
+        has(done.err, 'mesh.json:1:1: error: this is a mesh; expected a job, whose "mesh" may name this file')
+        assert done.err.count("error:") == 1, done.err
     path_like = job()
     path_like["model"]["layers"][0]["name"] = "../../up"
     has(room.run("check", room.write("path.json", path_like), code=78).err, "../../up")
@@ -214,12 +221,18 @@ def foreign_words():
             (f"{layer}/strides", {**conv, "strides": 2}, "stride"), (f"{layer}/op", {**conv, "op": "Linear"}, "dense"),
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
             (f"{layer}/activation", {**conv, "activation": "relu6"}, None), (f"{layer}/op", {**conv, "op": "batch_norm"}, None),
-            (f"{layer}/groups", {**conv, "groups": 2}, None),
+            (f"{layer}/op", {**conv, "op": "rms_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
+            *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["groups", "weight", "initial"]),
+            *((f"/train/{key}", {}, None) for key in ["schedule", "clip_norm", "accumulate", "average", "evaluate_every_epochs", "checkpoint", "rebalance"]),
+            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "beta1", "epsilon", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
+            *((f"/mesh/devices/1/{key}", 2, None) for key in ["library", "count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
+            ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None), ("/model/zoo", "resnet18", None),
+            *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index", "labels"]), ("/model/loss/op", "mean_squared_error", None),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "adam", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
-            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "imagenet", None)]:
+            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "npy", None), ("/data/kind", "imagenet", None)]:
         foreign = job()
         at, keys = foreign, path.split("/")[1:]
         if path.startswith(layer):
@@ -229,8 +242,9 @@ def foreign_words():
                 at = at[int(key)] if isinstance(at, list) else at[key]
             at[keys[-1]] = value
         done = room.run("check", room.write("foreign.json", foreign), code=78)
-        hint = f'did you mean "{meant}"?' if meant else "motley has no such thing yet"
+        hint = f'did you mean "{meant}"?' if meant else "not built yet"
         assert any(f": error: {path}: " in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
+        assert meant or "did you mean" not in done.err, (path, done.err)
 
 
 def plan_and_run_files():
