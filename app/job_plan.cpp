@@ -14,6 +14,7 @@
 #include <map>
 
 #include "app/cpu_isas.h"
+#include "app/launcher.h"
 #include "app/mpiexec.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -116,7 +117,7 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 }
 
 std::vector<std::string> device_notes(const Mesh& mesh) {
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = absent_cores(mesh.devices());
   for (int r = 0; r < mesh.ranks(); r++) {
     const Device& device = mesh.device(r);
     if (!device.host.empty() || driven(device).kind != DeviceKind::cuda) continue;

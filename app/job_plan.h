@@ -22,8 +22,8 @@ void check_made_here(const Profile& profile, const Job& job);
 // Collective. The same, and measures what is missing; `progress` on rank 0.
 Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureOptions& options);
 
-// What the figures of a plan leave out on this machine: devices that cannot run here (each is opened: not for a rank, which drives its
-// own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
+// What the figures of a plan leave out on this machine: devices that cannot run here (GPUs are opened: not for a rank, which drives
+// its own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
 std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
 // Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.

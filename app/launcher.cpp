@@ -84,26 +84,23 @@ class RecordsDirectory {
 
 }  // namespace
 
-namespace {
-
-// Every core that a device of this machine asks for may be used: refused before any rank starts.
-void check_cores(const std::vector<Device>& devices) {
+std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
   const std::vector<int> allowed = allowed_cores();
+  std::vector<std::string> out;
   for (std::size_t rank = 0; rank < devices.size(); rank++) {
-    if (!devices[rank].host.empty()) continue;
-    for (const int core : devices[rank].cores)
-      if (std::find(allowed.begin(), allowed.end(), core) == allowed.end())
-        throw DeviceError("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + std::to_string(core) +
-                          "; this process may use " + to_text(allowed) + "; change \"cores\" in the mesh or leave it out");
+    std::vector<int> absent = devices[rank].host.empty() ? devices[rank].cores : std::vector<int>{};
+    std::erase_if(absent, [&](int core) { return std::find(allowed.begin(), allowed.end(), core) != allowed.end(); });
+    if (!absent.empty())
+      out.push_back("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + to_text(absent) + "; this process may use " + to_text(allowed) +
+                    "; change \"cores\" in the mesh or leave it out");
   }
+  return out;
 }
-
-}  // namespace
 
 Outcome launch_ranks(const LaunchOptions& options) {
   check(!options.devices.empty(), "there is a device to launch a rank for");
   if (on_one_host(options.devices)) check_shared_memory(options.devices.size());
-  check_cores(options.devices);
+  if (const std::vector<std::string> absent = absent_cores(options.devices); !absent.empty()) throw DeviceError(absent.front());
   static_cast<void>(find_mpiexec());  // before anything is written
   const SignalGuard signals;
   reach_hosts(options.devices);

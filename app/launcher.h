@@ -25,9 +25,12 @@ struct Outcome {
   bool early = false;    // stopped by a signal that came before the ranks were ready
 };
 
+// A sentence for each rank of this machine whose `cores` this process may not use.
+std::vector<std::string> absent_cores(const std::vector<Device>& devices);
+
 // stdout of the ranks goes to stdout. SIGINT, SIGTERM and SIGHUP end the ranks in order (kept until all of them are ready,
 // 5 s at most), a second one ends them at once. Leaves no process, no record and no shared memory behind.
-// DeviceError: there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
+// DeviceError: absent cores, there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
 Outcome launch_ranks(const LaunchOptions& options);
 
 // The same; prints what nobody has said yet, and returns the exit code. Throws nothing.

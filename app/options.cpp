@@ -18,7 +18,11 @@ namespace motley {
 namespace {
 
 constexpr const char* kVersion = MOTLEY_VERSION;
-constexpr std::array kLater{"eval", "predict", "report", "simulate", "convert"};
+constexpr std::array kLater{"eval", "predict", "report", "simulate", "convert", "model"};
+struct LaterOption {
+  const char *verb, *option;
+};
+constexpr std::array kLaterOptions{LaterOption{"train", "--resume"}, LaterOption{"plan", "--advise"}, LaterOption{"verify", "--inference"}};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -49,7 +53,8 @@ For every command:
 struct Words {
   std::string progress{}, log_level = "info", form = "text";
   std::string job{}, kind{};
-  bool quiet = false, resume = false;
+  std::string later{};  // an option that is not built yet
+  bool quiet = false;
 };
 
 // One of some words; help lists them once.
@@ -129,7 +134,6 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(train, w, "the job file")->required();
   train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
-  train->add_flag("--resume", w.resume)->group("");  // not built yet
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
   train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")->type_name("FILE");
 
@@ -147,6 +151,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   CLI::App* schema = add_verb(app, "schema", "print the JSON Schema of a kind of file, for editors");
   one_of(schema->add_option("KIND", w.kind, "kind of file")->required(), schema_kinds());
 
+  for (const LaterOption& l : kLaterOptions)
+    app.get_subcommand(l.verb)->add_flag_callback(l.option, [&w, &l] { w.later = std::string(l.verb) + " " + l.option; })->group("");
   for (const char* name : kLater) app.add_subcommand(name, "not built yet")->group("")->prefix_command()->set_help_flag();
   add_job(app.add_subcommand(kRank, "what the launcher starts")->group(""), w, "the run directory")->required();
 }
@@ -258,7 +264,7 @@ Parsed parse_options(const std::vector<std::string>& given) {
     return {{}, static_cast<int>(Exit::usage), "motley: no command given\n" + help};
   }
   if (std::find(kLater.begin(), kLater.end(), verb) != kLater.end()) return not_built("motley " + verb);
-  if (words.resume) return not_built("train --resume");
+  if (!words.later.empty()) return not_built(words.later);
   options.verb = verb_of(verb);
   apply(words, options);
   return {options, 0, {}};

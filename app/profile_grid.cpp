@@ -70,7 +70,7 @@ Profile profile_of_grid(Runtime& rt, const Mesh& mesh, const Options& options, C
   mine.notes = made.notes;
   mine.device_links = own_device_links(backend, rt.transport(), options.budget_seconds);
   Profile all = joined(rt.transport(), mine);
-  all.links = links_of_all(backend, rt.transport(), options.budget_seconds);
+  add_links(all, backend, rt.transport(), options.budget_seconds);
   return all;
 }
 

@@ -18,6 +18,7 @@
 #include "app/run_end.h"
 #include "app/topology.h"
 #include "app/verbs.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
 #include "explain/explain.h"
@@ -82,8 +83,7 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   if (fs::is_regular_file(file) && !is_chrome_trace(file)) throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
   if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
-  const fs::path folder = fs::absolute(file).parent_path();
-  if (!fs::is_directory(folder)) throw UserError("--trace " + file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
+  require_folder(file);
 }
 
 RunDirectory directory_for(const Options& options, const Subject& subject) {
@@ -92,6 +92,8 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
     check_trace_file(options.trace, path);
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
+  // Before anything is measured; a profile's directory is made.
+  if (const fs::path& file = options.verb == Verb::plan ? options.output : options.svg; !file.empty()) require_folder(file);
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
   return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what lies here

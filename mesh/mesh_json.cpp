@@ -23,7 +23,7 @@ Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t l
   return {name, doc, "integer", required, [=](Reader& r, const Json& j, T& out) {
             std::int64_t v = 0;
             if (r.integer(j, v, lo, hi)) out.*member = static_cast<int>(v);
-          }};
+          }, {}, T{}.*member};
 }
 
 const Table<Axis>& axis_table() {
@@ -36,12 +36,6 @@ const Table<Axis>& axis_table() {
 const std::vector<std::string>& device_kinds() {
   static const std::vector<std::string> kinds{"cpu", "cuda", "emulated"};
   return kinds;
-}
-
-void read_kind(Reader& r, const Json& j, Device& d) {
-  std::string kind;
-  if (!r.text(j, kind, device_kinds())) return;
-  d.kind = static_cast<DeviceKind>(std::find(device_kinds().begin(), device_kinds().end(), kind) - device_kinds().begin());
 }
 
 void read_device_name(Reader& r, const Json& j, Device& d) {
@@ -76,22 +70,20 @@ void read_cores(Reader& r, const Json& j, Device& d) {
 const Table<Device>& device_table() {
   static const Table<Device> table{
       {"name", "unique in its mesh; without one: `rank N`", "text", false, read_device_name},
-      {"kind", "cpu, cuda or emulated", "text", true, read_kind, schema_of_words(device_kinds())},
+      word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
       small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
       small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores, schema_of_list(schema_of_type("integer"))},
-      {"isa", "cap of what its CPU kernels may use", "text", false,
+      {"isa", "cap of what its CPU kernels may use; default: all that the CPU has", "text", false,
        [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
-      {"memory_bytes", "limit of the memory that it may use", "integer", false,
+      {"memory_bytes", "limit of the memory that it may use; default: what the device has", "integer", false,
        [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
-      {"host", "name of another machine", "text", false, read_host},
+      {"host", "name of another machine; default: this one", "text", false, read_host},
       {"of", "emulated: the device that is made slower", "object", false, [](Reader&, const Json&, Device&) {}},  // see read_device
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
-      {"tf32", "cuda: f32 products may lose bits on tensor cores", "boolean", false,
-       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.tf32); }},
-      {"deterministic", "cuda: false lets sums be made in an order that varies from run to run", "boolean", false,
-       [](Reader& r, const Json& j, Device& d) { r.boolean(j, d.deterministic); }}};
+      boolean_field("tf32", "cuda: f32 products may lose bits on tensor cores", &Device::tf32),
+      boolean_field("deterministic", "cuda: false lets sums be made in an order that varies from run to run", &Device::deterministic)};
   return table;
 }
 
@@ -167,6 +159,7 @@ Table<MeshFile> mesh_table(VersionKey version) {
   return {version_field<MeshFile>(version),
           {"axes", "a list of { \"name\", \"size\" }", "list", true,
            [](Reader& r, const Json& j, MeshFile& m) {
+             if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
              const auto* list = std::get_if<Json::Array>(&j.value);
              if (list != nullptr && (list->empty() || list->size() > kMostAxes))
                return r.complain(j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");

@@ -11,8 +11,8 @@ namespace motley {
 // that is measured.
 std::vector<DeviceLink> own_device_links(Backend& backend, const Transport& transport, double budget_seconds);
 
-// Between all ranks; none of one rank. Collective.
-std::vector<Link> links_of_all(Backend& backend, Transport& transport, double budget_seconds);
+// Measures the links between all ranks, none of one rank; a note where ranks shared cores meanwhile. Collective.
+void add_links(Profile& profile, Backend& backend, Transport& transport, double budget_seconds);
 
 // `mine` has this rank's device last. Every rank's devices, points, device links and notes, in rank order. Collective; the same on
 // every rank.

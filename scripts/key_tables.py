@@ -43,9 +43,10 @@ def words(schema):
 
 
 def table(schema):
-    rows = ["| key | value | required | meaning |", "|---|---|---|---|"]
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key, one in schema["properties"].items():
-        rows.append(f"| `{key}` | {words(one)} | {'yes' if key in schema.get('required', []) else ''} | {one['description'].replace('|', chr(92) + '|')} |")
+        usual = "required" if key in schema.get("required", []) else f"`{json.dumps(one['default'])}`" if "default" in one else ""
+        rows.append(f"| `{key}` | {words(one)} | {usual} | {one['description'].replace('|', chr(92) + '|')} |")
     return "\n".join(rows)
 
 

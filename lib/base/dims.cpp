@@ -110,21 +110,24 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }
 }  // namespace
 
-std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right) {
-  const auto foreign = foreign_word(wrong, right);
-  if (foreign && !foreign->meant.empty()) return "; did you mean \"" + foreign->meant + "\"?";
+std::string probably_meant(const std::string& wrong, const std::vector<std::string>& right) {
+  if (const auto foreign = foreign_word(wrong, right)) return foreign->meant;
+  if (wrong.size() > 200) return "";
   std::size_t best = std::max<std::size_t>(1, wrong.size() / 3) + 1;
-  std::string near, known;
-  for (const std::string& r : right) {
-    known += (known.empty() ? "" : ", ") + r;
-    if (wrong.size() > 200 || foreign) continue;
+  std::string near;
+  for (const std::string& r : right)
     if (const std::size_t d = distance(wrong, r); d < best) {
       best = d;
       near = r;
     }
-  }
-  if (!near.empty()) return "; did you mean \"" + near + "\"?";
-  return known.empty() ? "" : (foreign ? "; motley has no such thing yet (known: " : " (known: ") + known + ")";
+  return near;
+}
+
+std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& right) {
+  if (const std::string meant = probably_meant(wrong, right); !meant.empty()) return "; did you mean \"" + meant + "\"?";
+  std::string known;
+  for (const std::string& r : right) known += (known.empty() ? "" : ", ") + r;
+  return known.empty() ? "" : " (known: " + known + ")";
 }
 
 }  // namespace motley

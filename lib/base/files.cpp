@@ -18,14 +18,18 @@ namespace {
   throw UserError(path.string() + ": cannot be " + what + ": " + std::strerror(errno), Exit::io);
 }
 
-// Closed and, until kept, removed on the way out.
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+}
+
+// Closed and, until kept, removed on the way out. Errors name the file that it becomes.
 class Beside {
  public:
-  explicit Beside(const std::filesystem::path& final_path) : path_(final_path.string() + ".new-" + std::to_string(::getpid())) {
+  explicit Beside(const std::filesystem::path& final_path) : final_(final_path), path_(final_path.string() + ".new-" + std::to_string(::getpid())) {
     static std::atomic<int> count{0};  // threads of one process are ranks too
     path_ += "-" + std::to_string(count++);
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail("created", path_);
+    if (fd_ < 0) fail("created in the directory " + folder_of(final_).string(), final_);
   }
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;
@@ -38,20 +42,21 @@ class Beside {
     while (!bytes.empty()) {
       const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMost));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("written", path_);
+      if (n < 0) fail("written", final_);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
   }
-  void rename_to(const std::filesystem::path& final_path) {
-    if (::fsync(fd_) != 0) fail("written", path_);
+  void keep() {
+    if (::fsync(fd_) != 0) fail("written", final_);
     const int fd = fd_;
     fd_ = -1;
-    if (::close(fd) != 0) fail("closed", path_);
-    if (::rename(path_.c_str(), final_path.c_str()) != 0) fail("renamed to its final name", final_path);
+    if (::close(fd) != 0) fail("closed", final_);
+    if (::rename(path_.c_str(), final_.c_str()) != 0) fail("replaced", final_);
     kept_ = true;
   }
 
  private:
+  std::filesystem::path final_;
   std::string path_;
   int fd_ = -1;
   bool kept_ = false;
@@ -67,11 +72,18 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
+void require_folder(const std::filesystem::path& file) {
+  const std::filesystem::path folder = folder_of(file);
+  if (std::error_code failed; !std::filesystem::is_directory(folder, failed))
+    throw UserError(file.string() + ": there is no directory " + folder.string() + "; make it, or give another file", Exit::io);
+}
+
 void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces) {
+  require_folder(path);
   Beside beside(path);
   for (const auto& piece : pieces) beside.write(piece);
-  beside.rename_to(path);
-  sync_folder(path.has_parent_path() ? path.parent_path() : std::filesystem::path("."));
+  beside.keep();
+  sync_folder(folder_of(path));
 }
 
 }  // namespace motley

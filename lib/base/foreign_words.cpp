@@ -43,7 +43,7 @@ const std::map<std::string, Words>& others() {
       {"add", {"sum", "residual", "skip", "plus"}},
       {"softmax_cross_entropy", {"crossentropy", "crossentropyloss", "categoricalcrossentropy", "sparsecategoricalcrossentropy", "softmax"}},
       {"learning_rate", {"lr", "eta", "baselr", "stepsize"}},
-      {"weight_decay", {"wd", "l2", "decay"}},
+      {"weight_decay", {"wd", "l2"}},
       {"batch", {"batchsize", "bs", "globalbatchsize"}},
       {"epochs", {"numepochs", "nepochs", "maxepochs"}},
       {"max_steps", {"steps", "numsteps", "iterations", "maxiter", "maxiterations", "trainsteps"}},
@@ -81,21 +81,27 @@ const std::map<std::string, Words>& others() {
   return table;
 }
 
-// A word of a list -> what others have beside it and motley has not.
-const std::map<std::string, Words>& missing() {
+// A word of a list -> what others, or motley's later versions, have beside it and this one has not.
+const std::map<std::string, Words>& not_built() {
   static const std::map<std::string, Words> table{
       {"relu", {"relu6", "leakyrelu", "gelu", "silu", "swish", "prelu", "selu", "celu", "softplus", "mish", "hardswish", "hardsigmoid", "softmax"}},
-      {"conv2d", {"batchnorm", "batchnorm2d", "batchnormalization", "conv2dtranspose", "upsample2d", "logsoftmax", "identity", "layernorm", "groupnorm", "instancenorm", "dropout", "dropout2d", "conv1d", "conv3d", "convtranspose2d",
-                  "depthwiseconv2d", "separableconv2d", "embedding", "lstm", "gru", "rnn", "attention", "multiheadattention", "upsample", "interpolate", "softmax", "gelu",
-                  "silu", "leakyrelu", "relu6", "mul", "matmul"}},
+      {"conv2d", {"batchnorm", "batchnorm2d", "batchnormalization", "conv2dtranspose", "upsample2d", "logsoftmax", "identity", "layernorm", "rmsnorm", "groupnorm", "instancenorm", "dropout", "dropout2d", "conv1d", "conv3d",
+                  "convtranspose2d", "depthwiseconv2d", "separableconv2d", "embedding", "lstm", "gru", "rnn", "attention", "multiheadattention", "upsample", "interpolate", "softmax", "gelu",
+                  "silu", "leakyrelu", "relu6", "hardswish", "mul", "matmul", "parameter"}},
       {"window", {"groups", "paddingmode", "outputpadding"}},
+      {"bias", {"weight", "initial", "deviation"}},
+      {"layers", {"zoo", "classes", "stem"}},
       {"sgd", {"adam", "adamw", "lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
-      {"momentum", {"nesterov", "beta1", "beta2", "betas", "dampening", "epsilon", "eps"}},
-      {"softmax_cross_entropy", {"mse", "mseloss", "nllloss", "logsoftmax", "l1", "l1loss", "bce", "bceloss", "hinge", "kldiv", "ctc"}},
+      {"momentum", {"nesterov", "beta1", "beta2", "betas", "dampening", "epsilon", "eps", "decay"}},
+      {"softmax_cross_entropy", {"meansquarederror", "mse", "mseloss", "nllloss", "logsoftmax", "l1", "l1loss", "binarycrossentropy", "bce", "bceloss", "hinge", "kldiv", "ctc"}},
+      {"over", {"labelsmoothing", "ignoreindex", "labels"}},
       {"f32", {"bf16", "bfloat16", "f16", "fp16", "float16", "half", "fp8", "int8"}},
       {"synthetic", {"imagenet", "imagefolder", "folder", "npy", "npz", "tokens", "csv", "tfrecord", "cifar100", "svhn"}},
-      {"optimizer", {"schedule", "scheduler", "lrscheduler", "warmup", "gradclip", "clipnorm", "accumulate", "gradaccumulation", "checkpoint", "earlystopping"}},
-      {"cuda", {"rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
+      {"samples", {"normalize", "augment", "images", "labels", "testimages", "testlabels"}},
+      {"optimizer", {"schedule", "scheduler", "lrscheduler", "warmup", "gradclip", "clipnorm", "accumulate", "gradaccumulation", "average", "evaluateeveryepochs", "checkpoint", "rebalance", "earlystopping"}},
+      {"devices", {"links"}},
+      {"threads", {"library", "count", "flopspersecond", "memorybytespersecond", "granules"}},
+      {"cuda", {"modelled", "rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
       {"sse41", {"neon", "sve", "aarch64", "arm64", "rvv"}}};
   return table;
 }
@@ -114,7 +120,7 @@ std::optional<ForeignWord> foreign_word(const std::string& wrong, const std::vec
   for (const std::string& one : right)
     if (const auto found = others().find(one); found != others().end() && holds(found->second, word)) return ForeignWord{one};
   for (const std::string& one : right)
-    if (const auto found = missing().find(one); found != missing().end() && holds(found->second, word)) return ForeignWord{};
+    if (const auto found = not_built().find(one); found != not_built().end() && holds(found->second, word)) return ForeignWord{};
   return std::nullopt;
 }
 

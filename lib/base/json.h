@@ -87,6 +87,7 @@ struct Field {
   bool required;
   std::function<void(Reader&, const Json&, T&)> read;
   Json schema{};  // of the value; null: follows from `type` (base/json_schema.h)
+  Json usual{};   // the default, as a file would have it; null: there is none, or `doc` says it
 };
 template <class T>
 using Table = std::vector<Field<T>>;
@@ -122,19 +123,25 @@ struct Reader {
   bool object(const Json& j, const Table<T>& table, T& out) {
     const auto* o = std::get_if<Json::Object>(&j.value);
     if (o == nullptr) return complain(j, "expected an object, found " + kind(j)), false;
-    std::vector<std::string> suggested;
+    const std::vector<std::string> names = names_of(table);
     for (const auto& m : *o) in(m.key, [&] {
         for (const auto& f : table)
           if (f.name == m.key) return f.read(*this, m.value, out);
-        std::vector<std::string> names;
-        for (const auto& f : table) names.push_back(f.name);
-        unknown_key(m, names, suggested);
+        unknown_key(m, names);
       });
     for (const auto& f : table)
-      if (f.required && j.find(f.name) == nullptr && !is_one_of(f.name, suggested)) complain(j, "\"" + f.name + "\" is missing (" + f.doc + ")");
+      if (f.required && lacks(j, names, {f.name})) complain(j, "\"" + f.name + "\" is missing (" + f.doc + ")");
     return true;
   }
-  void unknown_key(const Json::Member& m, const std::vector<std::string>& names, std::vector<std::string>& suggested);
+  void unknown_key(const Json::Member& m, const std::vector<std::string>& names);
+  template <class T>
+  static std::vector<std::string> names_of(const Table<T>& table) {
+    std::vector<std::string> out;
+    for (const auto& f : table) out.push_back(f.name);
+    return out;
+  }
+  // Whether the object has none of these keys, nor an unknown one that was probably meant to be one of them. names: all keys of its table.
+  static bool lacks(const Json& object, const std::vector<std::string>& names, const std::vector<std::string>& keys);
   static bool is_one_of(const std::string& name, const std::vector<std::string>& names);
   static std::string kind(const Json& j);  // for people: "3", "\"abc\"", "a list", "null"
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pieces that the tables of several file kinds share.
 #pragma once
+#include <algorithm>
 #include <filesystem>
 
 #include "base/json_schema.h"
@@ -21,6 +22,22 @@ Field<T> version_field(VersionKey key) {
 template <class T>
 Field<T> text_field(const char* name, const char* doc, std::string T::*member, bool required = true) {
   return {name, doc, "text", required, [member](Reader& r, const Json& j, T& out) { r.text(j, out.*member); }};
+}
+
+template <class T>
+Field<T> boolean_field(const char* name, const char* doc, bool T::*member) {
+  return {name, doc, "boolean", false, [member](Reader& r, const Json& j, T& out) { r.boolean(j, out.*member); }, {}, T{}.*member};
+}
+
+// One of these words, which are in the order of the enum's values.
+template <class T, class E>
+Field<T> word_field(const char* name, const char* doc, E T::*member, const std::vector<std::string>& words, bool required = false) {
+  return {name, doc, "text", required,
+          [member, words](Reader& r, const Json& j, T& out) {
+            std::string word;
+            if (r.text(j, word, words)) out.*member = static_cast<E>(std::find(words.begin(), words.end(), word) - words.begin());
+          },
+          schema_of_words(words), words[static_cast<std::size_t>(T{}.*member)]};
 }
 
 // A figure that is null where it is not known.
@@ -62,6 +79,14 @@ auto load_json(const std::filesystem::path& file, F&& read) {
   complaints.raise();
   check(value.has_value(), "what is not read is complained about");
   return std::move(*value);
+}
+
+// "auto", where motley cannot choose yet: complains, and says what to write instead.
+inline bool refuse_auto(Reader& r, const Json& j, const std::string& instead) {
+  const auto* word = std::get_if<std::string>(&j.value);
+  if (word == nullptr || *word != "auto") return false;
+  r.complain(j, "\"auto\" is not built yet; " + instead);
+  return true;
 }
 
 // A text, or a list of texts; `one` reads each. False (complained): neither.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/foreign_words.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -50,6 +51,11 @@ std::string excerpt(const std::string& text, const Position& p) {
   if (last < letters.size()) line += "...";
   caret = caret - first + (first > 0 ? 3 : 0);
   return "  " + line + "\n  " + std::string(caret, ' ') + "^\n";
+}
+
+bool is_not_built(const std::string& word, const std::vector<std::string>& known) {
+  const auto foreign = foreign_word(word, known);
+  return foreign && foreign->meant.empty();
 }
 
 }  // namespace
@@ -158,7 +164,7 @@ bool Reader::text(const Json& j, std::string& out, const std::vector<std::string
   const auto* s = std::get_if<std::string>(&j.value);
   if (s == nullptr) return complain(j, "expected a string, found " + kind(j)), false;
   if (!allowed.empty() && !is_one_of(*s, allowed))
-    return complain(j, kind(j) + " is not known here" + did_you_mean(*s, allowed)), false;
+    return complain(j, kind(j) + (is_not_built(*s, allowed) ? " is not built yet" : " is not known here") + did_you_mean(*s, allowed)), false;
   out = *s;
   return true;
 }
@@ -171,11 +177,14 @@ bool Reader::name(const Json& j, std::string& out) {
   return true;
 }
 
-void Reader::unknown_key(const Json::Member& m, const std::vector<std::string>& names, std::vector<std::string>& suggested) {
-  const std::string hint = did_you_mean(m.key, names);
-  complain(m.where, "unknown key" + hint);
-  for (const std::string& n : names)
-    if (hint == "; did you mean \"" + n + "\"?") suggested.push_back(n);
+void Reader::unknown_key(const Json::Member& m, const std::vector<std::string>& names) {
+  complain(m.where, (is_not_built(m.key, names) ? "not built yet" : "unknown key") + did_you_mean(m.key, names));
+}
+
+bool Reader::lacks(const Json& object, const std::vector<std::string>& names, const std::vector<std::string>& keys) {
+  if (std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return object.find(key) != nullptr; })) return false;
+  const auto& members = std::get<Json::Object>(object.value);
+  return std::none_of(members.begin(), members.end(), [&](const Json::Member& m) { return !is_one_of(m.key, names) && is_one_of(probably_meant(m.key, names), keys); });
 }
 
 bool Reader::is_one_of(const std::string& name, const std::vector<std::string>& names) {

@@ -21,7 +21,9 @@ Json object_schema(const Table<T>& table) {
   Json::Array required;
   for (const Field<T>& field : table) {
     Json one = std::holds_alternative<std::nullptr_t>(field.schema.value) ? schema_of_type(field.type) : field.schema;
-    properties.set(field.name, std::move(one.set("description", field.doc)));
+    one.set("description", field.doc);
+    if (!field.required && !std::holds_alternative<std::nullptr_t>(field.usual.value)) one.set("default", field.usual);
+    properties.set(field.name, std::move(one));
     if (field.required) required.emplace_back(field.name);
   }
   Json out{Json::Object{}};

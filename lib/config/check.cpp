@@ -44,7 +44,7 @@ const FileKind* kind_of(const Json& json) {
   for (const FileKind& kind : file_kinds()) {
     int score = 0;
     for (const Json::Member& m : *members)
-      score += Reader::is_one_of(m.key, kind.keys) ? 2 : did_you_mean(m.key, kind.keys).starts_with(";") ? 1 : 0;
+      score += Reader::is_one_of(m.key, kind.keys) ? 2 : !probably_meant(m.key, kind.keys).empty() ? 1 : 0;
     if (score > most) {
       most = score;
       best = &kind;
@@ -73,6 +73,15 @@ std::string check_file(const std::string& path) {
 }
 
 }  // namespace
+
+void require_job(const Json& json, Complaints& complaints) {
+  const FileKind* kind = kind_of(json);
+  if (kind == nullptr || kind->name == "job") return;
+  const FileKind& job = *std::find_if(file_kinds().begin(), file_kinds().end(), [](const FileKind& k) { return k.name == "job"; });
+  const std::string part = Reader::is_one_of(kind->name, job.keys) ? ", whose \"" + kind->name + "\" may name this file" : "";
+  complaints.add(json.where, "", "this is a " + kind->name + "; expected a job" + part + " (`motley check FILE`, without --set, takes any kind)");
+  complaints.raise();
+}
 
 CheckResult check_files(const std::vector<std::string>& files) {
   CheckResult result;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace motley {
 
 struct CheckResult {
@@ -16,5 +18,8 @@ struct CheckResult {
 
 // Meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles, plans and runs.
 CheckResult check_files(const std::vector<std::string>& files);
+
+// Raises where the file is of another kind, and says which.
+void require_job(const Json& json, Complaints& complaints);
 
 }  // namespace motley

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "config/check.h"
 #include "config/job_tree.h"
 #include "config/unbuilt.h"
 #include "mesh/mesh_json.h"
@@ -21,6 +22,7 @@ namespace {
 
 const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic"};
 const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
+const std::vector<std::string> kTrainedTypes{"f32", "f64"};
 
 struct Parts {
   std::string name{};
@@ -32,11 +34,6 @@ struct Parts {
   std::optional<TrainOptions> train{};
 };
 
-template <class T>
-int position(const std::vector<T>& list, const T& one) {
-  return static_cast<int>(std::find(list.begin(), list.end(), one) - list.begin());
-}
-
 void read_path(Reader& r, const Json& j, std::string& out) {
   if (!r.text(j, out)) return;
   if (out.empty() || out.find('\0') != std::string::npos) r.complain(j, "expected a path, found " + Reader::kind(j));
@@ -47,22 +44,15 @@ const Table<ProfileOptions>& profile_table() {
       version_field<ProfileOptions>(VersionKey::optional),
       {"path", "path of the profile; default: in the user's cache", "text", false,
        [](Reader& r, const Json& j, ProfileOptions& p) { read_path(r, j, p.path); }},
-      {"measure", "if_missing, always or never", "text", false, [](Reader& r, const Json& j, ProfileOptions& p) {
-         std::string word;
-         if (r.text(j, word, kMeasures)) p.measure = static_cast<MeasureWhen>(position(kMeasures, word));
-       }, schema_of_words(kMeasures)}};
+      word_field("measure", "if_missing, always or never", &ProfileOptions::measure, kMeasures)};
   return table;
 }
 
 Table<DataOptions> data_table(VersionKey version) {
   return {
       version_field<DataOptions>(version),
-      {"kind", "fashion_mnist, mnist, cifar10 or synthetic", "text", true,
-       [](Reader& r, const Json& j, DataOptions& d) {
-         std::string word;
-         if (r.text(j, word, kDataKinds)) d.kind = static_cast<DataKind>(position(kDataKinds, word));
-       }, schema_of_words(kDataKinds)},
-      {"path", "the folder of its files", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
+      word_field("kind", "fashion_mnist, mnist, cifar10 or synthetic", &DataOptions::kind, kDataKinds, true),
+      {"path", "the folder of its files; default: of fashion_mnist where its Debian package puts them", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
       {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
 }
@@ -92,11 +82,12 @@ const Table<OptimizerFile>& optimizer_table() {
   auto number = [](double Sgd::*member, double most) {
     return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
   };
+  const Sgd usual;
   static const Table<OptimizerFile> table{
       {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }, schema_of_words({"sgd"})},
       {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
-      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1)},
-      {"weight_decay", "times the parameter, added to its gradient", "number", false, number(&Sgd::weight_decay, 1e300)}};
+      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1), {}, usual.momentum},
+      {"weight_decay", "times the parameter, added to its gradient", "number", false, number(&Sgd::weight_decay, 1e300), {}, usual.weight_decay}};
   return table;
 }
 
@@ -108,11 +99,7 @@ Table<TrainOptions> train_table(VersionKey version) {
     };
   };
   return {version_field<TrainOptions>(version),
-          {"dtype", "f32 or f64", "text", false,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             std::string word;
-             if (r.text(j, word, {"f32", "f64"})) t.dtype = word == "f64" ? DType::f64 : DType::f32;
-           }, schema_of_words({"f32", "f64"})},
+          word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
           {"batch", "samples per step", "integer", true,
            [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
           {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
@@ -121,7 +108,7 @@ Table<TrainOptions> train_table(VersionKey version) {
            [](Reader& r, const Json& j, TrainOptions& t) {
              std::int64_t seed = 0;
              if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
-           }},
+           }, {}, static_cast<std::int64_t>(TrainOptions{}.seed)},
           {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
            [](Reader& r, const Json& j, TrainOptions& t) {
              OptimizerFile file;
@@ -130,13 +117,12 @@ Table<TrainOptions> train_table(VersionKey version) {
            }, object_schema(optimizer_table())}};
 }
 
+// When it complained: what is good of them.
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
   TrainOptions train;
-  const std::size_t before = r.complaints.list.size();
-  r.object(j, train_table(version), train);
-  if (r.complaints.list.size() != before) return std::nullopt;
-  if (!train.epochs && !train.max_steps)
-    return r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)"), std::nullopt;
+  const Table<TrainOptions> table = train_table(version);
+  if (!r.object(j, table, train)) return std::nullopt;
+  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"})) r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
   return train;
 }
 
@@ -198,7 +184,7 @@ class JobReader {
 
   Table<Parts> table() {
     return {version_field<Parts>(VersionKey::required),
-            {"name", "name of the job", "text", false,
+            {"name", "name of the job; default: the file's", "text", false,
              [](Reader& r, const Json& j, Parts& p) {
                if (r.text(j, p.name) &&
                    (p.name.empty() || p.name.find_first_of(std::string("/\0", 2)) != std::string::npos || p.name[0] == '.'))
@@ -257,6 +243,7 @@ class JobReader {
     const Json& layout = *tree_.root().find("layout");
     auto address = [](const auto& known) { return known ? &*known : nullptr; };
     RuleSubject subject{.passes = address(passes), .mesh = address(parts.mesh.whole), .axes = address(parts.mesh.axes), .devices = address(parts.mesh.devices)};
+    if (parts.model) subject.model_batch = parts.model->batch();
     subject.may_be = [&](const std::string& name) { return unbuilt.may_be(name); };
     for (const Complaints::One& one : complaints_.list) {
       if (tree_.from_file(layout) && one.where.source == layout.where.source) subject.refused.push_back(one.path);
@@ -357,6 +344,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets, Data
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.load(path)) complaints.raise();
+  require_job(tree.root(), complaints);
   for (const std::string& argument : sets) tree.set(argument);
   return finish(tree, complaints, path, data);
 }

@@ -215,6 +215,14 @@ std::string ModelSpec::batch_dim() const {
   return inputs.empty() || inputs.front().dims.empty() ? "batch" : inputs.front().dims.front().name;
 }
 
+Index ModelSpec::batch() const {
+  const std::string counting = batch_dim();
+  for (const InputSpec& input : inputs)
+    for (const Dim& d : input.dims)
+      if (d.name == counting) return d.size;
+  return 0;
+}
+
 Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain) {
   using Said = std::vector<std::pair<std::string, std::string>>;
   const auto build = [&](Said& said, std::optional<Index> assumption) {

@@ -46,8 +46,9 @@ struct ModelSpec {
   std::vector<LayerSpec> layers{};
   LossSpec loss{};
   static ModelSpec load(const std::filesystem::path& file);  // UserError with file, line and column
-  // The dim that counts samples: "batch", else an input's first.
+  // The dim that counts samples: "batch", else an input's first; and its size in the file (0: not known).
   std::string batch_dim() const;
+  Index batch() const;
 };
 
 struct Model {

@@ -10,6 +10,7 @@ namespace motley {
 namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40, kMostWindow = 1 << 20;
+const std::vector<std::string> kPaddings{"valid", "same"};
 
 const std::vector<std::string>& activation_names() {
   static const std::vector<std::string> names{"none", "relu", "sigmoid", "tanh", "elu"};
@@ -22,6 +23,7 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
     r.in(m.key, [&] {
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+      if (m.key == "dtype" && std::holds_alternative<std::string>(m.value.value)) return r.complain(m.where, "not built yet; an input holds floating-point numbers");
       Dim d{m.key, 0};
       if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
       out.push_back(std::move(d));
@@ -75,7 +77,7 @@ void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
 void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
   if (std::holds_alternative<std::string>(j.value)) {
     std::string word;
-    if (r.text(j, word, {"valid", "same"})) layer.padding = word == "same" ? same : valid;
+    if (r.text(j, word, kPaddings)) layer.padding = word == "same" ? same : valid;
     return;
   }
   if (const auto* list = std::get_if<Json::Array>(&j.value)) {
@@ -121,34 +123,30 @@ const std::map<std::string, LayerField>& layer_fields() {
   auto extent = [](Extent2 LayerSpec::*member) {
     return [member](Reader& r, const Json& j, LayerSpec& l) { read_extent(r, j, l.*member, 1); };
   };
+  auto zeros = [](const char* name, const char* doc, Index LayerSpec::*member) -> LayerField {
+    return {name, doc, "integer", false, [member](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.*member, 0, kMostSize); }, {}, LayerSpec{}.*member};
+  };
   static const std::map<std::string, LayerField> fields = [&] {
     std::map<std::string, LayerField> out;
     for (LayerField f : Table<LayerSpec>{
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
-             {"name", "name of the layer and its output", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+             {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
              {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false, names(&LayerSpec::in)},
-             {"keep", "the dims it does not contract", "name or list", false, names(&LayerSpec::keep)},
-             {"over", "the two dims it slides over, rows first", "list", false, read_over},
+             {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
+             {"over", "the two dims it slides over, rows first; default: its input's last two", "list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
-             {"stride", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::stride)},
-             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation)},
+             {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false, extent(&LayerSpec::stride)},
+             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation), {}, LayerSpec{}.dilation.rows},
              {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
-              read_padding},
+              read_padding, {}, kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
              {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
              {"range", "[begin, end): the elements that stay", "list", false, read_range},
-             {"before", "zeros put before the first element", "integer", false,
-              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.before, 0, kMostSize); }},
-             {"after", "zeros put after the last element", "integer", false,
-              [](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.after, 0, kMostSize); }},
-             {"bias", "whether it adds a bias", "boolean", false, [](Reader&r, const Json&j, LayerSpec&l) { r.boolean(j, l.bias); }},
-             {"activation", "pointwise function of its result", "text", false, [](Reader&r, const Json&j, LayerSpec&l) {
-                std::string word;
-                if (!r.text(j, word, activation_names())) return;
-                l.activation = static_cast<Activation>(std::find(activation_names().begin(), activation_names().end(), word) -
-                                                       activation_names().begin());
-              }, schema_of_words(activation_names())}})
+             zeros("before", "zeros put before the first element", &LayerSpec::before),
+             zeros("after", "zeros put after the last element", &LayerSpec::after),
+             boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
+             word_field("activation", "pointwise function of its result", &LayerSpec::activation, activation_names())})
       out.emplace(f.name, std::move(f));
     return out;
   }();
@@ -192,7 +190,10 @@ Table<LayerSpec> layer_table(const std::string& op) {
     table.push_back(layer_fields().at(key));
     table.back().required = required;
   }
-  if (!reads_several(op)) table.push_back(layer_fields().at("from"));
+  if (!reads_several(op)) {
+    table.push_back(layer_fields().at("from"));
+    table.back().doc += "; default: the layer before it";
+  }
   return table;
 }
 
@@ -202,13 +203,16 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   const std::size_t before = r.complaints.list.size();
   if (!std::holds_alternative<Json::Object>(j.value))
     return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
-  // Others may name a layer whose op is not known.
-  if (const Json* name = j.find("name"))
-    if (const auto* text = std::get_if<std::string>(&name->value); text != nullptr && is_name(*text)) layer.name = *text;
+  // Others may name a layer whose op is not known, or whose "name" is misspelt.
+  std::vector<std::string> keys;
+  for (const auto& [key, field] : layer_fields()) keys.push_back(key);
+  for (const Json::Member& m : std::get<Json::Object>(j.value))
+    if (m.key == "name" || (layer.name.empty() && probably_meant(m.key, keys) == "name"))
+      if (const auto* text = std::get_if<std::string>(&m.value.value); text != nullptr && is_name(*text)) layer.name = *text;
   const Json* op = j.find("op");
   if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
   std::vector<std::string> known;
-  for (const auto& [name, keys] : op_keys()) known.push_back(name);
+  for (const auto& [name, its] : op_keys()) known.push_back(name);
   bool good = false;
   r.in("op", [&] { good = r.text(*op, layer.op, known); });
   if (!good) return layer;
@@ -231,7 +235,7 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   if (members == nullptr || members->size() != 1)
     return r.complain(j,
                       "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
-                          (members != nullptr && members->size() > 1 ? std::string("; several are not supported yet") : ""));
+                          (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
   const Json::Member& m = members->front();
   r.in(m.key, [&] {
     InputSpec input{m.key, {}};
@@ -289,11 +293,13 @@ Table<ModelSpec> model_table(VersionKey version) {
 
 // Names that layers get and names that they read.
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
-  std::vector<std::string> earlier, later;
+  std::vector<std::string> earlier, later, endings;  // endings: of a name that follows from an op that is not known
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
-    if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + "_" + std::to_string(i + 1);
+    const std::string ending = "_" + std::to_string(i + 1);
+    if (l.name.empty() && l.op.empty()) endings.push_back(ending);
+    if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + ending;
     later.push_back(l.name);
   }
   for (std::size_t i = 0; i < model.layers.size(); i++) {
@@ -310,15 +316,15 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
       const bool own = l.from[k] == l.name, after = Reader::is_one_of(l.from[k], later);
       // Where the inputs were refused, their names are not known.
       if (model.inputs.empty() && !own && !after) continue;
-      const std::string hint = did_you_mean(l.from[k], earlier);
+      if (std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return l.from[k].ends_with(e); })) continue;
+      const std::string meant = probably_meant(l.from[k], earlier);
       complain_below(r, j, at + "/from/" + std::to_string(k),
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
-                             : "there is no layer or input \"" + l.from[k] + "\" above" + hint);
+                             : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
       // What was probably meant is read instead: so the layers behind it are built and checked too.
-      const auto meant = std::find_if(earlier.begin(), earlier.end(), [&](const std::string& name) { return hint == "; did you mean \"" + name + "\"?"; });
-      if (meant != earlier.end() && !own && !after)
-        l.from[k] = *meant;
+      if (!meant.empty() && !own && !after)
+        l.from[k] = meant;
       else
         l.good = false;
     }

@@ -204,16 +204,15 @@ class RuleChecker {
     if (ranks > 0 && parts.size() != ranks) return complain(at, wrong_number(parts.size(), "part", rule, ranks));
     if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
-    if (rule.dim == batch_) {
-      if (sum == 0) complain(at, "expected at least one part above 0");
-      return;
-    }
-    if (sum == size) return;
+    const Index other = rule.dim == batch_ ? subject_.model_batch : size;  // from which they are rescaled
+    if (rule.dim == batch_ && sum == 0) return complain(at, "expected at least one part above 0");
+    if (sum == size || sum == other || other == 0) return;
     const std::vector<double> shares(parts.begin(), parts.end());
     const std::vector<Index> right =
         (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(parts.size()))).sizes();
     complain(at, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
-                     (is_slid_over(rule.dim) ? " in the inputs" : "") + "; " + list_of(right) + " would be right");
+                     (other != size ? " in the job and " + std::to_string(other) + " in the model" : is_slid_over(rule.dim) ? " in the inputs" : "") + "; " +
+                     list_of(right) + " would be right");
   }
 
   bool is_slid_over(const std::string& dim) const {

@@ -26,11 +26,12 @@ struct RuleSubject {
   const std::vector<Device>* devices = nullptr;  // of the mesh
   std::function<bool(const std::string&)> may_be = [](const std::string&) { return false; };  // a dim or layer that could not be built
   std::vector<std::string> refused{};            // pointers inside the layout that have been complained about
+  Index model_batch = 0;                         // the batch in the model's file: sizes of the batch sum to it or to that of the passes; 0: to anything
 };
 
 // All that is wrong: axes the mesh has not, dims nobody has, parts that do not fit, tensors, layers and devices nobody knows, two
 // dims of an input or a layer's output on one axis, placed layers whose own explicit parts give something to other devices.
-// Explicit sizes of slid-over dims speak of the inputs' size; those of the batch are shares of any batch.
+// Explicit sizes of slid-over dims speak of the inputs' size; those of the batch are rescaled to the batch of the passes.
 std::vector<RuleComplaint> check_rules(const RuleSubject& subject, const LayoutRules& rules);
 std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 // What planning cannot do with rules that are right, at the rule which asks for it.

@@ -85,11 +85,26 @@ void read_parts(Reader& r, const Json& j, RuleFile& rule) {
   }
 }
 
+template <class T>
+Json list_json(const std::vector<T>& values) {
+  Json::Array out(values.begin(), values.end());
+  return out;
+}
+
+Json parts_json(const Parts& parts) {
+  if (const auto* by = std::get_if<CutBy>(&parts)) return kCuts[static_cast<std::size_t>(*by)];
+  if (const auto* shares = std::get_if<Shares>(&parts)) return std::move(Json().set("shares", list_json(shares->of)));
+  if (const auto* sizes = std::get_if<Sizes>(&parts)) return list_json(sizes->of);
+  Json::Array lists;
+  for (const auto& one : std::get<Jagged>(parts).of) lists.push_back(list_json(one));
+  return lists;
+}
+
 const Table<RuleFile>& rule_table() {
   static const Table<RuleFile> table{{"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
                                       [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
                                      {"parts", "how the dim is divided: by measurement, evenly, by one speed number per device, by shares, or these sizes", "text, list or object", false, read_parts,
-                                      schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))})},
+                                      schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))}), parts_json(RuleFile{}.parts)},
                                      {"per", "the axis along which the lists of `parts` differ", "name", false,
                                       [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
   return table;
@@ -184,22 +199,6 @@ Json names_json(const std::vector<std::string>& names) {
   return out;
 }
 
-template <class T>
-Json list_json(const std::vector<T>& values) {
-  Json::Array out(values.begin(), values.end());
-  return out;
-}
-
-Json parts_json(const Parts& parts) {
-  if (const auto* by = std::get_if<CutBy>(&parts))
-    return *by == CutBy::profile ? "profile" : *by == CutBy::even ? "even" : "proportional";
-  if (const auto* shares = std::get_if<Shares>(&parts)) return std::move(Json().set("shares", list_json(shares->of)));
-  if (const auto* sizes = std::get_if<Sizes>(&parts)) return list_json(sizes->of);
-  Json::Array lists;
-  for (const auto& one : std::get<Jagged>(parts).of) lists.push_back(list_json(one));
-  return lists;
-}
-
 Json dims_json(const std::vector<Rule>& rules) {
   Json out{Json::Object{}};
   for (const Rule& rule : rules) {
@@ -219,10 +218,7 @@ Json dims_json(const std::vector<Rule>& rules) {
 
 std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionKey version) {
   LayoutRules rules;
-  if (const auto* word = std::get_if<std::string>(&json.value); word != nullptr && *word == "auto") {
-    reader.complain(json, "\"auto\" is not built yet; write the rules, or the path of a layout file");
-    return std::nullopt;
-  }
+  if (refuse_auto(reader, json, "write the rules, or the path of a layout file")) return std::nullopt;
   if (!reader.object(json, rules_table(version), rules)) return std::nullopt;
   return rules;
 }

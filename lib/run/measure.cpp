@@ -122,7 +122,7 @@ class Measurer {
     Profile profile = devices();
     rt_.phase("measuring links");
     if (rt_.ranks() > 1) say("measuring links");
-    profile.links = links_of_all(backend_, rt_.transport(), options_.budget_seconds);
+    add_links(profile, backend_, rt_.transport(), options_.budget_seconds);
     const std::vector<KernelSpec> missing = missing_candidates(profile);
     rt_.phase("measuring kernels");
     if (anywhere(missing) && !measure(profile, missing, kCandidates)) refuse_budget();

@@ -126,10 +126,11 @@ def usage():
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    later = ["eval", "predict", "report", "simulate", "convert"]
+    later = ["eval", "predict", "report", "simulate", "convert", "model"]
     for verb in later:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
-    has(room.run("train", "x", "--resume", code=78).err, "not built yet")
+    for verb, option in [("train", "--resume"), ("plan", "--advise"), ("verify", "--inference")]:
+        has(room.run(verb, "x", option, code=78).err, f"{verb} {option}: not built yet")
     verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "schema"]
     text = room.run("--help").out
     has(text, *verbs, "Examples")
@@ -198,6 +199,12 @@ def checks():
     room.run("check", "good.json", "bad.json", code=78)
     has(room.run("check", "good.json", "--set", "train.batch=0", code=78).err, "--set")
     has(room.run("plan", "good.json", "--set", "train.batc=3", code=78).err, "--set")
+    # Where a job is expected, a file of another kind is said to be one.
+    room.write("mesh.json", {"version": 1, **job()["mesh"]})
+    for words in [("plan", "mesh.json"), ("check", "--set", "mesh.devices.0.threads=2", "mesh.json")]:
+        done = room.run(*words, code=78)
+        has(done.err, 'mesh.json:1:1: error: this is a mesh; expected a job, whose "mesh" may name this file')
+        assert done.err.count("error:") == 1, done.err
     path_like = job()
     path_like["model"]["layers"][0]["name"] = "../../up"
     has(room.run("check", room.write("path.json", path_like), code=78).err, "../../up")
@@ -214,12 +221,18 @@ def foreign_words():
             (f"{layer}/strides", {**conv, "strides": 2}, "stride"), (f"{layer}/op", {**conv, "op": "Linear"}, "dense"),
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
             (f"{layer}/activation", {**conv, "activation": "relu6"}, None), (f"{layer}/op", {**conv, "op": "batch_norm"}, None),
-            (f"{layer}/groups", {**conv, "groups": 2}, None),
+            (f"{layer}/op", {**conv, "op": "rms_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
+            *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["groups", "weight", "initial"]),
+            *((f"/train/{key}", {}, None) for key in ["schedule", "clip_norm", "accumulate", "average", "evaluate_every_epochs", "checkpoint", "rebalance"]),
+            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "beta1", "epsilon", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
+            *((f"/mesh/devices/1/{key}", 2, None) for key in ["library", "count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
+            ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None), ("/model/zoo", "resnet18", None),
+            *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index", "labels"]), ("/model/loss/op", "mean_squared_error", None),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "adam", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
-            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "imagenet", None)]:
+            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "npy", None), ("/data/kind", "imagenet", None)]:
         foreign = job()
         at, keys = foreign, path.split("/")[1:]
         if path.startswith(layer):
@@ -229,8 +242,9 @@ def foreign_words():
                 at = at[int(key)] if isinstance(at, list) else at[key]
             at[keys[-1]] = value
         done = room.run("check", room.write("foreign.json", foreign), code=78)
-        hint = f'did you mean "{meant}"?' if meant else "motley has no such thing yet"
+        hint = f'did you mean "{meant}"?' if meant else "not built yet"
         assert any(f": error: {path}: " in line and hint in line for line in done.err.splitlines()), (path, hint, done.err)
+        assert meant or "did you mean" not in done.err, (path, done.err)
 
 
 def plan_and_run_files():
@@ -288,9 +302,23 @@ def fits(value, schema):
     return True
 
 
+def defaults(schema):
+    """Of all keys at any depth: (key, default, the schema of its value)."""
+    for key, one in schema.items() if isinstance(schema, dict) else []:
+        for name, value in one.items() if key == "properties" else []:
+            if "default" in value:
+                yield name, value["default"], value
+        for inner in one if isinstance(one, list) else [one]:
+            yield from defaults(inner)
+
+
 def schemas():
     room = Room()
     schema = {kind: json.loads(room.run("schema", kind).out) for kind in ["job", "mesh", "model", "layout"]}
+    usual = list(defaults(schema))
+    assert all(fits(value, of) for _, value, of in usual), usual
+    assert {("dtype", "f32"), ("threads", 1), ("deterministic", True), ("bias", True), ("padding", "valid"), ("parts", "profile"), ("measure", "if_missing")} <= {
+        (name, value) for name, value, _ in usual}, usual
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
@@ -386,6 +414,10 @@ def explains():
         assert move["seconds"] is None and move["from"] != move["to"]
         received[move["to"]] += move["bytes"]
     assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
+    done = room.run("explain", "job.json", "--svg", "no/such/plan.svg", code=74)
+    has(done.err, "no/such/plan.svg: there is no directory no/such; make it, or give another file")
+    (room.path / "taken").mkdir()
+    has(room.run("explain", "job.json", "--svg", "taken", code=74).err, "motley: taken: cannot be replaced")
     has(room.run("explain", "job.json", "--tensor", "conv2d_1.weigth", code=64).err, 'did you mean "conv2d_1.weight"?')
     assert not (room.path / "runs").exists()
 
@@ -395,10 +427,15 @@ def notes():
     cores = len(os.sched_getaffinity(0))
     crowded = job(cores + 1, [6] + [0] * cores)
     has(room.run("plan", room.write("crowded.json", crowded)).out, "note: ranks share core", "assume a core for each rank")
+    room.write("job.json", job())
+    absent = "rank 1 (cpu 1) asks for core 900; this process may use "
+    has(room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]").out, "note: " + absent)
+    assert absent not in room.run("plan", "job.json", "--set", "mesh.devices.1.cores=[900]", "--set", "mesh.devices.1.host=elsewhere").out
+    has(room.run("train", "job.json", "--set", "mesh.devices.1.cores=[900]", "--run-dir", "never", code=69).err, absent)
     flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags"))
     best = [isa for isa, flag in [("sse41", "sse4_1"), ("avx", "avx"), ("avx2", "avx2"), ("avx2_vnni", "avx_vnni"), ("avx512_core", "avx512bw"),
                                   ("avx512_core_vnni", "avx512_vnni"), ("avx512_core_bf16", "avx512_bf16")] if flag in flags.split()][-1]
-    has(room.run("plan", room.write("job.json", job()), "--set", f"mesh.devices.1.isa={best}").out,
+    has(room.run("plan", "job.json", "--set", f"mesh.devices.1.isa={best}").out,
         'ranks 0 (cpu 0) and 1 (cpu 1) differ in "isa" alone, and on this CPU that makes no difference')
     assert "no difference" not in room.run("plan", "job.json", "--set", "mesh.devices.1.isa=sse41").out
     if best != "avx512_core_bf16":
@@ -418,6 +455,9 @@ def measured_plans():
     measured["layout"]["split"]["filters"]["parts"] = "profile"
     measured["profile"] = {"path": "my profile.json"}
     room.write("job.json", measured)
+    for words in [("plan", "job.json", "-o", "no/such/plan.json"), ("explain", "job.json", "--svg", "no/such/plan.svg")]:
+        has(room.run(*words, code=74).err, "there is no directory no/such")
+    assert not (room.path / "my profile.json").exists()
     first = room.run("plan", "job.json", "--format", "json").out
     assert (room.path / "my profile.json").exists()
     room.run("check", "my profile.json")
@@ -427,6 +467,11 @@ def measured_plans():
     assert json.loads(first)["predicted"]["step_seconds"] > 0
     done = room.run("profile", "job.json", "-o", "other.json", "--budget-seconds", "5", "--progress", "plain")
     has(done.out, "other.json", "cpu 0", "cpu 1")
+    # Two ranks of one core.
+    core = min(os.sched_getaffinity(0))
+    shared = [word for rank in range(2) for word in ("--set", f"mesh.devices.{rank}.cores=[{core}]")]
+    has(room.run("profile", "job.json", "-o", "shared.json", "--budget-seconds", "3", *shared).out, "note        links: contended: the ranks 0, 1 shared cores")
+    has(room.run("plan", "job.json", "--set", "profile.path=shared.json", *shared).out, "measured on a disturbed machine: links: contended")
     profile = room.json("other.json")
     assert [d["name"] for d in profile["devices"]] == ["cpu 0", "cpu 1"] and profile["kernels"] and profile["links"]
 

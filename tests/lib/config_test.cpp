@@ -231,6 +231,13 @@ TEST_CASE("what is wrong in a model file") {
       {"{ \"filters2\": 8 }",
        "8",
        {"m.json:6:48: error: /layers/2/out: expected a dim and its size, e.g. { \"filters1\": 60 }, found 8"}},
+      // The one complaint: a layer that reads one whose name is misspelt, or follows from a misspelt op, reads that one.
+      {"\"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\" }",
+       "\"nmae\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", \"from\": \"middle\" }",
+       {"m.json:6:23: error: /layers/2/nmae: unknown key; did you mean \"name\"?"}},
+      {"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\" }",
+       "conv2\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", \"from\": \"conv2d_3\" }",
+       {"m.json:6:13: error: /layers/2/op: \"conv2\" is not known here; did you mean \"conv2d\"?"}},
       {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: expected true or false, found 0"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\", \"from\": [\"middle\"] }",
@@ -290,7 +297,7 @@ TEST_CASE("what is wrong in a model file") {
       {"\"over\": \"classes\"",
        "\"over\": \"batch\"",
        {"m.json:9:52: error: /loss/over: \"batch\" counts the samples; expected the dim of the classes"}},
-      {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not known here; motley has no such thing yet (known: softmax_cross_entropy)"}},
+      {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not built yet (known: softmax_cross_entropy)"}},
       {"\"batch\": 10",
        "\"batch\": 0",
        {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
@@ -300,8 +307,11 @@ TEST_CASE("what is wrong in a model file") {
       {"{ \"image\": {",
        "{ \"other\": { \"n\": 1 }, \"image\": {",
        {"m.json:2:13: error: /inputs: expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
-        "\"cols\": 28 } }; several are not supported "
+        "\"cols\": 28 } }; several are not built "
         "yet"}},
+      {"\"batch\": 10,",
+       "\"dtype\": \"i32\", \"batch\": 10,",
+       {"m.json:2:26: error: /inputs/image/dtype: not built yet; an input holds floating-point numbers"}},
       {"\"rows\": 28",
        "\"1rows\": 28",
        {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ first"}},
@@ -365,7 +375,7 @@ TEST_CASE("what is wrong in a job file") {
        "learnin_rate",
        {"job.json:6:44: error: /train/optimizer/learnin_rate: unknown key; did you mean \"learning_rate\"?"}},
       {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (step size of the update)"}},
-      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not known here; motley has no such thing yet (known: sgd)"}},
+      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not built yet (known: sgd)"}},
       {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
       {"\"batch\": 32",
@@ -378,8 +388,14 @@ TEST_CASE("what is wrong in a job file") {
        "\"batch\": 60001",
        {"job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller"}},
       {"\"epochs\": 2, ", "", {"job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)"}},
+      {"32, \"epochs\": 2, \"seed\": 7,\n             \"optimizer\": { \"kind\": \"sgd\", \"learning_rate\": 0.05, \"momentum\": 0.9, \"weight_decay\": 1e-4 } } }",
+       "60001, \"seed\": -7 } }",
+       {"job.json:5:12: error: /train: \"optimizer\" is missing (as { \"kind\": \"sgd\", \"learning_rate\": 0.05 })",
+        "job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)",
+        "job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller",
+        "job.json:5:54: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
-      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not known here; motley has no such thing yet (known: f32, f64)"}},
+      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64)"}},
       {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"never\"", "\"newer\"", {"job.json:3:48: error: /profile/measure: \"newer\" is not known here; did you mean \"never\"?"}},
       {"\"fashion_mnist\"",
@@ -412,6 +428,13 @@ TEST_CASE("what is wrong in a job file") {
        "{ \"split\": { \"filters1\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
        {"job.json:2:120: error: /layout/split/filters1/parts: the parts sum to 7, but \"filters1\" has the size 6; [3, 3] would be "
         "right"}},
+      // Sizes of the batch sum to the job's or to the model's.
+      {"\"parts/layout.json\"",
+       "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
+       {"job.json:2:117: error: /layout/split/batch/parts: the parts sum to 7, but \"batch\" has the size 32 in the job and 10 in the "
+        "model; [14, 18] would be right"}},
+      {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [20, 12] } } }", {"fine"}},
+      {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 7] } } }", {"fine"}},
       {"\"version\": 1,",
        "\"version\": 1, \"name\": \"a/b\",",
        {"job.json:1:25: error: /name: a job's name is part of a folder's name: no slash, no dot first"}},
@@ -498,6 +521,15 @@ TEST_CASE("what is wrong in --set") {
               "--set:1:12: error: /train/seed: expected an integer of at least 0, found \"x\""});
 }
 
+TEST_CASE("where a job is expected, another file is named by its kind") {
+  const Files files;
+  const auto lines_of = [&](const std::string& file) { return said(files.folder, [&] { load_job(files.folder.at(file), {"train.batch=2"}); }); };
+  CHECK(lines_of("parts/mesh.json") ==
+        Lines{"parts/mesh.json:1:1: error: this is a mesh; expected a job, whose \"mesh\" may name this file (`motley check FILE`, without --set, takes any kind)"});
+  files.folder.write("run.json", R"({ "status": "done", "steps": 3, "train_loss": 1.5 })");
+  CHECK(lines_of("run.json") == Lines{"run.json:1:1: error: this is a run; expected a job (`motley check FILE`, without --set, takes any kind)"});
+}
+
 TEST_CASE("at most ten complaints are printed") {
   const Files files;
   std::vector<std::string> sets;
@@ -580,7 +612,7 @@ TEST_CASE("errors of independent parts are said at once") {
   // One mistake is one complaint: layers and dims that an unread layer names or may declare are no further ones.
   const std::string rules = R"({ "version": 1, "split": { "filters2": "all" }, "tensors": { "middle.weight": { "filters2": null } }, "place": { "middle": "fast cpu" } }
 )";
-  for (const auto& [what, with] : {std::pair{R"("conv2d", "name")", R"("conv2", "name")"}, {R"("out": { "filters2")", R"("out_channels": { "filters2")"}, {R"("out": { "filters2": 8 })", R"("out": 8)"}}) {
+  for (const auto& [what, with] : {std::pair{R"("conv2d", "name")", R"("conv2", "name")"}, {R"("out": { "filters2")", R"("out_channels": { "filters2")"}, {R"("name": "middle")", R"("nmae": "middle")"}, {R"("out": { "filters2": 8 })", R"("out": 8)"}}) {
     INFO(with);
     CHECK(lines_of(kMesh, replaced(kModel, what, with), rules).size() == 1);
   }
