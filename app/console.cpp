@@ -28,18 +28,18 @@ std::string variable(const char* name) {
 
 bool on_terminal() {
   if (variable("NO_COLOR") != "" || variable("TERM") == "dumb") return false;
-  const std::string told = variable("MOTLEY_TTY");
-  return told.empty() ? isatty(STDERR_FILENO) == 1 : told == "1";
+  const std::string given = variable("MOTLEY_TTY");
+  return given.empty() ? isatty(STDERR_FILENO) == 1 : given == "1";
 }
 
 std::size_t columns() {
   if (winsize size{}; ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const int told = std::atoi(variable("COLUMNS").c_str());
-  return told > 10 ? static_cast<std::size_t>(told) : 80;
+  const int given = std::atoi(variable("COLUMNS").c_str());
+  return given > 10 ? static_cast<std::size_t>(given) : 80;
 }
 
 void to_stderr(const std::string& text) {
-  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) return;  // nobody listens
+  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) return;  // no one listens
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace motley {
 
 // On a terminal progress is one line, rewritten; elsewhere (NO_COLOR, TERM=dumb, --progress plain) a line every few seconds.
-// A rank has no terminal of its own: the launcher tells it (MOTLEY_TTY, COLUMNS).
+// A rank has no terminal of its own: the launcher passes it on (MOTLEY_TTY, COLUMNS).
 class Console {
  public:
   enum class Voice : std::uint8_t { silent, speaks };  // silent: ranks but the first

@@ -83,11 +83,11 @@ Profile profile_at_hand(const Job& job) {
   Profile profile = Profile::load(file);
   for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
-    DeviceFacts told = was;
-    told.name = job.mesh.device(r).name;
-    told.kind = to_string(job.mesh.device(r).kind);
-    told.threads = driven(job.mesh.device(r)).threads;
-    check_same_device(was, told, file.string());
+    DeviceFacts now = was;
+    now.name = job.mesh.device(r).name;
+    now.kind = to_string(job.mesh.device(r).kind);
+    now.threads = driven(job.mesh.device(r)).threads;
+    check_same_device(was, now, file.string());
   }
   return profile;
 }

@@ -11,7 +11,7 @@ namespace motley::app {
 
 Step step_of(const Job& job);  // of its training, at its batch
 
-// Where the job's profile lies; without a path in the job: in the user's cache, one file per mesh. Empty: there is no cache.
+// Where the job's profile is; without a path in the job: in the user's cache, one file per mesh. Empty: there is no cache.
 std::filesystem::path profile_path(const Job& job);
 // Whether ranks have to measure before the plan can be made.
 bool must_measure(const Job& job, const Step& step);
@@ -32,7 +32,7 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
 std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
-// The job's rules with every part told as that plan tells it.
+// The job's rules with every part resolved as that plan has it.
 LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile);
 
 }  // namespace motley::app

@@ -16,7 +16,7 @@ namespace motley::app {
 
 namespace {
 
-// mpiexec waits until nobody has its pipes and its socket open any more.
+// mpiexec waits until no one has its pipes and its socket open any more.
 void leave_mpiexec() {
   setsid();
   for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
@@ -27,7 +27,7 @@ void leave_mpiexec() {
 
 LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
   const Handle parent = open_process(getpid());
-  if (!parent) return;  // an old kernel: nobody will write it
+  if (!parent) return;  // an old kernel: no one will write it
   child_ = fork();
   if (child_ != 0) return;
   leave_mpiexec();
@@ -37,7 +37,7 @@ LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
   try {
     RunDirectory own = std::move(directory);  // its lock goes with this process
     write_failed_run(own.path(), {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"}, mesh);
-  } catch (const std::exception&) {  // nobody listens any more
+  } catch (const std::exception&) {  // no one listens any more
   }
   _exit(0);
 }

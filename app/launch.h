@@ -50,7 +50,7 @@ class Launch {
   void see_ends();
   void read_streams();
   void find_processes();
-  // Order: whether those who are gone are told in the order in which they ended.
+  // Order: whether processes that ended are reported in the order in which they ended.
   enum class Order { known, unknown };
   void rank_is_gone(std::size_t rank, Order order);
   void heed_signals();
@@ -70,7 +70,7 @@ class Launch {
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
   bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false, early_ = false;
-  Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which tells their ends in order
+  Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which reports their ends in order
   Handle output_, errors_;         // of mpiexec and the ranks
   BannerFilter output_filter_;
   NoiseFilter errors_filter_;

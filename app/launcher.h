@@ -12,7 +12,7 @@ namespace motley {
 struct LaunchOptions {
   std::vector<Device> devices{};          // of the mesh: one rank each
   std::vector<std::string> arguments{};   // of every rank: a verb, the run directory; none may be ":"
-  std::filesystem::path run_directory{};  // exists; the ranks' records lie in it meanwhile. Empty: a temporary one
+  std::filesystem::path run_directory{};  // exists; the ranks' records are in it meanwhile. Empty: a temporary one
   std::filesystem::path program{};        // empty: this one
 };
 
@@ -33,7 +33,7 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices);
 // DeviceError: absent cores, there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
 Outcome launch_ranks(const LaunchOptions& options);
 
-// The same; prints what nobody has said yet, and returns the exit code. Throws nothing.
+// The same; prints what no one has said yet, and returns the exit code. Throws nothing.
 int launch(const LaunchOptions& options);
 
 // What this process is: a rank (of launch(), or of the user's own mpiexec or srun), or what starts them.

@@ -256,7 +256,7 @@ Parsed parse_options(const std::vector<std::string>& given) {
   } catch (const CLI::ExtrasError&) {
     return usage(unexpected(app), parsed_verb());
   } catch (const CLI::ParseError& e) {
-    // A word that nobody knows explains a missing argument better than the missing argument.
+    // A word that no one knows explains a missing argument better than the missing argument.
     return usage(app.remaining_size(true) > 0 ? unexpected(app) : e.what(), parsed_verb());
   }
   if (verb.empty()) {

@@ -14,7 +14,7 @@ namespace motley::app {
 namespace {
 
 // Layers as they are met in networks for small and middle images: filters around the granules of the kernels (8, 16), so that a
-// cut's sizes can be told from them. n is scaled down where all of it does not fit the budget.
+// cut's sizes can be computed from them. n is scaled down where all of it does not fit the budget.
 std::vector<KernelSpec> grid(Index batch) {
   struct Layer {
     Index channels, extent;

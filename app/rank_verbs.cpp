@@ -50,7 +50,7 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
   return text;
 }
 
-// synthetic samples lie in the extents of the model's input; 8 batches of them unless the job says how many.
+// synthetic samples are in the extents of the model's input; 8 batches of them unless the job says how many.
 Datasets data_of(const Job& job, const Model& model) {
   switch (job.data.kind) {
     case DataKind::fashion_mnist: return load_fashion_mnist(job.data.path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run's files lie: one user at a time, no run lost by mistake, nothing kept of a run that never started.
+// Where a run's files are: one user at a time, no run lost by mistake, nothing kept of a run that never started.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -11,7 +11,7 @@ namespace motley::app {
 
 bool has_begun(const std::filesystem::path& directory);  // a step was done, or the ranks wrote how it ended
 // Where the ranks have not written how it ended: status, code, rank and reason; steps and loss from metrics.jsonl; figures that
-// nobody knows are null. Error(io).
+// no one knows are null. Error(io).
 void write_failed_run(const std::filesystem::path& directory, const Outcome& end, const Mesh& mesh);
 
 }  // namespace motley::app

@@ -96,7 +96,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (const fs::path& file = options.verb == Verb::plan ? options.output : options.svg; !file.empty()) require_folder(file);
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
-  return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what lies here
+  return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here
 }
 
 void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {

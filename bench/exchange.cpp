@@ -48,7 +48,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds of one exchange, the slower rank's, over `count` in a row behind one that finds the other side's data in the caches.
+// Seconds of one exchange, the slower rank's, over `count` in a row after one that finds the other side's data in the caches.
 double timed(Transport& transport, int count, const std::function<void()>& exchange) {
   exchange();
   static_cast<void>(slowest(transport, 0));

@@ -5,7 +5,7 @@
 // virtual time says that it pays; in turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone;
 // hidden = 1 - exposed / exposed at once; link_over_kernels: the seconds of the messages alone over those of the kernels; polling:
 // this process's own time between kernels spent on messages under way (by TCP it copies there what has come; the kernel's part is
-// in nobody's column). Two networks: a made-up one that delays each message by bytes over rate and takes no core's time (as one with
+// in no one's column). Two networks: a synthetic one that delays each message by bytes over rate and takes no core's time (as one with
 // an engine of its own), and TCP between two network namespaces, where both cores compute and the kernel copies on the same two.
 // Goal: at least 0.7 hidden where the link takes no longer than the kernels.
 //   overlap [--quick] [--json FILE] [--budget SECONDS]
@@ -75,17 +75,17 @@ std::size_t tiled_hops(const Plan& plan) {
   return out;
 }
 
-// told: of a network whose speed need not be measured.
+// known: of a network whose speed need not be measured.
 Json rows_of(Runtime& rt, const std::string& link, const std::string& file, double budget, int rounds,
-             std::optional<bench::LinkSpeed> told) {
+             std::optional<bench::LinkSpeed> known) {
   const Mesh mesh = two_hosts();
   const bench::Network net = bench::network("wide", 16);
   const Step step = training(net.loss, Sgd{.learning_rate = 0.001, .momentum = 0.9});
   LayoutRules rules;
   for (const char* dim : {"filters1", "filters2", "filters3"}) rules.split.push_back({dim, "all", CutBy::even});
   Profile profile = measure(rt, mesh, step, rules, file + ".profile", {.budget_seconds = budget});
-  if (told) {
-    const std::vector<LinkSegment> segments{{Index{1} << 40, told->seconds, told->bytes_per_second}};
+  if (known) {
+    const std::vector<LinkSegment> segments{{Index{1} << 40, known->seconds, known->bytes_per_second}};
     profile.links = {{0, 1, segments}, {1, 0, segments}};
   }
   const std::vector<Way> ways = ways_of(step, mesh, balance(step, mesh, rules, profile));

@@ -24,7 +24,7 @@ MOTLEY_HD inline double activate(Activation activation, double x) {
   return x;
 }
 
-// activation'(x), told from y = activation(x). relu'(0) = 0.
+// activation'(x), computed from y = activation(x). relu'(0) = 0.
 MOTLEY_HD inline double activation_gradient(Activation activation, double y) {
   switch (activation) {
     case Activation::none: return 1;

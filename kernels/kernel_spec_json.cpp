@@ -33,7 +33,7 @@ Json json_of(const List& list) {
   return Json(std::move(array));
 }
 
-// An operand's strides are always told: how many there are is checked against the fold's extents.
+// An operand's strides are always given: how many there are is checked against the fold's extents.
 template <class T>
 constexpr bool kRequired = false;
 template <>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Kernel::run's operands are, told from the spec: for whoever allocates, fills, counts or compares them.
+// What Kernel::run's operands are, computed from the spec: for the caller that allocates, fills, counts or compares them.
 #pragma once
 #include <motley/kernel_spec.h>
 

@@ -15,13 +15,13 @@ namespace {
 
 using Ranks = std::vector<int>;
 
-// Cells of the grid spanned by all boxes' edges, with the ranks whose boxes hold them; cells nobody holds are left out.
-std::map<Box, Ranks> cells_of(std::span<const Held> held) {
+// Cells of the grid spanned by all boxes' edges, with the ranks whose boxes hold them; cells no one holds are left out.
+std::map<Box, Ranks> cells_of(std::span<const Shard> held) {
   const std::size_t dims = held.front().box.size();
   std::vector<std::vector<Index>> edges(dims);
   for (std::size_t k = 0; k < dims; k++) {
     std::set<Index> at;
-    for (const Held& h : held) at.insert({h.box[k].begin, h.box[k].end});
+    for (const Shard& h : held) at.insert({h.box[k].begin, h.box[k].end});
     edges[k].assign(at.begin(), at.end());
   }
   std::map<Box, Ranks> cells;
@@ -30,7 +30,7 @@ std::map<Box, Ranks> cells_of(std::span<const Held> held) {
     Box cell(dims);
     for (std::size_t k = 0; k < dims; k++) cell[k] = {edges[k][i[k]], edges[k][i[k] + 1]};
     std::set<int> who;
-    for (const Held& h : held)
+    for (const Shard& h : held)
       if (contains(h.box, cell)) who.insert(h.rank);
     if (!who.empty()) cells[cell] = Ranks(who.begin(), who.end());
     more = false;
@@ -71,16 +71,16 @@ std::map<Box, Ranks> merge_along(const std::map<Box, Ranks>& cells, std::size_t 
 
 }  // namespace
 
-std::vector<Atom> atoms(std::span<const Held> all) {
-  std::vector<Held> held;
-  for (const Held& h : all)
+std::vector<Atom> atoms(std::span<const Shard> all) {
+  std::vector<Shard> held;
+  for (const Shard& h : all)
     if (volume(h.box) > 0) held.push_back(h);
   if (held.empty()) return {};
   std::vector<Atom> out;
   const std::size_t dims = held.front().box.size();
   if (dims == 0) {
     std::set<int> who;
-    for (const Held& h : held) who.insert(h.rank);
+    for (const Shard& h : held) who.insert(h.rank);
     return {{{}, Ranks(who.begin(), who.end())}};
   }
   std::map<Box, Ranks> cells = cells_of(held);
@@ -89,8 +89,8 @@ std::vector<Atom> atoms(std::span<const Held> all) {
   return out;
 }
 
-std::vector<Held> owners(std::span<const Held> held) {
-  std::vector<Held> tiles;
+std::vector<Shard> owners(std::span<const Shard> held) {
+  std::vector<Shard> tiles;
   for (const auto& [atom, who] : atoms(held)) {
     const std::size_t dims = atom.size();
     if (dims == 0) return {{who.front(), {}}};
@@ -119,10 +119,10 @@ void sort_messages(std::vector<BoxMessage>& messages) {
 
 }  // namespace
 
-std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to) {
+std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to) {
   std::vector<BoxMessage> out;
-  for (const Held& need : to)
-    for (const Held& have : from) {
+  for (const Shard& need : to)
+    for (const Shard& have : from) {
       Box part = intersect(have.box, need.box);
       if (volume(part) > 0) out.push_back({have.rank, need.rank, std::move(part), {}});
     }
@@ -158,13 +158,13 @@ Index volume_of(const std::vector<Box>& boxes) {
 
 }  // namespace
 
-std::vector<BoxMessage> fill(std::span<const Held> from, std::span<const Held> to) {
+std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard> to) {
   std::map<int, std::vector<Box>> has;
-  for (const Held& h : from)
+  for (const Shard& h : from)
     if (volume(h.box) > 0) has[h.rank].push_back(h.box);
   std::map<int, Index> given;
   std::vector<BoxMessage> out;
-  for (const Held& need : to) {
+  for (const Shard& need : to) {
     std::vector<Box> missing;
     if (volume(need.box) > 0) missing.push_back(need.box);
     auto take = [&](int rank, const std::vector<Box>& boxes) {

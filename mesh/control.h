@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks tell each other about the run itself, over a transport's own messages.
+// What the ranks send each other about the run itself, over a transport's own messages.
 #pragma once
 #include <motley/transport.h>
 

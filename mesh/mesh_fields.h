@@ -26,8 +26,8 @@ struct Fields<Layout> {
   static constexpr std::tuple list{field("shape", &Layout::shape), field("cuts", &Layout::cuts)};
 };
 template <>
-struct Fields<Held> {
-  static constexpr std::tuple list{field("rank", &Held::rank), field("box", &Held::box)};
+struct Fields<Shard> {
+  static constexpr std::tuple list{field("rank", &Shard::rank), field("box", &Shard::box)};
 };
 template <>
 struct Fields<BoxMessage> {

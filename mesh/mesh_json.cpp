@@ -186,8 +186,8 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
     product += (product.empty() ? "" : " x ") + std::to_string(a.size);
   }
   if (m.axes.size() > 1) product += ranks == kMost ? ", more than two thousand million," : " = " + std::to_string(ranks);
-  const bool told = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
-  if (told && ranks != static_cast<std::int64_t>(m.devices.size()))
+  const bool given = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
+  if (given && ranks != static_cast<std::int64_t>(m.devices.size()))
     r.in("devices", [&] {
       r.complain(*j.find("devices"), "the axes make " + product + " ranks, but " + std::to_string(m.devices.size()) +
                                          (m.devices.size() == 1 ? " device is" : " devices are") +

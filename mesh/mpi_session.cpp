@@ -78,7 +78,7 @@ std::unique_ptr<Transport> MpiSession::transport() const {
 }
 
 bool mpi_takes_device_memory() {
-  // Not every MPI has it, and it lies in a header of its own in some.
+  // Not every MPI has it, and it is in a header of its own in some.
   const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
   if (ask == nullptr) return false;
   int begun = 0;

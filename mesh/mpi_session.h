@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// Initialises MPI (FUNNELED) where nobody has, and then also finalises it.
+// Initialises MPI (FUNNELED) where no one has, and then also finalises it.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);

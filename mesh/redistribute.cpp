@@ -48,12 +48,12 @@ void check_cuts(const LaidOut& at) {
   }
 }
 
-// A rank behind the mesh's last holds nothing.
+// A rank after the mesh's last holds nothing.
 Box box_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? at.layout.box(at.mesh, rank) : Box(at.layout.shape.rank()); }
 Index values_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? volume(at.layout.box(at.mesh, rank)) : 0; }
 
-std::vector<Held> held_by(const LaidOut& at, const std::vector<std::size_t>& order) {
-  std::vector<Held> out;
+std::vector<Shard> held_by(const LaidOut& at, const std::vector<std::size_t>& order) {
+  std::vector<Shard> out;
   for (int r = 0; r < at.mesh.ranks(); r++)
     if (Box box = ordered(box_of(at, r), order); volume(box) > 0) out.push_back({r, std::move(box)});
   return out;
@@ -70,7 +70,7 @@ struct Slice {
   std::size_t item = 0;
 
   Byte* at(const Box& part) const { return bytes.data() + static_cast<std::size_t>(item_of(box, strides, part)) * item; }
-  bool whole_runs(const Box& part) const {  // the part lies row-major and without gaps
+  bool whole_runs(const Box& part) const {  // the part is row-major and without gaps
     const std::vector<Index> dense = row_major(part);
     for (std::size_t d = 0; d < part.size(); d++)
       if (part[d].size() > 1 && strides[d] != dense[d]) return false;

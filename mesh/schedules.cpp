@@ -118,7 +118,7 @@ void join(std::vector<BoxMessage>& stage) {
 // The list by one of its ends, boxes as atoms: those ends' other ranks, with their messages in the list's order.
 template <class Visit>
 void each_atom(std::span<const BoxMessage> messages, int BoxMessage::*root, Visit visit) {
-  std::map<int, std::vector<Held>> by_root;  // Held::rank: position in the list
+  std::map<int, std::vector<Shard>> by_root;  // Shard::rank: position in the list
   for (std::size_t i = 0; i < messages.size(); i++) by_root[messages[i].*root].push_back({static_cast<int>(i), messages[i].box});
   for (const auto& [at, held] : by_root)
     for (const Atom& atom : atoms(held)) visit(at, atom.box, atom.ranks);
@@ -131,15 +131,15 @@ std::string to_string(const Schedule& s) {
   return s.chunks > 1 ? name + " in " + std::to_string(s.chunks) + " chunks" : name;
 }
 
-Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts) {
-  if (by.tree == Tree::direct || terms.empty()) return {{terms.begin(), terms.end()}};
+Stages sum_stages(std::span<const BoxMessage> sums, const Schedule& by, std::span<const int> hosts) {
+  if (by.tree == Tree::direct || sums.empty()) return {{sums.begin(), sums.end()}};
   Stages out;
   int tree = 0;
-  each_atom(terms, &BoxMessage::to, [&](int owner, const Box& whole, const std::vector<int>& who) {
+  each_atom(sums, &BoxMessage::to, [&](int owner, const Box& whole, const std::vector<int>& who) {
     std::map<int, std::vector<int>> writers{{owner, {}}};
     bool own = false;
     for (int i : who) {
-      const BoxMessage& m = terms[static_cast<std::size_t>(i)];
+      const BoxMessage& m = sums[static_cast<std::size_t>(i)];
       auto& all = writers[m.from];
       all.insert(all.end(), m.writers.begin(), m.writers.end());
       own = own || m.from == owner;

@@ -115,7 +115,7 @@ void wait(Transport& transport, std::span<const Ticket> tickets, const std::stri
     const double now = backoff.seconds();
     if (moved) moved_at = now;
     if (observer != nullptr) {
-      // A device that works is a rank that computes; only waiting for ranks is told.
+      // A device that works is a rank that computes; only waiting for ranks is reported.
       if (news && now > kTellSeconds && !device_busy) observer->waiting(what, transport.peer(open.back()));
       if (now > kTellSeconds) news = false;
     }

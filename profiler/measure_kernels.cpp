@@ -19,7 +19,7 @@ namespace motley {
 namespace {
 
 constexpr int kTries = 4;            // of a run that loses its core
-constexpr double kTold = 0.1;        // of the budget: behind that the first runs tell what all of them take
+constexpr double kTold = 0.1;        // of the budget: after that the first runs show what all of them take
 constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
 constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
 constexpr int kFirstRuns = 3;        // of each of several implementations: the least counts
@@ -73,7 +73,7 @@ class Measurer {
   }
 
  private:
-  // False: told from the first runs, not all fits the budget.
+  // False: computed from the first runs, not all fits the budget.
   bool compile_and_touch() {
     compile_all();
     memory_.wander(static_cast<std::size_t>(step_bytes()));
@@ -165,7 +165,7 @@ class Measurer {
     for (const std::vector<void*>& operands : runs) s.kernel->run(operands, memory_.workspace());
   }
 
-  // Seconds on the device, told by marks around the runs.
+  // Seconds on the device, determined by marks around the runs.
   double on_device(Subject& s, int times) {
     const Runs runs = runs_of(s, times);
     begin_->set(DeviceMemory::Queue::compute);
@@ -175,7 +175,7 @@ class Measurer {
     return end_->seconds_since(*begin_);
   }
 
-  // Until the device's clock is steady: three times in turn alike.
+  // Until the device's clock is steady: three times in turn equal.
   void warm_up(Subject& s) {
     const double start = wall_seconds();
     double before = 0;

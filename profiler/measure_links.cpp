@@ -97,7 +97,7 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
   return median(std::move(halves));
 }
 
-// The starting rank decides how many rounds fit and tells the other.
+// The starting rank decides how many rounds fit and sends it to the other.
 int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
   std::int32_t rounds = mine;
   const auto bytes = std::as_writable_bytes(std::span(&rounds, 1));

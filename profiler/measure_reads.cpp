@@ -96,9 +96,9 @@ void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOpt
       // The others wait here: pairs do not disturb each other.
       const auto bytes = transport.gather_all(std::as_bytes(std::span(points)));
       for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {  // what rank `to` measured
-        const auto& told = bytes[static_cast<std::size_t>(to)];
-        Points its(told.size() / sizeof(Points::value_type));
-        std::memcpy(static_cast<void*>(its.data()), told.data(), told.size());
+        const auto& heard = bytes[static_cast<std::size_t>(to)];
+        Points its(heard.size() / sizeof(Points::value_type));
+        std::memcpy(static_cast<void*>(its.data()), heard.data(), heard.size());
         for (Link& link : links)
           if (link.from == from && link.to == to) link.in_place = fit_link(its, 3);
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times one run on this thread, and tells whether somebody else had its core meanwhile.
+// Times one run on this thread, and says whether somebody else had its core meanwhile.
 #pragma once
 #include <sys/resource.h>
 

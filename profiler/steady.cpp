@@ -8,7 +8,7 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kAround = 7;  // runs before and after one that tell the machine's speed
+constexpr std::size_t kAround = 7;  // runs before and after one that show the machine's speed
 constexpr int kTurns = 4;           // of the two estimates, each from the other
 
 double quantile_of(std::vector<double>& values, std::size_t of_four) {

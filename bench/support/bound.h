@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan bound to one rank's device; every run is a whole step on the same made-up batch.
+// A plan bound to one rank's device; every run is a whole step on the same synthetic batch.
 #pragma once
 #include <motley/executor.h>
 #include <motley/plan.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads, joined by a network that is none: a message is there so many seconds after both ends have posted it, one behind
+// Ranks as threads, joined by a network that is none: a message is there so many seconds after both ends have posted it, one after
 // the other at each rank, and takes no core's time but for the copies into and out of it. What a network with its own engine does.
 #pragma once
 #include <motley/transport.h>

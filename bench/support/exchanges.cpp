@@ -25,7 +25,7 @@ Range part(const Case& c, int rank) {
   return rank == 0 ? Range{0, parts[0]} : Range{parts[0], parts[0] + parts[1]};
 }
 
-// What a rank has before, and what it reads behind the exchange.
+// What a rank has before, and what it reads after the exchange.
 Box given(const Case& c, int rank) {
   if (c.kind == Kind::all_reduce || c.kind == Kind::reduce_scatter) return {{0, c.elements}};
   return {part(c, rank)};
@@ -68,7 +68,7 @@ TensorPlan result_plan(const Case& c) {
     return out;
   }
   out.owners = c.kind == Kind::all_reduce ? owners(out.readers) : out.home;
-  for (const Held& tile : out.owners)
+  for (const Shard& tile : out.owners)
     for (int r = 0; r < 2; r++)
       if (contains(given(c, r), tile.box)) out.add.messages.push_back({r, tile.rank, tile.box, {r}});
   if (c.kind == Kind::all_reduce) out.copy.messages = copies(out.owners, out.home);

@@ -6,7 +6,7 @@
 
 namespace motley::bench {
 
-// The whole of a bench: its exit code, or that of the error, which is printed behind the bench's name.
+// The whole of a bench: its exit code, or that of the error, which is printed after the bench's name.
 template <class Work>
 int reported(const char* name, Work&& work) {
   try {

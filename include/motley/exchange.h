@@ -14,10 +14,10 @@ namespace motley {
 /// @{
 
 /// A rank stores (or needs) this box. A rank may have several boxes of one tensor.
-struct Held {
+struct Shard {
   int rank = 0;  ///< which rank
   Box box{};     ///< global indices
-  auto operator<=>(const Held&) const = default;
+  auto operator<=>(const Shard&) const = default;
 };
 
 /// One box from one rank to another (or to itself: then nothing is sent).
@@ -38,18 +38,18 @@ struct Atom {
   std::vector<int> ranks{};  ///< that have it, ascending
 };
 /// The maximal boxes that are in the same set of ranks' boxes, with those ranks.
-std::vector<Atom> atoms(std::span<const Held> held);
+std::vector<Atom> atoms(std::span<const Shard> held);
 
 /// One owner per element: space is split into atoms(); the ranks of an atom share it evenly along its longest dim (first of equals), in rank
 /// order. Sorted by rank. A rank owns only what it stores.
-std::vector<Held> owners(std::span<const Held> held);
+std::vector<Shard> owners(std::span<const Shard> held);
 
 /// Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
-std::vector<BoxMessage> copies(std::span<const Held> from, std::span<const Held> to);
+std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to);
 
 /// As copies(), where ranks of `from` may have the same elements: a rank keeps what it has; what it lacks comes from the rank that has
 /// most of it (of equals: who has given least so far, then the first). Every element arrives once. UserError: no rank has it.
-std::vector<BoxMessage> fill(std::span<const Held> from, std::span<const Held> to);
+std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard> to);
 
 /// `box` without what `removed` covers, as disjoint boxes.
 std::vector<Box> subtract(const Box& box, std::span<const Box> removed);

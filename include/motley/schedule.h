@@ -60,7 +60,7 @@ using Stages = std::vector<std::vector<BoxMessage>>;
 /// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what its sender got
 /// in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it something of the tree.
 /// hosts: per rank a number; empty: all on one.
-Stages sum_stages(std::span<const BoxMessage> terms, const Schedule& by, std::span<const int> hosts);
+Stages sum_stages(std::span<const BoxMessage> sums, const Schedule& by, std::span<const int> hosts);
 
 /// The list's messages are finished values; readers forward what they have received. `tree`: the message of the list that a part is
 /// of.

@@ -66,7 +66,7 @@ class ConvolutionKernel final : public Kernel {
   }
   Desc user_y() const { return desc_of(dims_of_y(spec_), tag_of(spec_.y_format)); }
 
-  // Where oneDNN finds an operand that it takes as `wanted`: as it lies, or copied into the workspace.
+  // Where oneDNN finds an operand that it takes as `wanted`: as it is, or copied into the workspace.
   Place input(int operand, const Desc& given, const Desc& wanted) {
     if (given == wanted) return {operand, 0};
     const Place place = sequence_.reserve(wanted.get_size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they lie: its inner
+// y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its inner
 // product with a layout of its own choice is at most 1.2x faster, and packing the weights costs more than it gains.
 #include "kernels/cpu/dnnl_kernels.h"
 #include "kernels/cpu/sequence.h"

@@ -30,7 +30,7 @@ inline dnnl::algorithm eltwise(Activation activation) {
   }
 }
 
-// Scratchpad from the caller; what lies there is added to where `sum`, the activation behind that.
+// Scratchpad from the caller; what is there is added to where `sum`, the activation after that.
 inline dnnl::primitive_attr attributes(Activation activation = Activation::none, bool sum = false) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);

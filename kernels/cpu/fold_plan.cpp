@@ -158,7 +158,7 @@ FoldPlan plan_fold(const KernelSpec& spec, int threads) {
   if (empty || (nothing && spec.combine == Combine::set)) return plan;
   // Nothing to reduce: 0 or -infinity everywhere.
   if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), false});
-  // Kept extents in the order in which the result lies in memory; the reduced ones keep theirs (sums run in index order).
+  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs (sums run in index order).
   std::stable_sort(kept.begin(), kept.end(),
                    [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(kept);

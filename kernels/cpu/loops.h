@@ -37,17 +37,17 @@ struct PoolLoop {
   bool beyond = false;                                                  // some margin is not 0
   Index wide_stride[2] = {0, 0};                                        // of h w of an x that has the margin
   Range full[2];                                                        // which p (q) have all of their window inside
-  bool overlaps = false;                                                // some element of x lies in two windows
-  bool tiles = false;  // every element of x lies in exactly one, and no window is clipped
+  bool overlaps = false;                                                // some element of x is in two windows
+  bool tiles = false;  // every element of x is in exactly one, and no window is clipped
 };
 
-// Weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] lies at offsets[k] + (f % block) * run of block f / block.
+// Weights w[f][k], rows dense, into blocks of filters (or back): w[f][k] is at offsets[k] + (f % block) * run of block f / block.
 struct PackLoop {
   bool pack = true;                       // false: back
   bool padded = false;                    // blocks have elements that no weight fills: zeros
   Index f = 0, k = 0, c = 0;              // c: k's innermost extent, where run > 1
   Index block = 0, block_stride = 0;      // filters, elements
-  Index run = 1;                          // elements of one row that lie next to each other: 1, or blocks of input channels
+  Index run = 1;                          // elements of one row that are next to each other: 1, or blocks of input channels
   const std::int32_t* offsets = nullptr;  // [k]
 };
 

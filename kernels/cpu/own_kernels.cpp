@@ -40,7 +40,7 @@ class FoldKernel final : public Kernel {
 class PoolOperand {
  public:
   PoolOperand(Format format, const std::vector<Index>& extents) : format_(format), strides_(strides_of(format, extents)) {}
-  // Channels c..c+lanes-1 lie next to each other in this format.
+  // Channels c..c+lanes-1 are next to each other in this format.
   Index most_lanes(Index channels) const { return format_ == Format::channels_last ? channels : 1; }
   Index offset(Index n, Index c) const { return n * strides_[0] + c * strides_[1]; }
   Index row() const { return strides_[2]; }

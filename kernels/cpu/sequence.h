@@ -11,7 +11,7 @@ namespace motley::cpu {
 
 class Sequence {
  public:
-  // Where bytes lie: an operand of run(), or an offset in the workspace.
+  // Where bytes are: an operand of run(), or an offset in the workspace.
   struct Place {
     int operand = -1;  // -1: the workspace
     std::size_t offset = 0;

@@ -12,7 +12,7 @@ namespace {
 
 enum : dnnl_dim_t { kO = 0, kI = 1 };
 
-// o and i in blocks, which lie in the order (o i), (i o) or (o) inside; 1: not blocked.
+// o and i in blocks, which are in the order (o i), (i o) or (o) inside; 1: not blocked.
 struct Layout {
   Index block_o = 1, block_i = 1;
   bool o_innermost = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution as cuDNN is asked for it: channels-last operands, no negative padding. Also asked about devices that are only described
-// (JSON), so that a machine without a GPU can tell what one would do.
+// (JSON), so that a machine without a GPU can show what one would do.
 #pragma once
 #include <cudnn.h>
 #include <motley/kernel_spec.h>

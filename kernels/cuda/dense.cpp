@@ -20,7 +20,7 @@ struct Product {
   std::size_t a = 0, b = 0;  // which operands
 };
 
-// Row-major y[n f]: as y^T[f n] = w x^T, where w[f c] lies as its transpose [c f]. dx^T[c n] = w^T dy^T; dw^T[c f] = x^T dy.
+// Row-major y[n f]: as y^T[f n] = w x^T, where w[f c] is as its transpose [c f]. dx^T[c n] = w^T dy^T; dw^T[c f] = x^T dy.
 Product product_of(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   switch (spec.pass) {

@@ -18,7 +18,7 @@ class EventMark final : public DeviceMemory::Mark {
   bool passed() override {
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
-    checked(status, "cudaEventQuery, which also tells what an earlier kernel did wrong");
+    checked(status, "cudaEventQuery, which also reports what an earlier kernel did wrong");
     return true;
   }
   double seconds_since(const DeviceMemory::Mark& earlier) const override {
@@ -47,7 +47,7 @@ Queues::~Queues() {
 DeviceMemory::Block Queues::allocate(std::size_t bytes) {
   void* made = nullptr;
   if (const cudaError_t status = cudaMalloc(&made, bytes); status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // it is told here, and not again by the next call
+    static_cast<void>(cudaGetLastError());  // it is reported here, and not again by the next call
     checked(status, ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
   }
   Block block(static_cast<std::byte*>(made), [](std::byte* p) { cudaFree(p); });
@@ -65,7 +65,7 @@ DeviceMemory::Block Queues::allocate_host(std::size_t bytes) {
 std::unique_ptr<DeviceMemory::Mark> Queues::make_mark() { return std::make_unique<EventMark>(*this); }
 
 void Queues::copy(Queue queue, void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) MOTLEY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream(queue)));  // told from the addresses
+  if (bytes > 0) MOTLEY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream(queue)));  // computed from the addresses
 }
 
 }  // namespace motley::cuda

@@ -14,7 +14,7 @@ Reach reach_of(const KernelSpec& spec) {
   const std::array<Index, 2> size{e.h, e.w}, window{e.r, e.s}, outputs{e.p, e.q};
   for (std::size_t axis = 0; axis < 2; axis++) {
     const Index before = spec.padding[2 * axis], across = (window[axis] - 1) * spec.dilation[axis] + 1;
-    const Index end = (outputs[axis] - 1) * spec.stride[axis] - before + across;  // behind the last row that a window reaches
+    const Index end = (outputs[axis] - 1) * spec.stride[axis] - before + across;  // after the last row that a window reaches
     // An engine rounds the number of outputs down: fewer rows than a stride may be left over, of x as of the padding.
     const Index spare = spec.stride[axis] - 1, first = std::max<Index>(0, -before), last = size[axis] - end > spare ? end : size[axis];
     reach.before[axis] = std::max<Index>(0, before);

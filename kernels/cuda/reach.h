@@ -10,7 +10,7 @@ namespace motley::cuda {
 struct Reach {
   Index below = 0, right = 0, h = 0, w = 0;  // first row and column of x, and how many
   Index before[2] = {0, 0}, after[2] = {0, 0};
-  bool possible = false;  // nothing is empty, no window lies wholly in the padding
+  bool possible = false;  // nothing is empty, no window is wholly in the padding
 };
 Reach reach_of(const KernelSpec& spec);
 

@@ -14,7 +14,7 @@ inline bool lies_alike(const Slice& a, const Slice& b) {
 }
 
 // Engine: name(), scratch_bytes(), takes_bias(), takes_activation(), takes_sum() - done inside execute(data, bias, scratch), data being
-// x w y; a sum only where y lies as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what is left.
+// x w y; a sum only where y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what is left.
 template <class Engine>
 class StagedConvolution final : public Kernel {
  public:

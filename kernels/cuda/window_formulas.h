@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of the result of a convolution, a pool or a move between formats, told by its place in memory: the body of a kernel on
+// One element of the result of a convolution, a pool or a move between formats, determined by its place in memory: the body of a kernel on
 // the device and of a plain loop on the host. Sums are f64, rounded once.
 #pragma once
 #include "kernels/element.h"
@@ -121,7 +121,7 @@ struct ConvolutionBackwardFilter {
   }
 };
 
-// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The sum lies
+// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The sum is
 // where y does, or elsewhere in another format.
 struct EpilogueOptions {
   Slice from{}, to{};  // sum, y
@@ -141,7 +141,7 @@ struct Epilogue {
   }
 };
 
-// to[a b c d] = from[a b c + below d + right] where that lies inside, else 0: another format, a crop, or a crop undone.
+// to[a b c d] = from[a b c + below d + right] where that is inside, else 0: another format, a crop, or a crop undone.
 struct MoveOptions {
   Slice from{}, to{};
   Index below = 0, right = 0;

@@ -8,7 +8,7 @@
 namespace motley::reference {
 namespace {
 
-// The columns q of y whose window element s lies on a real column of x.
+// The columns q of y whose window element s is on a real column of x.
 Range real_columns(const KernelSpec& spec, Index s) {
   const Index low = spec.padding[2] - s * spec.dilation[1], high = spec.roles.w - 1 + low, stride = spec.stride[1];  // low <= q*stride <= high
   const Index begin = low <= 0 ? 0 : (low + stride - 1) / stride;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference's ops share: where an element lies. All arithmetic is f64.
+// What the reference's ops share: where an element is. All arithmetic is f64.
 #pragma once
 #include <motley/error.h>
 #include <motley/kernel_spec.h>

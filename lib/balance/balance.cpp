@@ -33,10 +33,10 @@ void choose_implementations(PlanData& data, const Profile& profile) {
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
-  Told told = choose_parts(passes, mesh, rules, profile, options.dtype);
-  PlanData data = std::move(told.plan);
-  data.cuts = std::move(told.cuts);
-  data.notes = std::move(told.notes);
+  ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
+  PlanData data = std::move(chosen.plan);
+  data.cuts = std::move(chosen.cuts);
+  data.notes = std::move(chosen.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
@@ -44,7 +44,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {
-    const Index has = mesh.device(r).memory_bytes, needs = data.predicted[static_cast<std::size_t>(r)].memory_bytes;
+    const Index has = mesh.device(r).memory_bytes, needs = at(data.predicted, r).memory_bytes;
     if (has > 0 && needs > has)
       throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
                       std::to_string(has) + "; " + too_large(compile(data, r), has) + "; use a smaller batch or give this rank a smaller part",

@@ -112,7 +112,7 @@ class SumSearch {
     }
   }
 
-  // Deals the units of every two ranks anew between them until nothing gets better.
+  // Deals the units of every two ranks again between them until nothing gets better.
   void descend(Sizes parts) {
     consider(parts);
     for (bool moved = true; moved;) {

@@ -33,7 +33,7 @@ Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules&
   Baseline out;
   const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even), proportional = cut_by(rules, passes, CutBy::proportional);
   if (profile.empty() || !even) return out;
-  auto planned = [&](const LayoutRules& told) { return predicted(plan_with(passes, mesh, told, profile, dtype), profile); };
+  auto planned = [&](const LayoutRules& resolved) { return predicted(plan_with(passes, mesh, resolved, profile, dtype), profile); };
   const PlanData base = planned(*even);
   out.even = base.step_seconds;
   const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, common_formats(passes, mesh, dtype));

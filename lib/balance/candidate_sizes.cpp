@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/at.h"
+
 namespace motley {
 
 std::vector<Index> candidate_sizes(Index size, Index most) {
@@ -37,7 +39,7 @@ std::vector<double> step_table(const std::vector<std::pair<Index, double>>& poin
   std::size_t next = 0;
   for (Index k = 1; k <= size; k++) {
     while (points[next].first < k) next++;
-    out[static_cast<std::size_t>(k)] = points[next].second;
+    at(out, k) = points[next].second;
   }
   return out;
 }

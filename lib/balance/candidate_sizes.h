@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sizes of a dim are worth measuring, and what lies between them.
+// Which sizes of a dim are worth measuring, and what is between them.
 #pragma once
 #include <motley/dims.h>
 
@@ -18,7 +18,7 @@ std::vector<Index> candidate_sizes(Index size, Index most = 0);
 std::vector<Index> sizes_near(Index part, Index size, Index reach = 8);
 
 // seconds per size 0..size from measured points (ascending, the last one `size` or more): the next point not below. A size that was
-// measured costs what was measured, also where a larger one is faster: nobody computes more than its part. seconds(0) = 0.
+// measured costs what was measured, also where a larger one is faster: no one computes more than its part. seconds(0) = 0.
 std::vector<double> step_table(const std::vector<std::pair<Index, double>>& points, Index size);
 
 }  // namespace motley

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/at.h"
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
 #include "plan/formats.h"
@@ -66,8 +67,8 @@ class Chooser {
     moved_plans_ = static_cast<int>(std::clamp(60000 / size, 8.0, 480.0));
   }
 
-  Told choose() {
-    Told out;
+  ChosenParts choose() {
+    ChosenParts out;
     const bool measured = !profile_.empty();
     Trial best;
     if (!measured || variables_.empty()) {
@@ -99,8 +100,8 @@ class Chooser {
       }
       const bool jagged = per >= 0 && std::find(v.axes.begin(), v.axes.end(), per) == v.axes.end();
       out.parts[i] = {jagged ? per : -1, {}};
-      for (int at = 0; at < (jagged ? mesh_.axes()[static_cast<std::size_t>(per)].size : 1); at++)
-        out.parts[i].lists.push_back(list_of(i, PartsOf{ranks, jagged ? per : -1, at}, out.why[i]));
+      for (int here = 0; here < (jagged ? at(mesh_.axes(), per).size : 1); here++)
+        out.parts[i].lists.push_back(list_of(i, PartsOf{ranks, jagged ? per : -1, here}, out.why[i]));
     }
     return out;
   }
@@ -141,7 +142,7 @@ class Chooser {
     std::string with, without;
     int inside = 0;
     for (int r = 0; r < mesh_.ranks(); r++) {
-      const bool in = ranks[static_cast<std::size_t>(r)];
+      const bool in = at(ranks, r);
       inside += in;
       std::string& list = in ? with : without;
       list += (list.empty() ? "" : ", ") + mesh_.device(r).name;
@@ -157,8 +158,8 @@ class Chooser {
     std::vector<std::set<int>> at(static_cast<std::size_t>(axes));
     std::ptrdiff_t grid = 1;
     for (int r = 0; r < mesh_.ranks(); r++)
-      for (int a = 0; a < axes && ranks[static_cast<std::size_t>(r)]; a++) at[static_cast<std::size_t>(a)].insert(mesh_.coord(r)[static_cast<std::size_t>(a)]);
-    for (const auto& coordinates : at) grid *= static_cast<std::ptrdiff_t>(coordinates.size());
+      for (int a = 0; a < axes && at(ranks, r); a++) at(here, a).insert(at(mesh_.coord(r), a));
+    for (const auto& coordinates : here) grid *= static_cast<std::ptrdiff_t>(coordinates.size());
     for (int a = 0; a < axes && grid != std::count(ranks.begin(), ranks.end(), true); a++) out.push_back(a);
     return out;
   }
@@ -244,7 +245,7 @@ class Chooser {
     for (int r = 0; r < mesh_.ranks(); r++)
       for (std::size_t i = 0; i < parts.size(); i++) {
         const std::size_t list = list_of(mesh_, parts[i].per, r);
-        if (parts[i].lists[list][static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r))] == 0) out[static_cast<std::size_t>(r)] = false;
+        if (at(parts[i].lists[list], part_of(mesh_, variables_[i].axes, r)) == 0) at(out, r) = false;
       }
     return out;
   }
@@ -310,7 +311,7 @@ class Chooser {
           const PartLists& now = best.of.parts[i];
           const auto part = static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r));
           const std::size_t list = list_of(mesh_, now.per, r);
-          const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(best.plan.predicted[static_cast<std::size_t>(r)].memory_bytes);
+          const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(at(best.plan.predicted, r).memory_bytes);
           if (has > 0 && needs > has) caps_[i][part] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now.lists[list][part]) * std::min(kLess, has / needs)) : 0;
         }
       try {
@@ -324,13 +325,13 @@ class Chooser {
     }
   }
 
-  void list_cuts(Told& out, const std::vector<std::string>& why) const {
+  void list_cuts(ChosenParts& out, const std::vector<std::string>& why) const {
     for (const Rule& r : out.rules.split) {
       if (r.axes.names.empty()) continue;
       CutChoice c{.dim = r.dim};
       for (const std::string& a : r.axes.names) c.axis += (c.axis.empty() ? "" : ",") + a;
       const Cut cut = cut_of(passes_, mesh_, r);
-      if (cut.per >= 0) c.per = mesh_.axes()[static_cast<std::size_t>(cut.per)].name;
+      if (cut.per >= 0) c.per = at(mesh_.axes(), cut.per).name;
       for (const Partition& list : cut.lists) c.parts.push_back(list.sizes());
       for (std::size_t i = 0; i < why.size(); i++)
         if (variables_[i].tensor.empty() && variables_[i].dim == r.dim) c.why = why[i];
@@ -356,7 +357,7 @@ class Chooser {
 
 }  // namespace
 
-Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
+ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
   return Chooser(passes, mesh, rules, profile, dtype).choose();
 }
 

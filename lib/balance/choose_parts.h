@@ -8,7 +8,7 @@
 
 namespace motley {
 
-struct Told {
+struct ChosenParts {
   LayoutRules rules{};  // every part given
   PlanData plan{};      // under them, predicted
   std::vector<CutChoice> cuts{};
@@ -19,6 +19,6 @@ struct Told {
 // ranks by speed, on all without one host, up to four ranks on every set of them, the parts even, proportional, and the best on
 // staircase tables of the kernels (exact on these tables where balance_sum says so). From there near by: tables made again on the best
 // plan, on meshes of several axes lists that differ along an axis, units moved between ranks. Without a profile: even. Pure.
-Told choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
+ChosenParts choose_parts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype);
 
 }  // namespace motley

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "base/at.h"
 #include "plan/schedules.h"
 #include "plan/tiles.h"
 #include "program/predict.h"
@@ -20,7 +21,7 @@ std::optional<PlanData> best_tiling(const PlanData& data, int tensor, Hop Tensor
   std::optional<PlanData> best;
   for (int tiles : kTileCounts) {
     PlanData trial = data;
-    Hop& tiled = trial.tensors[static_cast<std::size_t>(tensor)].*hop;
+    Hop& tiled = at(trial.tensors, tensor).*hop;
     tiled.schedule = {};  // a tile goes direct
     if (!may_tile(trial, tensor, hop, tiles)) continue;
     tiled.tiles = tiles;
@@ -37,7 +38,7 @@ void choose_tiles(PlanData& data, const Profile& profile) {
   if (profile.empty()) return;
   for (int t = static_cast<int>(data.tensors.size()) - 1; t >= 0; t--)
     for (const bool arrives : {true, false}) {
-      const TensorPlan& plan = data.tensors[static_cast<std::size_t>(t)];
+      const TensorPlan& plan = at(data.tensors, t);
       const auto hop = !arrives ? &TensorPlan::add : plan.fill.travels() ? &TensorPlan::fill : &TensorPlan::copy;
       if (!may_overlap(data, plan.*hop)) continue;
       auto tiled = best_tiling(data, t, hop, profile);

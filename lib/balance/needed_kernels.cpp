@@ -69,7 +69,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const PassPlan& plan = data.pass_plans[p];
       const int index = pass.op == KernelOp::fold || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
       if (index < 0) continue;
-      const Work& own = plan.work[static_cast<std::size_t>(rank)];
+      const Work& own = at(plan.work, rank);
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
       const std::vector<Range>& box = own.any ? own.box : any->box;
       auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };

@@ -12,8 +12,8 @@ namespace motley {
 // Sizes of a dim's part that are worth measuring.
 using SizesOf = std::function<std::vector<Index>(const Variable& v)>;
 
-// Every different kernel that `rank` runs under a plan of these rules (parts not told are even), and of each convolution, dense layer
-// and pool that follows a cut whose part is to be told its size at `sizes`.
+// Every different kernel that `rank` runs under a plan of these rules (parts not resolved are even), and of each convolution, dense layer
+// and pool that follows a cut whose part is to be chosen its size at `sizes`.
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
                                        int rank, const SizesOf& sizes);
 // What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/at.h"
 #include "mesh/parts.h"
 
 namespace motley {
@@ -17,7 +18,7 @@ std::vector<std::pair<int, std::size_t>> lists_of(const Mesh& mesh, const PartLi
   for (std::size_t list = 0; list < now.lists.size(); list++) out.emplace_back(now.per, list);
   for (std::size_t a = 0; a < mesh.axes().size() && now.per < 0 && mesh.axes().size() > 1; a++)
     if (std::find(v.axes.begin(), v.axes.end(), static_cast<int>(a)) == v.axes.end())
-      for (std::size_t at = 0; at < static_cast<std::size_t>(mesh.axes()[a].size); at++) out.emplace_back(static_cast<int>(a), at);
+      for (std::size_t here = 0; here < static_cast<std::size_t>(mesh.axes()[a].size); here++) out.emplace_back(static_cast<int>(a), here);
   return out;
 }
 
@@ -26,8 +27,8 @@ std::vector<double> busy_of(const Mesh& mesh, const PlanData& plan, const Variab
   std::vector<double> busy(static_cast<std::size_t>(v.parts), 0.0);
   for (int r = 0; r < mesh.ranks(); r++) {
     if (list_of(mesh, per, r) != list) continue;
-    double& most = busy[static_cast<std::size_t>(part_of(mesh, v.axes, r))];
-    most = std::max(most, plan.predicted[static_cast<std::size_t>(r)].seconds);
+    double& most = at(busy, part_of(mesh, v.axes, r));
+    most = std::max(most, at(plan.predicted, r).seconds);
   }
   return busy;
 }
@@ -53,7 +54,7 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
     for (const Index units : units_of(v.size))
       for (bool again = true; again && left > 0;) {
         PartLists next = now.of.parts[i];
-        if (per != next.per) next = {per, std::vector(static_cast<std::size_t>(trials.mesh().axes()[static_cast<std::size_t>(per)].size), next.lists.front())};
+        if (per != next.per) next = {per, std::vector(static_cast<std::size_t>(at(trials.mesh().axes(), per).size), next.lists.front())};
         const Index taken = std::min(units, next.lists[list][from]);
         if (taken == 0 || now.of.parts[i].per > per) break;
         next.lists[list][from] -= taken;

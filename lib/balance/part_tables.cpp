@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/at.h"
 #include "mesh/parts.h"
 #include "balance/candidate_sizes.h"
 
@@ -22,8 +23,8 @@ bool travels(const TensorPlan& t) {
 
 // What sizes of each part of `v` take in one pass, added to `sum`.
 void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of, int p, int index) {
-  const Pass& pass = data.passes.passes[static_cast<std::size_t>(p)];
-  const std::vector<Work>& work = data.pass_plans[static_cast<std::size_t>(p)].work;
+  const Pass& pass = at(data.passes.passes, p);
+  const std::vector<Work>& work = at(data.pass_plans, p).work;
   const auto first = std::find_if(work.begin(), work.end(), [](const Work& w) { return w.any; });
   std::vector<Index> sizes = candidate_sizes(v.size);
   if (sizes.size() > kMostSizes) sizes = candidate_sizes(v.size, static_cast<Index>(kMostSizes));
@@ -32,8 +33,8 @@ void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cos
     for (auto& of_part : points) of_part.emplace_back(k, 0.0);
   for (int r = 0; r < mesh.ranks(); r++) {
     if (!of.has(mesh, r)) continue;
-    const Work& own = work[static_cast<std::size_t>(r)];
-    for (auto& [k, slowest] : points[static_cast<std::size_t>(part_of(mesh, v.axes, r))])
+    const Work& own = at(work, r);
+    for (auto& [k, slowest] : at(points, part_of(mesh, v.axes, r)))
       slowest = std::max(slowest, cost.pass(r, p, with_part(own.any ? own.box : first->box, pass, index, v, k)));
   }
   for (std::size_t part = 0; part < points.size(); part++) {
@@ -51,7 +52,7 @@ SizeTables no_seconds(const Variable& v) {
 std::vector<bool> open_parts(const Mesh& mesh, const Variable& v, const PartsOf& of) {
   std::vector<bool> out(static_cast<std::size_t>(v.parts), false);
   for (int r = 0; r < mesh.ranks(); r++)
-    if (of.has(mesh, r)) out[static_cast<std::size_t>(part_of(mesh, v.axes, r))] = true;
+    if (of.has(mesh, r)) at(out, part_of(mesh, v.axes, r)) = true;
   return out;
 }
 
@@ -67,7 +68,7 @@ std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const 
       add_pass(groups.back(), data, mesh, cost, v, of, static_cast<int>(p), index);
     }
     const int written = pass.writes.tensor;
-    if (data.passes.writers_of(written).back() == static_cast<int>(p) && travels(data.tensors[static_cast<std::size_t>(written)])) open = false;
+    if (data.passes.writers_of(written).back() == static_cast<int>(p) && travels(at(data.tensors, written))) open = false;
   }
   return groups;
 }

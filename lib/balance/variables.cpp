@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/variables.h"
 
+#include "base/at.h"
 #include "mesh/parts.h"
 #include "plan/narrow.h"
 
@@ -19,7 +20,7 @@ LayoutRules with_parts(LayoutRules rules, const Mesh& mesh, const std::vector<Va
     if (p.per < 0)
       rule.parts = Sizes{p.lists.front()};
     else
-      rule.parts = Jagged{p.lists, mesh.axes()[static_cast<std::size_t>(p.per)].name};
+      rule.parts = Jagged{p.lists, at(mesh.axes(), p.per).name};
   }
   return rules;
 }
@@ -50,7 +51,7 @@ std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const
       Variable v{tensor, r.dim, std::get<CutBy>(r.parts), {}, size->second, 1, {}};
       for (const std::string& a : r.axes.names) {
         v.axes.push_back(mesh.axis(a));
-        v.parts *= mesh.axes()[static_cast<std::size_t>(v.axes.back())].size;
+        v.parts *= at(mesh.axes(), v.axes.back()).size;
       }
       out.push_back(std::move(v));
     }
@@ -64,16 +65,16 @@ int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const Pa
   std::vector<PassOperand> operands = pass.reads;
   operands.push_back(pass.writes);
   for (const PassOperand& o : operands) {
-    const Layout& layout = data.tensors[static_cast<std::size_t>(o.tensor)].layout;
+    const Layout& layout = at(data.tensors, o.tensor).layout;
     auto cut = layout.cuts.find(v.dim);
     if (cut == layout.cuts.end() || cut->second.axes != v.axes) continue;
     const int index = o.indices[layout.shape.position(v.dim)];
     bool follows = true, any = false;
     for (int r = 0; r < mesh.ranks(); r++) {
-      const Work& w = plan.work[static_cast<std::size_t>(r)];
+      const Work& w = at(plan.work, r);
       if (!w.any) continue;
       any = true;
-      follows = follows && w.box[static_cast<std::size_t>(index)] == cut->second.at(mesh, r);
+      follows = follows && at(w.box, index) == cut->second.at(mesh, r);
     }
     if (any && follows) return index;
   }
@@ -81,12 +82,12 @@ int following(const PlanData& data, const Mesh& mesh, const Pass& pass, const Pa
 }
 
 std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index, const Variable& v, Index k) {
-  auto size = [&](int i) { return pass.indices[static_cast<std::size_t>(i)].size; };
+  auto size = [&](int i) { return at(pass.indices, i).size; };
   for (const Window& w : pass.windows)  // what the index bounds, or is bounded by
     for (const Window& other : pass.windows)
       if ((w.made == index || w.read == index) && other.made == w.made)
-        for (int end : {other.made, other.read}) box[static_cast<std::size_t>(end)] = {0, size(end)};
-  box[static_cast<std::size_t>(index)] = {0, (k * size(index) + v.size - 1) / v.size};
+        for (int end : {other.made, other.read}) at(box, end) = {0, size(end)};
+  at(box, index) = {0, (k * size(index) + v.size - 1) / v.size};
   narrow(pass, box);
   return box;
 }

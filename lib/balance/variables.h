@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules whose parts the planner tells.
+// Rules whose parts the planner chooses.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// One rule whose parts are to be told.
+// One rule whose parts are to be chosen.
 struct Variable {
   std::string tensor{};  // empty: of `split`
   std::string dim{};

@@ -5,14 +5,16 @@
 
 #include <concepts>
 #include <cstddef>
+#include <string>
 
 namespace motley {
 
 // The element with this id, checked.
 template <class List, std::integral Id>
-decltype(auto) at(List& list, Id id) {
+decltype(auto) at(List&& list, Id id) {
   const auto i = static_cast<std::size_t>(id);  // a negative id becomes too large
-  check(i < list.size(), "an id is in its list");
+  if (i >= list.size()) [[unlikely]]
+    throw InternalError("id " + std::to_string(id) + " is not in its list of " + std::to_string(list.size()));
   return list[i];
 }
 

@@ -7,7 +7,7 @@ namespace motley {
 
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides, std::byte* to,
               std::span<const Index> to_strides) {
-  std::size_t outer = extents.size();  // the dims behind these are one run on both sides
+  std::size_t outer = extents.size();  // the dims after these are one run on both sides
   Index run = 1;
   while (outer > 0 && (extents[outer - 1] == 1 || (from_strides[outer - 1] == run && to_strides[outer - 1] == run))) run *= extents[--outer];
   Index left = 1;

@@ -13,7 +13,7 @@ namespace motley {
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides, std::byte* to,
               std::span<const Index> to_strides);
 
-// Strides of the dims of a box that lies row-major and without gaps.
+// Strides of the dims of a box that is row-major and without gaps.
 std::vector<Index> row_major(const Box& box);
 // The item of `at` in memory that holds `box` in these strides.
 Index item_of(const Box& box, std::span<const Index> strides, const Box& at);

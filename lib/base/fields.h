@@ -42,7 +42,7 @@ consteval bool holds_all(const std::tuple<NamedField<M>...>*) {
   if constexpr (std::is_aggregate_v<T>) {
     // What is listed makes a T, and there is no room for one value more.
     return requires { T{std::declval<FieldType<T, M>>()...}; } && !requires { T{std::declval<FieldType<T, M>>()..., {}}; };
-  } else {  // with constructors: its fields lie one behind the other and fill it
+  } else {  // with constructors: its fields are one after the other and fill it
     std::size_t end = 0, widest = 1;
     ((end = (end + alignof(FieldType<T, M>) - 1) / alignof(FieldType<T, M>) * alignof(FieldType<T, M>) + sizeof(FieldType<T, M>),
       widest = widest < alignof(FieldType<T, M>) ? alignof(FieldType<T, M>) : widest),

@@ -18,8 +18,8 @@ namespace motley {
 std::uint64_t hash_bytes(const void* from, std::size_t size);
 inline std::uint64_t hash_bytes(std::string_view text) { return hash_bytes(text.data(), text.size()); }
 
-// Feeds values of one type such that unequal ones feed unequal bytes: numbers at full width, lists and texts behind their length, choices
-// behind their number, optional ones behind a flag. Bytes in this machine's order: for ranks of one run and for files of one machine.
+// Feeds values of one type such that unequal ones feed unequal bytes: numbers at full width, lists and texts after their length, choices
+// after their number, optional ones after a flag. Bytes in this machine's order: for ranks of one run and for files of one machine.
 class Hash {
  public:
   Hash() {}  // buffer_ is filled as it is used

@@ -132,7 +132,7 @@ struct Fault {
   std::string text{};
 };
 
-// What is wrong behind the last good token.
+// What is wrong after the last good token.
 Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
   Scanner scan{text, good_end};
   auto open_comment = [&] { return Fault{scan.at, "this comment has no end; */ is missing"}; };

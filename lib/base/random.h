@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers without a state: a number is told by (seed, stream name, counter) alone, so every mesh, layout and rank
+// Random numbers without a state: a number is determined by (seed, stream name, counter) alone, so every mesh, layout and rank
 // count draws the same ones. Counter = row-major global index of the element, never an offset in memory.
 #pragma once
 #include <array>

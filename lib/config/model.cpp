@@ -112,7 +112,7 @@ class Builder {
     tensors_.emplace(name, y);
   }
 
-  // What a layer with an error might give: sizes that nobody said, and windows where they may be what is wrong, follow from the
+  // What a layer with an error might give: sizes that no one said, and windows where they may be what is wrong, follow from the
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label") return;

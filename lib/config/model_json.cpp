@@ -322,7 +322,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
                      own     ? "a layer cannot read itself"
                      : after ? "\"" + l.from[k] + "\" is listed below; a layer reads what is listed above it"
                              : "there is no layer or input \"" + l.from[k] + "\" above" + did_you_mean(l.from[k], earlier));
-      // What was probably meant is read instead: so the layers behind it are built and checked too.
+      // What was probably meant is read instead: so the layers after it are built and checked too.
       if (!meant.empty() && !own && !after)
         l.from[k] = meant;
       else

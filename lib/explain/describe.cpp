@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/at.h"
 #include "plan/layouts.h"
 #include "plan/schedules.h"
 
@@ -80,13 +81,13 @@ Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Ho
   return plan.copy.travels() ? Collective::all_reduce : Collective::reduce_scatter;
 }
 
-std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
-  const TensorPlan& plan = data.tensors[static_cast<std::size_t>(tensor)];
-  if (data.passes.tensors[static_cast<std::size_t>(tensor)].role != TensorRole::parameter) return plan.home;
+std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor) {
+  const TensorPlan& plan = at(data.tensors, tensor);
+  if (at(data.passes.tensors, tensor).role != TensorRole::parameter) return plan.home;
   std::set<int> ranks;
-  for (const Held& h : plan.home) ranks.insert(h.rank);
-  for (const Held& h : plan.readers) ranks.insert(h.rank);
-  std::vector<Held> out;
+  for (const Shard& h : plan.home) ranks.insert(h.rank);
+  for (const Shard& h : plan.readers) ranks.insert(h.rank);
+  std::vector<Shard> out;
   for (int r : ranks)
     if (Box box = plan.layout.box(mesh, r); volume(box) > 0) out.push_back({r, std::move(box)});
   return out;
@@ -111,7 +112,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
         for (const BoxMessage& m : stage)
           if (m.from != m.to) {
             any = true;
-            d.bytes[static_cast<std::size_t>(m.to)] += volume(m.box) * item;
+            at(d.bytes, m.to) += volume(m.box) * item;
           }
       const Hop& hop = data.tensors[tensor].*kHops[move];
       d.tiled = d.tiled || (any && hop.tiles > 0);

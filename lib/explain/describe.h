@@ -24,10 +24,10 @@ struct Described {
 Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop TensorPlan::*hop);
 bool adds_terms(const TensorPlan& plan);
 
-// Where a tensor lies: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
-std::vector<Held> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
+// Where a tensor is: a parameter by its rules on the ranks that have a part, an activation where finished values rest.
+std::vector<Shard> resting_boxes(const PlanData& data, const Mesh& mesh, int tensor);
 
-// With spaces behind it, one at the least.
+// With spaces after it, one at the least.
 std::string padded(std::string text, std::size_t width);
 
 // One entry per tensor and movement, in plan order; a sum that is added and then copied is one all_reduce.

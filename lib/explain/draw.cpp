@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "explain/describe.h"
 #include "explain/explain.h"
@@ -79,10 +80,10 @@ struct View {
   std::vector<std::size_t> panels{};  // further cut dims
 };
 
-View view_of(const Shape& shape, const std::vector<Held>& held) {
+View view_of(const Shape& shape, const std::vector<Shard>& held) {
   std::vector<int> cut, others;
   for (std::size_t i = 0; i < shape.rank(); i++) {
-    const bool divided = std::any_of(held.begin(), held.end(), [&](const Held& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
+    const bool divided = std::any_of(held.begin(), held.end(), [&](const Shard& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
     (divided ? cut : others).push_back(static_cast<int>(i));
   }
   View view;
@@ -115,19 +116,19 @@ Rect placed(const Rect& in, const Shape& shape, const View& view, const Box& box
   return out;
 }
 
-bool overlap(const std::vector<Held>& held) {
+bool overlap(const std::vector<Shard>& held) {
   for (std::size_t i = 0; i < held.size(); i++)
     for (std::size_t k = i + 1; k < held.size(); k++)
       if (volume(intersect(held[i].box, held[k].box)) > 0) return true;
   return false;
 }
 
-std::vector<std::vector<Range>> panels_of(const View& view, const std::vector<Held>& held) {
+std::vector<std::vector<Range>> panels_of(const View& view, const std::vector<Shard>& held) {
   std::set<std::vector<Range>> all;
-  for (const Held& h : held) {
-    std::vector<Range> at;
-    for (std::size_t d : view.panels) at.push_back(h.box[d]);
-    all.insert(at);
+  for (const Shard& h : held) {
+    std::vector<Range> here;
+    for (std::size_t d : view.panels) here.push_back(h.box[d]);
+    all.insert(here);
   }
   if (all.empty()) all.insert(std::vector<Range>{});
   return {all.begin(), all.end()};
@@ -136,17 +137,17 @@ std::vector<std::vector<Range>> panels_of(const View& view, const std::vector<He
 class TensorPicture {
  public:
   TensorPicture(const Plan& plan, const Profile& profile, int tensor)
-      : plan_(plan), profile_(profile), tensor_(tensor), t_(plan.data().passes.tensors[static_cast<std::size_t>(tensor)]) {}
+      : plan_(plan), profile_(profile), tensor_(tensor), t_(at(plan.data().passes.tensors, tensor)) {}
 
   std::string draw() {
-    const TensorPlan& own = plan_.data().tensors[static_cast<std::size_t>(tensor_)];
+    const TensorPlan& own = at(plan_.data().tensors, tensor_);
     std::string dims;
     for (const Dim& d : t_.shape.dims()) dims += (dims.empty() ? "" : " × ") + d.name + " " + std::to_string(d.size);
     picture_.text(kMargin, 32, t_.name, "font-size=\"18\" font-weight=\"bold\"");
-    const std::vector<Held> rest = resting_boxes(plan_.data(), plan_.mesh(), tensor_);
+    const std::vector<Shard> rest = resting_boxes(plan_.data(), plan_.mesh(), tensor_);
     std::string uncut;
     for (std::size_t i = 0; i < t_.shape.rank(); i++)
-      if (auto spans = [&](const Held& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; };
+      if (auto spans = [&](const Shard& h) { return h.box[i].begin == 0 && h.box[i].end == t_.shape[i].size; };
           std::all_of(rest.begin(), rest.end(), spans) && std::all_of(own.home.begin(), own.home.end(), spans))
         uncut += (uncut.empty() ? "   (complete in every box: " : ", ") + t_.shape[i].name;
     const std::string words = dims.empty() ? "scalar" : dims + uncut + (uncut.empty() ? "" : ")");
@@ -155,7 +156,7 @@ class TensorPicture {
     double y = legend(72);
     const bool parameter = t_.role == TensorRole::parameter;
     double x = kMargin + kLeft, lowest = y;
-    for (const auto& [title, what, held] : std::vector<std::tuple<std::string, std::string, const std::vector<Held>*>>{
+    for (const auto& [title, what, held] : std::vector<std::tuple<std::string, std::string, const std::vector<Shard>*>>{
              {parameter ? "Stored by" : "Finished values stored by", "own", &rest},
              {"Owned and updated by", "owner", parameter ? &own.home : nullptr},
              {"Read by", "read", &own.readers}}) {
@@ -186,7 +187,7 @@ class TensorPicture {
   }
 
   // One map where no two ranks hold the same, else a lane per rank.
-  double section(double x, double y, const std::string& title, const std::string& what, const std::vector<Held>& held) {
+  double section(double x, double y, const std::string& title, const std::string& what, const std::vector<Shard>& held) {
     picture_.text(x, y, title, kBold);
     y += 18;
     const View view = view_of(t_.shape, held);
@@ -195,8 +196,8 @@ class TensorPicture {
       std::string name;
       for (std::size_t i = 0; i < panel.size(); i++)
         name += (i == 0 ? "" : ", ") + t_.shape[view.panels[i]].name + " " + std::to_string(panel[i].begin) + "–" + std::to_string(panel[i].end);
-      std::vector<Held> here;
-      for (const Held& h : held) {
+      std::vector<Shard> here;
+      for (const Shard& h : held) {
         bool in = true;
         for (std::size_t i = 0; i < panel.size(); i++) in = in && h.box[view.panels[i]] == panel[i];
         if (in) here.push_back(h);
@@ -206,8 +207,8 @@ class TensorPicture {
         y = map({x, y, kMap, kHigh}, view, what, here);
       } else {
         for (int r = 0; r < plan_.mesh().ranks(); r++) {
-          std::vector<Held> own;
-          for (const Held& h : here)
+          std::vector<Shard> own;
+          for (const Shard& h : here)
             if (h.rank == r) own.push_back(h);
           picture_.text(x - 6, y + 4 + kLane / 2, std::to_string(r), "text-anchor=\"end\" font-weight=\"bold\"");
           boxes({x, y, kMap, kLane}, view, what, own);
@@ -221,49 +222,49 @@ class TensorPicture {
     return y;
   }
 
-  double map(const Rect& at, const View& view, const std::string& what, const std::vector<Held>& held) {
-    boxes(at, view, what, held);
-    across(at, view, held);
+  double map(const Rect& here, const View& view, const std::string& what, const std::vector<Shard>& held) {
+    boxes(here, view, what, held);
+    across(here, view, held);
     if (view.y >= 0) {
       const auto d = static_cast<std::size_t>(view.y);
-      picture_.text(at.x - 32, at.y + at.h / 2, t_.shape[d].name,
+      picture_.text(here.x - 32, here.y + here.h / 2, t_.shape[d].name,
                     "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(at.x - 32) + " " + number(at.y + at.h / 2) + ")\"");
       double last = -100;
-      for (const auto& [v, p] : ticks(at.y, at.h, d, held)) {
+      for (const auto& [v, p] : ticks(here.y, here.h, d, held)) {
         if (p - last < 11) continue;
-        picture_.line(at.x - 4, p, at.x, p, "stroke=\"#777\"");
-        picture_.text(at.x - 6, p + 3.5, std::to_string(v), "text-anchor=\"end\" fill=\"#777\" font-size=\"10\"");
+        picture_.line(here.x - 4, p, here.x, p, "stroke=\"#777\"");
+        picture_.text(here.x - 6, p + 3.5, std::to_string(v), "text-anchor=\"end\" fill=\"#777\" font-size=\"10\"");
         last = p;
       }
     }
-    return at.y + at.h + 26;
+    return here.y + here.h + 26;
   }
 
-  std::vector<std::pair<Index, double>> ticks(double from, double length, std::size_t dim, const std::vector<Held>& held) const {
-    std::set<Index> at{0, t_.shape[dim].size};
-    for (const Held& h : held) at.insert({h.box[dim].begin, h.box[dim].end});
+  std::vector<std::pair<Index, double>> ticks(double from, double length, std::size_t dim, const std::vector<Shard>& held) const {
+    std::set<Index> here{0, t_.shape[dim].size};
+    for (const Shard& h : held) here.insert({h.box[dim].begin, h.box[dim].end});
     std::vector<std::pair<Index, double>> out;
-    for (Index v : at) out.emplace_back(v, from + length * static_cast<double>(v) / static_cast<double>(std::max<Index>(t_.shape[dim].size, 1)));
+    for (Index v : here) out.emplace_back(v, from + length * static_cast<double>(v) / static_cast<double>(std::max<Index>(t_.shape[dim].size, 1)));
     return out;
   }
 
-  void across(const Rect& at, const View& view, const std::vector<Held>& held) {
+  void across(const Rect& here, const View& view, const std::vector<Shard>& held) {
     if (view.x < 0) return;
     const auto d = static_cast<std::size_t>(view.x);
     double last = -100;
-    for (const auto& [v, p] : ticks(at.x, at.w, d, held)) {
+    for (const auto& [v, p] : ticks(here.x, here.w, d, held)) {
       if (p - last < 8 + 6.5 * static_cast<double>(std::to_string(v).size())) continue;
-      picture_.line(p, at.y + at.h, p, at.y + at.h + 4, "stroke=\"#777\"");
-      picture_.text(p, at.y + at.h + 14, std::to_string(v), "text-anchor=\"middle\" fill=\"#777\" font-size=\"10\"");
+      picture_.line(p, here.y + here.h, p, here.y + here.h + 4, "stroke=\"#777\"");
+      picture_.text(p, here.y + here.h + 14, std::to_string(v), "text-anchor=\"middle\" fill=\"#777\" font-size=\"10\"");
       last = p;
     }
-    picture_.text(at.x + at.w / 2, at.y + at.h + 26, t_.shape[d].name, "text-anchor=\"middle\" fill=\"#777\"");
+    picture_.text(here.x + here.w / 2, here.y + here.h + 26, t_.shape[d].name, "text-anchor=\"middle\" fill=\"#777\"");
   }
 
-  void boxes(const Rect& at, const View& view, const std::string& what, const std::vector<Held>& held) {
-    picture_.rect(at, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-dasharray=\"3 2\"");
-    for (const Held& h : held) {
-      const Rect r = placed(at, t_.shape, view, h.box);
+  void boxes(const Rect& here, const View& view, const std::string& what, const std::vector<Shard>& held) {
+    picture_.rect(here, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#bbb\" stroke-dasharray=\"3 2\"");
+    for (const Shard& h : held) {
+      const Rect r = placed(here, t_.shape, view, h.box);
       const Colour c = colour_of(h.rank);
       picture_.rect(r, "class=\"" + what + "\" data-rank=\"" + std::to_string(h.rank) + "\" fill=\"" + c.fill + "\" stroke=\"#fff\"",
                     "rank " + std::to_string(h.rank) + " (" + plan_.mesh().device(h.rank).name + "): " + box_words(t_.shape, h.box));
@@ -330,14 +331,14 @@ std::string overview(const Plan& plan) {
     for (const Dim& dim : t.shape.dims()) dims += (dims.empty() ? "" : " × ") + dim.name + " " + std::to_string(dim.size);
     picture.text(kMargin, y + 12, short_of(t.name, 44), t.role == TensorRole::parameter ? "" : kBold);
     picture.text(kMargin, y + 25, short_of(dims, 62), kSmallGrey);
-    const std::vector<Held> held = resting_boxes(d, plan.mesh(), static_cast<int>(i));
+    const std::vector<Shard> held = resting_boxes(d, plan.mesh(), static_cast<int>(i));
     const View view = view_of(t.shape, held);
     for (int r = 0; r < ranks; r++) {
-      const Rect at{kMargin + kNames + (lane + 12) * r, y, lane, kHigh};
-      picture.rect(at, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#ccc\"");
-      for (const Held& h : held)
+      const Rect here{kMargin + kNames + (lane + 12) * r, y, lane, kHigh};
+      picture.rect(here, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#ccc\"");
+      for (const Shard& h : held)
         if (h.rank == r)
-          picture.rect(placed(at, t.shape, view, h.box), "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
+          picture.rect(placed(here, t.shape, view, h.box), "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
                        t.name + ", rank " + std::to_string(r) + ": " + box_words(t.shape, h.box));
     }
     double line = y + 11;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "explain/describe.h"
 #include "plan/layouts.h"
@@ -40,7 +41,7 @@ std::string role_words(TensorRole role) {
 
 std::string axis_words(const Mesh& mesh, const Cut& cut) {
   std::string out;
-  for (int a : cut.axes) out += (out.empty() ? "`" : ", `") + mesh.axes()[static_cast<std::size_t>(a)].name + "`";
+  for (int a : cut.axes) out += (out.empty() ? "`" : ", `") + at(mesh.axes(), a).name + "`";
   return out;
 }
 
@@ -51,22 +52,22 @@ std::string layout_words(const Mesh& mesh, const Layout& layout) {
     std::vector<std::vector<Index>> lists;
     for (const Partition& list : cut.lists) lists.push_back(list.sizes());
     out += " " + lists_text(lists);
-    if (cut.per >= 0) out += " along `" + mesh.axes()[static_cast<std::size_t>(cut.per)].name + "`";
+    if (cut.per >= 0) out += " along `" + at(mesh.axes(), cut.per).name + "`";
   }
   return out.empty() ? "no rule" : out;
 }
 
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string out, line;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
+  for (std::size_t here = 0; here < text.size();) {
+    const std::size_t end = std::min(text.find(' ', here), text.size());
+    const std::string word = text.substr(here, end - here);
     if (!line.empty() && indent + line.size() + 1 + word.size() > 100) {
       out += line + "\n" + std::string(indent, ' ');
       line.clear();
     }
     line += (line.empty() ? "" : " ") + word;
-    at = end + 1;
+    here = end + 1;
   }
   return out + line;
 }
@@ -79,12 +80,12 @@ std::string rank_words(const Mesh& mesh, int rank) {
   return padded("rank " + std::to_string(rank), 8) + " " + padded(mesh.device(rank).name.substr(0, 20), 20);
 }
 
-std::string held_words(const Plan& plan, const StepTensor& t, const std::vector<Held>& held) {
+std::string held_words(const Plan& plan, const StepTensor& t, const std::vector<Shard>& held) {
   std::string out;
   for (int r = 0; r < plan.mesh().ranks(); r++) {
     Index elements = 0;
     std::string boxes;
-    for (const Held& h : held)
+    for (const Shard& h : held)
       if (h.rank == r) {
         elements += volume(h.box);
         boxes += (boxes.empty() ? "" : "; ") + box_words(t.shape, h.box);
@@ -123,8 +124,8 @@ std::string pass_table(const Plan& plan, int tensor) {
 
 std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   const PlanData& d = plan.data();
-  const StepTensor& t = d.passes.tensors[static_cast<std::size_t>(tensor)];
-  const TensorPlan& own = d.tensors[static_cast<std::size_t>(tensor)];
+  const StepTensor& t = at(d.passes.tensors, tensor);
+  const TensorPlan& own = at(d.tensors, tensor);
   const double bytes = static_cast<double>(volume(whole(t.shape))) * static_cast<double>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   std::string out = t.name + ": " + role_words(t.role) + ", " + shape_words(t.shape) + ", " + bytes_text(bytes) + "\n";
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
@@ -140,7 +141,7 @@ std::string whole_text(const Plan& plan, const Profile& profile) {
   const PlanData& d = plan.data();
   std::string out = "ranks\n";
   for (int r = 0; r < plan.mesh().ranks(); r++) {
-    const PredictedRank& p = d.predicted[static_cast<std::size_t>(r)];
+    const PredictedRank& p = at(d.predicted, r);
     out += "  " + rank_words(plan.mesh(), r) + "  receives " + bytes_text(static_cast<double>(p.bytes)) + " per step" +
            (d.step_seconds ? ", computes " + seconds_text(p.seconds) : "") + "\n";
   }
@@ -149,7 +150,7 @@ std::string whole_text(const Plan& plan, const Profile& profile) {
     const StepTensor& t = d.passes.tensors[i];
     if (t.of >= 0 || t.role == TensorRole::seed) continue;
     std::vector<Index> elements(static_cast<std::size_t>(plan.mesh().ranks()), 0);
-    for (const Held& h : resting_boxes(d, plan.mesh(), static_cast<int>(i))) elements[static_cast<std::size_t>(h.rank)] += volume(h.box);
+    for (const Shard& h : resting_boxes(d, plan.mesh(), static_cast<int>(i))) at(elements, h.rank) += volume(h.box);
     std::string left = "  " + padded(t.name, 30);
     for (Index e : elements) left += right(percent(e, volume(whole(t.shape))), 6);
     left += "  ";
@@ -183,16 +184,16 @@ std::string box_words(const Shape& shape, const Box& box) {
 }
 
 std::string pick_words(const Plan& plan, int pass) {
-  const Pass& p = plan.data().passes.passes[static_cast<std::size_t>(pass)];
-  const PassPlan& own = plan.data().pass_plans[static_cast<std::size_t>(pass)];
+  const Pass& p = at(plan.data().passes.passes, pass);
+  const PassPlan& own = at(plan.data().pass_plans, pass);
   std::string out;
   std::vector<bool> cut(plan.mesh().axes().size(), false);
   for (const PickPart& part : own.pick) {
     const bool boxes = std::find(p.writes.indices.begin(), p.writes.indices.end(), part.index) != p.writes.indices.end();
     const char* partial = p.combine == Combine::max ? " (partial maxima)" : " (partial sums)";
-    out += (out.empty() ? "" : ", ") + p.indices[static_cast<std::size_t>(part.index)].name + " cut over " + axis_words(plan.mesh(), part.cut) +
+    out += (out.empty() ? "" : ", ") + at(p.indices, part.index).name + " cut over " + axis_words(plan.mesh(), part.cut) +
            (boxes ? "" : partial);
-    for (int a : part.cut.axes) cut[static_cast<std::size_t>(a)] = true;
+    for (int a : part.cut.axes) at(cut, a) = true;
   }
   std::string uncut, ranks;
   for (std::size_t a = 0; a < cut.size(); a++)
@@ -213,8 +214,8 @@ std::string pick_words(const Plan& plan, int pass) {
 
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor) {
   const PlanData& d = plan.data();
-  const TensorPlan& own = d.tensors[static_cast<std::size_t>(tensor)];
-  const StepTensor& t = d.passes.tensors[static_cast<std::size_t>(tensor)];
+  const TensorPlan& own = at(d.tensors, tensor);
+  const StepTensor& t = at(d.passes.tensors, tensor);
   const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
@@ -262,11 +263,11 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
     }
     return out;
   };
-  auto held_json = [&](const std::vector<Held>& held) {
+  auto held_json = [&](const std::vector<Shard>& held) {
     Json out{Json::Array{}};
     for (int r = 0; r < plan.mesh().ranks(); r++) {
       std::vector<Box> boxes;
-      for (const Held& h : held)
+      for (const Shard& h : held)
         if (h.rank == r) boxes.push_back(h.box);
       out.push(boxes_json(boxes));
     }

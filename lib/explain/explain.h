@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan told in words and drawn: who holds, owns and reads which box, what moves, which index each pass is cut along.
+// A plan in words and drawn: who holds, owns and reads which box, what moves, which index each pass is cut along.
 #pragma once
 #include <motley/plan.h>
 #include <motley/profile.h>
@@ -33,7 +33,7 @@ struct Movement {
 };
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);
 
-// "filters1 cut on `all` (terms, summed)".
+// "filters1 cut on `all` (partial sums)".
 std::string pick_words(const Plan& plan, int pass);
 // "batch 0..8, filters 4..6"; dims that the box holds whole are left out, "whole" where it holds all.
 std::string box_words(const Shape& shape, const Box& box);

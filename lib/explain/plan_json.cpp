@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/at.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "explain/describe.h"
@@ -21,9 +22,9 @@ Json box_json(const Box& box) {
   return list;
 }
 
-Json per_rank(const std::vector<Held>& held, int ranks) {
+Json per_rank(const std::vector<Shard>& held, int ranks) {
   std::vector<Json> lists(static_cast<std::size_t>(ranks), Json{Json::Array{}});
-  for (const Held& h : held) lists[static_cast<std::size_t>(h.rank)].push(box_json(h.box));
+  for (const Shard& h : held) at(lists, h.rank).push(box_json(h.box));
   Json out{Json::Array{}};
   for (Json& l : lists) out.push(std::move(l));
   return out;

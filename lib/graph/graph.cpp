@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "graph/activate.h"
 #include "graph/nodes.h"
 
@@ -10,7 +11,7 @@ namespace motley {
 
 const Node& GraphNodes::node(const Tensor& t) {
   if (!t.nodes_) throw UserError("an empty Tensor was used; tensors come from Graph::input and from ops");
-  return t.nodes_->nodes[static_cast<std::size_t>(t.id_)];
+  return at(t.nodes_->nodes, t.id_);
 }
 
 std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tensors) {
@@ -26,9 +27,9 @@ std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tens
 void GraphNodes::declare(const Dim& dim) {
   if (!is_name(dim.name)) throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
   if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; expected at least 1");
-  auto [at, fresh] = sizes.emplace(dim.name, dim.size);
-  if (!fresh && at->second != dim.size)
-    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(at->second) +
+  auto [here, fresh] = sizes.emplace(dim.name, dim.size);
+  if (!fresh && here->second != dim.size)
+    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(here->second) +
                     " where it first appears; a dimension has one size, give this one another name");
 }
 
@@ -65,7 +66,7 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
   return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
 }
 
-void GraphNodes::rename(int node, const std::string& name) { nodes[static_cast<std::size_t>(node)].name = name; }
+void GraphNodes::rename(int node, const std::string& name) { at(nodes, node).name = name; }
 
 const Shape& Tensor::shape() const { return GraphNodes::node(*this).shape; }
 DType Tensor::dtype() const { return GraphNodes::node(*this).dtype; }

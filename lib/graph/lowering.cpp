@@ -2,6 +2,7 @@
 // Nodes -> passes.
 #include <algorithm>
 
+#include "base/at.h"
 #include "graph/nodes.h"
 
 namespace motley {
@@ -24,22 +25,22 @@ Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
   values_.assign(n, -1);
   needed_.assign(n, false);
   trains_.assign(n, false);
-  for (int o : outputs) needed_[static_cast<std::size_t>(o)] = true;
+  for (int o : outputs) at(needed_, o) = true;
   for (std::size_t i = n; i-- > 0;)
     if (needed_[i])
-      for (int in : graph.nodes[i].inputs) needed_[static_cast<std::size_t>(in)] = true;
+      for (int in : graph.nodes[i].inputs) at(needed_, in) = true;
   for (std::size_t i = 0; i < n; i++) {
     const Node& node = graph.nodes[i];
     trains_[i] = node.op && (node.op->has_parameters() || std::any_of(node.inputs.begin(), node.inputs.end(), [&](int in) {
-                               return bool(trains_[static_cast<std::size_t>(in)]);
+                               return bool(at(trains_, in));
                              }));
   }
 }
 
 int Lowering::add(StepTensor tensor) {
-  auto [at, fresh] = by_name_.emplace(tensor.name, static_cast<int>(out_.tensors.size()));
+  auto [here, fresh] = by_name_.emplace(tensor.name, static_cast<int>(out_.tensors.size()));
   if (fresh) out_.tensors.push_back(std::move(tensor));
-  return at->second;
+  return here->second;
 }
 
 int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape) {
@@ -56,7 +57,7 @@ int Lowering::inner(const Node& node, const std::string& suffix, const Shape& sh
 bool Lowering::wants_gradient(int tensor) const { return wants_.contains(tensor); }
 
 int Lowering::gradient(int tensor) {
-  const StepTensor& t = out_.tensors[static_cast<std::size_t>(tensor)];
+  const StepTensor& t = at(out_.tensors, tensor);
   const TensorRole role = t.role == TensorRole::parameter ? TensorRole::parameter_gradient : TensorRole::gradient;
   return add({"gradient of " + t.name, t.shape, DType::f32, role, t.layer, tensor});
 }
@@ -82,12 +83,12 @@ void Lowering::lower(const GraphNodes& graph, bool with_gradients, int loss) {
     if (node.op) node.op->forward(*this, node);
   }
   if (!with_gradients) return;
-  const StepTensor& last = out_.tensors[static_cast<std::size_t>(values_[static_cast<std::size_t>(loss)])];
-  add({"gradient of " + last.name, last.shape, DType::f32, TensorRole::seed, last.layer, values_[static_cast<std::size_t>(loss)]});
+  const StepTensor& last = at(out_.tensors, at(values_, loss));
+  add({"gradient of " + last.name, last.shape, DType::f32, TensorRole::seed, last.layer, at(values_, loss)});
   for (std::size_t i = n; i-- > 0;) {
     if (!needed_[i] || !trains_[i]) continue;
     const Node& node = graph.nodes[i];
-    if (by_name_.contains("gradient of " + out_.tensors[static_cast<std::size_t>(values_[i])].name)) node.op->backward(*this, node);
+    if (by_name_.contains("gradient of " + at(out_.tensors, values_[i]).name)) node.op->backward(*this, node);
   }
 }
 
@@ -100,9 +101,9 @@ std::vector<PassIndex> indices_of(const Shape& shape) {
 std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape) {
   std::vector<int> out;
   for (const Dim& d : shape.dims()) {
-    auto at = std::find_if(indices.begin(), indices.end(), [&](const PassIndex& i) { return i.name == d.name; });
-    check(at != indices.end(), "a fold's operand has only indices of the fold");
-    out.push_back(static_cast<int>(at - indices.begin()));
+    auto found = std::find_if(indices.begin(), indices.end(), [&](const PassIndex& i) { return i.name == d.name; });
+    check(found != indices.end(), "a fold's operand has only indices of the fold");
+    out.push_back(static_cast<int>(found - indices.begin()));
   }
   return out;
 }
@@ -123,7 +124,7 @@ namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
   if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.ties.empty()) return false;
-  return all.tensors[static_cast<std::size_t>(p.reads[0].tensor)].shape == all.tensors[static_cast<std::size_t>(p.writes.tensor)].shape;
+  return at(all.tensors, p.reads[0].tensor).shape == at(all.tensors, p.writes.tensor).shape;
 }
 
 // Writers before readers, otherwise the old order.
@@ -153,13 +154,13 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
   std::vector<Pass>& passes = all.passes;
   auto kept = [&](int t) {
     return std::find(all.outputs.begin(), all.outputs.end(), t) != all.outputs.end() ||
-           std::find(keep.begin(), keep.end(), all.tensors[static_cast<std::size_t>(t)].name) != keep.end() ||
-           (all.tensors[static_cast<std::size_t>(t)].role != TensorRole::activation &&
-            all.tensors[static_cast<std::size_t>(t)].role != TensorRole::gradient);
+           std::find(keep.begin(), keep.end(), at(all.tensors, t).name) != keep.end() ||
+           (at(all.tensors, t).role != TensorRole::activation &&
+            at(all.tensors, t).role != TensorRole::gradient);
   };
-  auto adds = [&](int t) {  // is it made by passes whose terms are added
+  auto adds = [&](int t) {  // is it made by passes whose results are added
     const std::vector<int> writers = all.writers_of(t);
-    return !writers.empty() && std::all_of(writers.begin(), writers.end(), [&](int w) { return passes[static_cast<std::size_t>(w)].combine == Combine::add; });
+    return !writers.empty() && std::all_of(writers.begin(), writers.end(), [&](int w) { return at(passes, w).combine == Combine::add; });
   };
   for (std::size_t i = 0; i < passes.size();) {
     if (!is_plain_copy(all, passes[i])) {
@@ -170,8 +171,8 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
     std::size_t readers = 0;
     for (const Pass& q : passes)
       for (const PassOperand& in : q.reads) readers += in.tensor == source ? 1U : 0U;
-    const auto& result_tensor = all.tensors[static_cast<std::size_t>(result)];
-    const bool same_layer = all.tensors[static_cast<std::size_t>(source)].layer == result_tensor.layer;
+    const auto& result_tensor = at(all.tensors, result);
+    const bool same_layer = at(all.tensors, source).layer == result_tensor.layer;
     if (all.writers_of(result).size() == 1 && !kept(result) && (result_tensor.role == TensorRole::gradient || same_layer)) {
       // A lone copy: read its source instead.
       passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));

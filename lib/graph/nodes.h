@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/at.h"
 #include "graph/passes.h"
 
 namespace motley {
@@ -57,14 +58,14 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
 class Lowering {
  public:
   Lowering(const GraphNodes& graph, const std::vector<int>& outputs);
-  int value(int node) const { return values_[static_cast<std::size_t>(node)]; }  // tensor of a node's output
+  int value(int node) const { return at(values_, node); }  // tensor of a node's output
   int value(const Node& node) const { return value(node.id); }
   int parameter(const Node& node, const std::string& suffix, const Shape& shape);  // made at first call
   int inner(const Node& node, const std::string& suffix, const Shape& shape);      // made at first call
-  bool wants_gradient(int tensor) const;  // does any parameter lie behind it
-  int gradient(int tensor);               // made at first call; lies as its tensor
+  bool wants_gradient(int tensor) const;  // does any parameter are after it
+  int gradient(int tensor);               // made at first call; is as its tensor
   Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
-  const StepTensor& tensor(int id) const { return out_.tensors[static_cast<std::size_t>(id)]; }
+  const StepTensor& tensor(int id) const { return at(out_.tensors, id); }
   Passes& out() { return out_; }
   void lower(const GraphNodes& graph, bool with_gradients, int loss);
 

@@ -62,7 +62,7 @@ struct Pass {
   std::vector<int> whole{};       // indices that no pick cuts
   FoldKind fold = FoldKind::copy;
   Activation activation = Activation::none;
-  Combine combine = Combine::add;  // of several terms of the written tensor
+  Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
   int class_index = -1;  // index over classes (sum_exp, pick_label, softmax_gradient)
   std::vector<Tie> ties{};  // a copy between shapes: reads[0] and the written tensor share the indices that no tie names

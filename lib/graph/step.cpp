@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "base/hash.h"
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
@@ -11,7 +12,7 @@ namespace motley {
 
 std::vector<std::string> Step::parameters() const {
   std::vector<std::string> out;
-  for (int p : passes_->parameters) out.push_back(passes_->tensors[static_cast<std::size_t>(p)].name);
+  for (int p : passes_->parameters) out.push_back(at(passes_->tensors, p).name);
   return out;
 }
 
@@ -27,7 +28,7 @@ Step training(const Tensor& loss, const Optimizer& optimizer) {
   out.loss = out.find(loss.name());
   out.outputs = {out.loss};
   if (out.logits >= 0) out.outputs.push_back(out.logits);
-  for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + out.tensors[static_cast<std::size_t>(p)].name));
+  for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
   out.optimizer = optimizer;

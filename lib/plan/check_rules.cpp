@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/at.h"
 #include "base/json.h"
 #include "plan/layouts.h"
 
@@ -56,8 +57,8 @@ class RuleChecker {
       const bool own = std::any_of(rules.split.begin(), rules.split.end(), [&](const Rule& r) { return r.dim == h.dim; });
       if (!own) inherited_.emplace(h.dim, inherited_.contains(h.of) ? inherited_.at(h.of) : h.of);
     }
-    for (std::string at : subject.refused)
-      for (; !at.empty(); at.erase(at.rfind('/'))) bad_.insert(at);
+    for (std::string here : subject.refused)
+      for (; !here.empty(); here.erase(here.rfind('/'))) bad_.insert(here);
   }
 
   std::vector<RuleComplaint> run() {
@@ -71,7 +72,7 @@ class RuleChecker {
 
   std::string pointer_of(const std::string& tensor, const std::string& dim) const {
     const int t = passes_.find(tensor);
-    return t < 0 ? "" : rule_of(passes_.tensors[static_cast<std::size_t>(t)], dim).pointer;
+    return t < 0 ? "" : rule_of(at(passes_.tensors, t), dim).pointer;
   }
 
  private:
@@ -84,13 +85,13 @@ class RuleChecker {
     for (const auto& [dim, size] : sizes_)
       if (!is_window(dim)) known.push_back(dim);
     for (const Rule& rule : rules_.split) {
-      const std::string at = "/split/" + pointer_token(rule.dim);
-      if (Reader::is_one_of(rule.dim, seen)) complain(at, "two rules for dim " + quoted(rule.dim) + "; keep one");
+      const std::string here = "/split/" + pointer_token(rule.dim);
+      if (Reader::is_one_of(rule.dim, seen)) complain(here, "two rules for dim " + quoted(rule.dim) + "; keep one");
       seen.push_back(rule.dim);
       if (Reader::is_one_of(rule.dim, known) || subject_.may_be(rule.dim))
-        check_rule(at, rule);
+        check_rule(here, rule);
       else
-        refuse(at, "the model has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, known));
+        refuse(here, "the model has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, known));
     }
   }
 
@@ -101,14 +102,14 @@ class RuleChecker {
       return layers_.contains(layer) && (!known_layers_.contains(layer) || (!is_parameter(name) && !layers_.contains(name)));
     });
     for (const auto& [name, dims] : rules_.tensors) {
-      const std::string at = "/tensors/" + pointer_token(name);
+      const std::string here = "/tensors/" + pointer_token(name);
       if (name.starts_with("gradient of ")) {
-        refuse(at, "gradients are laid out like their tensors; name " + quoted(name.substr(12)));
+        refuse(here, "gradients are laid out like their tensors; name " + quoted(name.substr(12)));
         continue;
       }
       const bool unsure = subject_.may_be(name) || subject_.may_be(name.substr(0, name.rfind('.')));
       if (!tensors_.contains(name) && !layers_.contains(name) && !unsure) {
-        refuse(at, "the model has no input, layer or parameter " + quoted(name) + did_you_mean(name, known));
+        refuse(here, "the model has no input, layer or parameter " + quoted(name) + did_you_mean(name, known));
         continue;
       }
       std::vector<std::string> here;
@@ -117,7 +118,7 @@ class RuleChecker {
           for (const Dim& d : t.shape.dims())
             if (!is_window(d.name) && !Reader::is_one_of(d.name, here)) here.push_back(d.name);
       for (const Rule& rule : dims) {
-        const std::string inner = at + "/" + pointer_token(rule.dim);
+        const std::string inner = here + "/" + pointer_token(rule.dim);
         if (Reader::is_one_of(rule.dim, here) || unsure)
           check_rule(inner, rule);
         else
@@ -128,7 +129,7 @@ class RuleChecker {
 
   bool is_parameter(const std::string& name) const {
     return std::any_of(passes_.parameters.begin(), passes_.parameters.end(),
-                       [&](int p) { return passes_.tensors[static_cast<std::size_t>(p)].name == name; });
+                       [&](int p) { return at(passes_.tensors, p).name == name; });
   }
   // A complaint after which the rule is not looked at again.
   void refuse(const std::string& pointer, const std::string& text) {
@@ -136,12 +137,12 @@ class RuleChecker {
     bad_.insert(pointer);
   }
 
-  void check_rule(const std::string& at, const Rule& rule) {
+  void check_rule(const std::string& here, const Rule& rule) {
     const std::size_t before = out_.size();
     std::size_t ranks = 1;
     for (std::size_t i = 0; i < rule.axes.names.size(); i++) {
       const std::string& name = rule.axes.names[i];
-      const std::string inner = at + "/axis/" + std::to_string(i);
+      const std::string inner = here + "/axis/" + std::to_string(i);
       if (const int axis = axis_of(inner, name); axis >= 0)
         ranks *= static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(axis)].size);
       if (std::find(rule.axes.names.begin(), rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i), name) !=
@@ -149,10 +150,10 @@ class RuleChecker {
         complain(inner, "axis " + quoted(name) + " is listed twice");
     }
     if (out_.size() == before && !rule.axes.names.empty())
-      check_parts(at, rule, subject_.mesh != nullptr ? ranks : 0);
+      check_parts(here, rule, subject_.mesh != nullptr ? ranks : 0);
     else if (const auto* jagged = std::get_if<Jagged>(&rule.parts))
-      static_cast<void>(axis_of(at + "/per", jagged->per));
-    if (out_.size() != before) bad_.insert(at);
+      static_cast<void>(axis_of(here + "/per", jagged->per));
+    if (out_.size() != before) bad_.insert(here);
   }
 
   int axis_of(const std::string& pointer, const std::string& name) {
@@ -167,26 +168,26 @@ class RuleChecker {
   }
 
   // ranks 0: not known, because axes and devices do not fit each other.
-  void check_parts(const std::string& at, const Rule& rule, std::size_t ranks) {
+  void check_parts(const std::string& here, const Rule& rule, std::size_t ranks) {
     if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
       const bool odd = std::any_of(shares->of.begin(), shares->of.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });
       if (ranks > 0 && shares->of.size() != ranks)
-        complain(at + "/parts/shares", wrong_number(shares->of.size(), "share", rule, ranks));
+        complain(here + "/parts/shares", wrong_number(shares->of.size(), "share", rule, ranks));
       else if (odd || std::none_of(shares->of.begin(), shares->of.end(), [](double s) { return s > 0; }))
-        complain(at + "/parts/shares", "shares are numbers of at least 0, one of them above 0");
+        complain(here + "/parts/shares", "shares are numbers of at least 0, one of them above 0");
     } else if (const auto* sizes = std::get_if<Sizes>(&rule.parts)) {
-      check_sizes(at + "/parts", sizes->of, rule, ranks);
+      check_sizes(here + "/parts", sizes->of, rule, ranks);
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
-      const int per = axis_of(at + "/per", jagged->per);
+      const int per = axis_of(here + "/per", jagged->per);
       if (Reader::is_one_of(jagged->per, rule.axes.names))
-        return complain(at + "/per", "\"per\" may not be an axis of the cut itself; " + quoted(jagged->per) + " is");
+        return complain(here + "/per", "\"per\" may not be an axis of the cut itself; " + quoted(jagged->per) + " is");
       if (per < 0) return;
       const auto rows = ranks == 0 ? jagged->of.size() : static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(per)].size);
       if (jagged->of.size() != rows)
-        return complain(at + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
+        return complain(here + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
                                            " has the size " + std::to_string(rows) +
                                            "; expected one list per coordinate of it");
-      for (std::size_t i = 0; i < rows; i++) check_sizes(at + "/parts/" + std::to_string(i), jagged->of[i], rule, ranks);
+      for (std::size_t i = 0; i < rows; i++) check_sizes(here + "/parts/" + std::to_string(i), jagged->of[i], rule, ranks);
     }
   }
 
@@ -198,19 +199,19 @@ class RuleChecker {
            plural(ranks, "rank") + "; expected one " + what + " per rank (0 is allowed)";
   }
 
-  void check_sizes(const std::string& at, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
+  void check_sizes(const std::string& here, const std::vector<Index>& parts, const Rule& rule, std::size_t ranks) {
     if (std::any_of(parts.begin(), parts.end(), [](Index s) { return s < 0; }))
-      return complain(at, "a part has at least the size 0");
-    if (ranks > 0 && parts.size() != ranks) return complain(at, wrong_number(parts.size(), "part", rule, ranks));
+      return complain(here, "a part has at least the size 0");
+    if (ranks > 0 && parts.size() != ranks) return complain(here, wrong_number(parts.size(), "part", rule, ranks));
     if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
     const Index other = rule.dim == batch_ ? subject_.model_batch : size;  // from which they are rescaled
-    if (rule.dim == batch_ && sum == 0) return complain(at, "expected at least one part above 0");
+    if (rule.dim == batch_ && sum == 0) return complain(here, "expected at least one part above 0");
     if (sum == size || sum == other || other == 0) return;
     const std::vector<double> shares(parts.begin(), parts.end());
     const std::vector<Index> right =
         (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(parts.size()))).sizes();
-    complain(at, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
+    complain(here, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
                      (other != size ? " in the job and " + std::to_string(other) + " in the model" : is_slid_over(rule.dim) ? " in the inputs" : "") + "; " +
                      list_of(right) + " would be right");
   }
@@ -226,15 +227,15 @@ class RuleChecker {
     if (subject_.devices != nullptr)
       for (const Device& d : *subject_.devices) devices.push_back(d.name);
     for (const auto& [layer, on] : rules_.places) {
-      const std::string at = "/place/" + pointer_token(layer);
+      const std::string here = "/place/" + pointer_token(layer);
       if (!layers_.contains(layer) && !subject_.may_be(layer))
-        refuse(at, "the model has no layer " + quoted(layer) + did_you_mean(layer, {known_layers_.begin(), known_layers_.end()}));
-      if (on.empty() && !bad_.contains(at)) refuse(at, "expected at least one device");
+        refuse(here, "the model has no layer " + quoted(layer) + did_you_mean(layer, {known_layers_.begin(), known_layers_.end()}));
+      if (on.empty() && !bad_.contains(here)) refuse(here, "expected at least one device");
       for (std::size_t i = 0; i < on.size(); i++) {
-        const std::string inner = at + "/" + std::to_string(i);
+        const std::string inner = here + "/" + std::to_string(i);
         if (subject_.devices != nullptr && !Reader::is_one_of(on[i], devices)) {
           complain(inner, "the mesh has no device " + quoted(on[i]) + did_you_mean(on[i], devices));
-          bad_.insert(at);
+          bad_.insert(here);
         }
         if (std::count(on.begin(), on.begin() + static_cast<std::ptrdiff_t>(i), on[i]) > 0)
           complain(inner, "device " + quoted(on[i]) + " is listed twice");
@@ -245,9 +246,9 @@ class RuleChecker {
   // The rule that holds for a dim of a tensor; a rule that was refused counts as none.
   Effective rule_of(const StepTensor& t, const std::string& dim) const {
     Effective found;
-    auto take = [&](const std::vector<Rule>& rules, const std::string& at) {
+    auto take = [&](const std::vector<Rule>& rules, const std::string& here) {
       for (const Rule& r : rules)
-        if (r.dim == dim) found = {&r, at + "/" + pointer_token(dim)};
+        if (r.dim == dim) found = {&r, here + "/" + pointer_token(dim)};
     };
     take(rules_.split, "/split");
     if (found.rule == nullptr)
@@ -340,10 +341,10 @@ class RuleChecker {
   void check_placed_parts() {
     const Mesh& mesh = *subject_.mesh;
     for (const auto& [layer, on] : rules_.places) {
-      const std::string at = "/place/" + pointer_token(layer);
+      const std::string here = "/place/" + pointer_token(layer);
       const int output = passes_.find(layer);
-      if (bad_.contains(at) || output < 0) continue;
-      const StepTensor& t = passes_.tensors[static_cast<std::size_t>(output)];
+      if (bad_.contains(here) || output < 0) continue;
+      const StepTensor& t = at(passes_.tensors, output);
       std::vector<std::pair<std::string, Cut>> cuts;
       for (const Dim& d : t.shape.dims())
         if (const Effective e = rule_of(t, d.name); e.rule != nullptr && e.rule->dim == d.name)
@@ -352,7 +353,7 @@ class RuleChecker {
         if (Reader::is_one_of(mesh.device(r).name, on)) continue;
         if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh, r).size() == 0; })) continue;
         const auto& [dim, cut] = cuts.front();
-        complain(at, quoted(layer) + " is not placed on " + quoted(mesh.device(r).name) + ", but the parts of " + quoted(dim) +
+        complain(here, quoted(layer) + " is not placed on " + quoted(mesh.device(r).name) + ", but the parts of " + quoted(dim) +
                          " give that device " + std::to_string(cut.at(mesh, r).size()) +
                          " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
                          ": null } }");
@@ -369,7 +370,7 @@ class RuleChecker {
   std::string batch_;
   std::set<std::string> tensors_{}, layers_{}, bad_{};
   std::map<std::string, std::string> inherited_{};  // a dim without a rule -> the dim whose rule it follows
-  std::set<std::string> known_layers_{};  // without those of the loss, which nobody has named
+  std::set<std::string> known_layers_{};  // without those of the loss, which no one has named
   std::vector<RuleComplaint> out_{};
 };
 

@@ -29,7 +29,7 @@ struct RuleSubject {
   Index model_batch = 0;                         // the batch in the model's file: sizes of the batch sum to it or to that of the passes; 0: to anything
 };
 
-// All that is wrong: axes the mesh has not, dims nobody has, parts that do not fit, tensors, layers and devices nobody knows, two
+// All that is wrong: axes the mesh has not, dims no one has, parts that do not fit, tensors, layers and devices no one knows, two
 // dims of an input or a layer's output on one axis, placed layers whose own explicit parts give something to other devices.
 // Explicit sizes of slid-over dims speak of the inputs' size; those of the batch are rescaled to the batch of the passes.
 std::vector<RuleComplaint> check_rules(const RuleSubject& subject, const LayoutRules& rules);

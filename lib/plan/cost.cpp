@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cost.h"
 
+#include "base/at.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
 
@@ -13,9 +14,9 @@ Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::
 
 double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
   auto& known = known_[static_cast<std::size_t>(rank) * passes_.passes.size() + static_cast<std::size_t>(pass)];
-  if (auto at = known.find(work); at != known.end()) return at->second;
-  const KernelSpec spec = kernel_of(passes_, passes_.passes[static_cast<std::size_t>(pass)], work, dtype_, formats_);
-  const double cost = measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / speeds_[static_cast<std::size_t>(rank)];
+  if (auto found = known.find(work); found != known.end()) return found->second;
+  const KernelSpec spec = kernel_of(passes_, at(passes_.passes, pass), work, dtype_, formats_);
+  const double cost = measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / at(speeds_, rank);
   known.emplace(work, cost);
   return cost;
 }
@@ -23,12 +24,12 @@ double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
 double Cost::message(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return 0;
   if (!measured()) return 50.0 * static_cast<double>(bytes);
-  const bool in_place = hosts_[static_cast<std::size_t>(from)] == hosts_[static_cast<std::size_t>(to)];
+  const bool in_place = at(hosts_, from) == at(hosts_, to);
   return (in_place ? profile_.in_place_seconds(from, to, bytes) : profile_.seconds(from, to, bytes)).seconds;
 }
 
 Index Cost::item_bytes(int tensor) const {
-  const StepTensor& t = passes_.tensors[static_cast<std::size_t>(tensor)];
+  const StepTensor& t = at(passes_.tensors, tensor);
   return static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : dtype_));
 }
 
@@ -37,7 +38,7 @@ std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const 
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
     std::vector<Range> all;
     for (const PassIndex& i : passes.passes[p].indices) all.push_back({0, i.size});
-    for (int r = 0; r < mesh.ranks(); r++) out[static_cast<std::size_t>(r)] += cost.pass(r, static_cast<int>(p), all);
+    for (int r = 0; r < mesh.ranks(); r++) at(out, r) += cost.pass(r, static_cast<int>(p), all);
   }
   return out;
 }

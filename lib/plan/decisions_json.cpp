@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/at.h"
 #include "kernels/kernel_spec_json.h"
 #include "plan/layouts.h"
 #include "plan/plan_file.h"
@@ -32,7 +33,7 @@ Json axes_json(const Mesh& mesh) {
 }
 
 Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
-  auto axis = [&](int a) { return Json(mesh.axes()[static_cast<std::size_t>(a)].name); };
+  auto axis = [&](int a) { return Json(at(mesh.axes(), a).name); };
   Json out{Json::Array{}};
   for (const PickPart& part : pick) {
     Json axes{Json::Array{}}, lists{Json::Array{}};
@@ -42,7 +43,7 @@ Json pick_json(const Pass& pass, const Pick& pick, const Mesh& mesh) {
       lists.push(Json::Array(sizes.begin(), sizes.end()));
     }
     Json one;
-    one.set("index", part.index).set("name", pass.indices[static_cast<std::size_t>(part.index)].name).set("axes", std::move(axes));
+    one.set("index", part.index).set("name", at(pass.indices, part.index).name).set("axes", std::move(axes));
     if (part.cut.per >= 0) one.set("per", axis(part.cut.per));
     one.set("parts", std::move(lists));
     out.push(std::move(one));
@@ -73,7 +74,7 @@ Json hops_json(const PlanData& data) {
       const Hop& hop = data.tensors[t].*kHops[k];
       if (hop.schedule == Schedule{} && hop.tiles == 0) continue;
       Json one;
-      one.set("tensor", data.passes.tensors[t].name).set("hop", kHopNames[k]).set("tree", kTreeNames[static_cast<std::size_t>(hop.schedule.tree)]);
+      one.set("tensor", data.passes.tensors[t].name).set("hop", kHopNames[k]).set("tree", at(kTreeNames, hop.schedule.tree));
       out.push(std::move(one.set("chunks", hop.schedule.chunks).set("tiles", hop.tiles)));
     }
   return out;
@@ -99,8 +100,8 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Layouts layouts(data.passes, mesh, data.rules);
   for (int t : data.passes.parameters)
     if (layouts.options(t) > 1) {
-      const auto at = static_cast<std::size_t>(t);
-      parameters.push(std::move(Json().set("name", data.passes.tensors[at].name).set("option", option_of(layouts, t, data.tensors[at].layout))));
+      const auto here = static_cast<std::size_t>(t);
+      parameters.push(std::move(Json().set("name", data.passes.tensors[here].name).set("option", option_of(layouts, t, data.tensors[here].layout))));
     }
   Json out;
   out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "kernels/operands.h"
 #include "plan/narrow.h"
 
@@ -12,11 +13,11 @@ namespace motley {
 
 namespace {
 
-Index extent(const std::vector<Range>& work, int index) { return index < 0 ? 1 : work[static_cast<std::size_t>(index)].size(); }
+Index extent(const std::vector<Range>& work, int index) { return index < 0 ? 1 : at(work, index).size(); }
 
 // Padding of the local window at the low and the high end: work's rows are read from h0, made from p0, tapped from r0.
 std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>& work) {
-  const Range h = work[static_cast<std::size_t>(w.read)], p = work[static_cast<std::size_t>(w.made)], r = work[static_cast<std::size_t>(w.tap)];
+  const Range h = at(work, w.read), p = at(work, w.made), r = at(work, w.tap);
   const Index before = h.begin - (p.begin * w.stride - w.before + r.begin * w.dilation);
   const Index after = (p.size() - 1) * w.stride + (r.size() - 1) * w.dilation + 1 - before - h.size();
   return {before, after};
@@ -24,23 +25,23 @@ std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>&
 
 // Real rows of the read end that the window reaches beyond work's, at the low and the high end.
 std::pair<Index, Index> margin_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
-  const Range h = work[static_cast<std::size_t>(w.read)];
-  const Range reach = reach_of(w, work[static_cast<std::size_t>(w.made)], pass.indices[static_cast<std::size_t>(w.tap)].size, pass.indices[static_cast<std::size_t>(w.read)].size);
+  const Range h = at(work, w.read);
+  const Range reach = reach_of(w, at(work, w.made), at(pass.indices, w.tap).size, at(pass.indices, w.read).size);
   return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
 }
 
 void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
-  const std::vector<int>& at = pass.roles;
+  const std::vector<int>& here = pass.roles;
   Roles& e = spec.roles;
-  e.n = extent(work, at[0]);
-  e.c = extent(work, at[1]);
-  e.h = extent(work, at[2]);
-  e.w = extent(work, at[3]);
-  e.f = extent(work, at[4]);
-  e.r = extent(work, at[5]);
-  e.s = extent(work, at[6]);
-  e.p = extent(work, at[7]);
-  e.q = extent(work, at[8]);
+  e.n = extent(work, here[0]);
+  e.c = extent(work, here[1]);
+  e.h = extent(work, here[2]);
+  e.w = extent(work, here[3]);
+  e.f = extent(work, here[4]);
+  e.r = extent(work, here[5]);
+  e.s = extent(work, here[6]);
+  e.p = extent(work, here[7]);
+  e.q = extent(work, here[8]);
   const auto [top, bottom] = local_padding(pass.windows[0], work);
   const auto [left, right] = local_padding(pass.windows[1], work);
   spec.padding = {top, bottom, left, right};
@@ -56,7 +57,7 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
 void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
   std::vector<int> uses(pass.indices.size(), 0);
   auto mark = [&](const PassOperand& o, int bit) {
-    for (int i : o.indices) uses[static_cast<std::size_t>(i)] |= bit;
+    for (int i : o.indices) at(uses, i) |= bit;
   };
   const PassOperand &a = pass.reads[0], &b = pass.reads[1], &c = pass.writes;
   const PassOperand& x = pass.kind == PassKind::backward_data ? c : a;
@@ -82,7 +83,7 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
 
 Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
   Box box;
-  for (int i : operand.indices) box.push_back(work[static_cast<std::size_t>(i)]);
+  for (int i : operand.indices) box.push_back(at(work, i));
   return box;
 }
 
@@ -92,7 +93,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.op = pass.op;
   spec.pass = pass.kind;
   spec.dtype = dtype;
-  auto format_of = [&](const PassOperand& o) { return formats[static_cast<std::size_t>(o.tensor)]; };
+  auto format_of = [&](const PassOperand& o) { return at(formats, o.tensor); };
   std::vector<const PassOperand*> operands;
   for (const PassOperand& o : pass.reads) operands.push_back(&o);
   operands.push_back(&pass.writes);
@@ -120,14 +121,14 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.scale = pass.scale;
   if (!pass.ties.empty()) {  // a copy of what is written
     std::vector<Index> extents;
-    for (int i : pass.writes.indices) extents.push_back(work[static_cast<std::size_t>(i)].size());
+    for (int i : pass.writes.indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);
     spec.fold_extents = extents;
     spec.operands = {{dtype, dense}, {dtype, dense}};
     return spec;
   }
   spec.class_dim = pass.class_index;
-  if (pass.class_index >= 0) spec.first_class = work[static_cast<std::size_t>(pass.class_index)].begin;
+  if (pass.class_index >= 0) spec.first_class = at(work, pass.class_index).begin;
   bool reduces = false;
   for (std::size_t i = 0; i < work.size(); i++) {
     spec.fold_extents.push_back(work[i].size());
@@ -136,12 +137,12 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   }
   spec.combine = reduces ? pass.combine : Combine::set;
   for (std::size_t k = 0; k < operands.size(); k++) {
-    const StepTensor& t = passes.tensors[static_cast<std::size_t>(operands[k]->tensor)];
+    const StepTensor& t = at(passes.tensors, operands[k]->tensor);
     FoldOperand o{t.dtype == DType::i32 ? DType::i32 : dtype, std::vector<Index>(work.size(), 0)};
     std::vector<Index> extents;
-    for (int i : operands[k]->indices) extents.push_back(work[static_cast<std::size_t>(i)].size());
+    for (int i : operands[k]->indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(*operands[k]), extents);
-    for (std::size_t d = 0; d < extents.size(); d++) o.strides[static_cast<std::size_t>(operands[k]->indices[d])] = dense[d];
+    for (std::size_t d = 0; d < extents.size(); d++) at(o.strides, operands[k]->indices[d]) = dense[d];
     spec.operands.push_back(std::move(o));
   }
   return spec;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/at.h"
+
 namespace motley {
 
 bool in_a_circle(std::vector<const Cut*> cuts) {
@@ -52,19 +54,19 @@ struct CutMaker {
 
   int ranks_over(const std::vector<int>& axes) const {
     int n = 1;
-    for (int a : axes) n *= mesh.axes()[static_cast<std::size_t>(a)].size;
+    for (int a : axes) n *= at(mesh.axes(), a).size;
     return n;
   }
   // Which parts of the list belong to placed ranks (for the coordinate `at` of `per`, -1: any).
-  std::vector<bool> open(const std::vector<int>& axes, int per, int at) const {
+  std::vector<bool> open(const std::vector<int>& axes, int per, int here) const {
     std::vector<bool> out(static_cast<std::size_t>(ranks_over(axes)), placed == nullptr);
     if (placed != nullptr)
       for (int r : *placed) {
         const Coord c = mesh.coord(r);
-        if (per >= 0 && c[static_cast<std::size_t>(per)] != at) continue;
+        if (per >= 0 && at(c, per) != here) continue;
         int part = 0;
-        for (int a : axes) part = part * mesh.axes()[static_cast<std::size_t>(a)].size + c[static_cast<std::size_t>(a)];
-        out[static_cast<std::size_t>(part)] = true;
+        for (int a : axes) part = part * at(mesh.axes(), a).size + at(c, a);
+        at(out, part) = true;
       }
     return out;
   }
@@ -97,7 +99,7 @@ struct CutMaker {
       cut.lists = {sizes(rule.dim, given->of, ranks, size)};
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
       cut.per = mesh.axis(jagged->per);
-      if (static_cast<int>(jagged->of.size()) != mesh.axes()[static_cast<std::size_t>(cut.per)].size)
+      if (static_cast<int>(jagged->of.size()) != at(mesh.axes(), cut.per).size)
         throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) + " lists of parts; expected one per coordinate of \"" + jagged->per + "\"");
       for (const auto& one : jagged->of) cut.lists.push_back(sizes(rule.dim, one, ranks, size));
     } else {
@@ -147,7 +149,7 @@ void inherit(const Passes& passes, const std::map<std::string, Index>& reference
     for (const Partition& list : cut.lists)
       lists.push_back((heir.kind == Heir::Kind::scaled ? list.scaled(heir.of_size, heir.size) : list.shifted(heir.shift, heir.size)).sizes());
     if (cut.per >= 0)
-      inherited.parts = Jagged{lists, maker.mesh.axes()[static_cast<std::size_t>(cut.per)].name};
+      inherited.parts = Jagged{lists, at(maker.mesh.axes(), cut.per).name};
     else
       inherited.parts = Sizes{lists.front()};
     split.emplace(heir.dim, inherited);
@@ -159,7 +161,7 @@ void inherit(const Passes& passes, const std::map<std::string, Index>& reference
 std::set<std::string> slid_dims(const Passes& passes) {
   std::set<std::string> out;
   for (const Pass& p : passes.passes)
-    for (const Window& w : p.windows) out.insert(p.indices[static_cast<std::size_t>(w.made)].name);
+    for (const Window& w : p.windows) out.insert(at(p.indices, w.made).name);
   return out;
 }
 
@@ -185,14 +187,14 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
   std::set<int> with_part, with_parameter;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];
-    roots_.push_back(t.of >= 0 ? roots_[static_cast<std::size_t>(t.of)] : i);
+    roots_.push_back(t.of >= 0 ? at(roots_, t.of) : i);
     options_.emplace_back();
     choice_.push_back(0);
     if (t.of >= 0) continue;
     std::map<std::string, Rule> own = split;
     for (const std::string& name : {t.layer, t.name})
-      if (auto at = rules.tensors.find(name); at != rules.tensors.end())
-        for (const Rule& r : at->second) own.insert_or_assign(r.dim, r);
+      if (auto found = rules.tensors.find(name); found != rules.tensors.end())
+        for (const Rule& r : found->second) own.insert_or_assign(r.dim, r);
     maker.placed = placed(t.layer) ? &place(t.layer) : nullptr;
     std::vector<Named> found;
     for (const Dim& d : t.shape.dims()) {
@@ -233,8 +235,8 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
 }
 
 const std::vector<int>& Layouts::place(const std::string& layer) const {
-  auto at = places_.find(layer);
-  return at == places_.end() ? all_ : at->second;
+  auto found = places_.find(layer);
+  return found == places_.end() ? all_ : found->second;
 }
 
 }  // namespace motley

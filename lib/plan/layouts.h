@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/at.h"
 #include "graph/passes.h"
 
 namespace motley {
@@ -25,7 +26,7 @@ std::string batch_dim(const Passes& passes);
 // Dims over which windows slide.
 std::set<std::string> slid_dims(const Passes& passes);
 
-// A rule's cut of its dim, parts told; the dim's size is that of reference_sizes.
+// A rule's cut of its dim, parts resolved; the dim's size is that of reference_sizes.
 Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
 
 // What a layout cannot be: the rule of this dim of this tensor is to blame.
@@ -36,7 +37,7 @@ struct LayoutError : UserError {
 
 class Layouts {
  public:
-  // Every rule's parts must be told (no CutBy::profile or proportional left). UserError: rules that do not fit.
+  // Every rule's parts must be resolved (no CutBy::profile or proportional left). UserError: rules that do not fit.
   Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
   const Layout& of(int tensor) const { return options_[root(tensor)][choice_[root(tensor)]]; }
   // A parameter with two cuts on one axis may keep either: the maximal compatible sets, first in dim order first.
@@ -48,8 +49,8 @@ class Layouts {
   const std::vector<int>& busy() const { return busy_; }  // ranks that have a part of some tensor that the rules cut (of a parameter where they cut nothing else); all without rules
 
  private:
-  std::size_t root(int tensor) const { return roots_[static_cast<std::size_t>(tensor)]; }
-  std::vector<std::size_t> roots_{};  // a gradient lies as its tensor, an inner tensor as its layer's output
+  std::size_t root(int tensor) const { return at(roots_, tensor); }
+  std::vector<std::size_t> roots_{};  // a gradient is as its tensor, an inner tensor as its layer's output
   std::vector<std::vector<Layout>> options_{};
   std::vector<std::size_t> choice_{};
   std::map<std::string, std::vector<int>> places_{};

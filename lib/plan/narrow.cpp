@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/narrow.h"
 
+#include "base/at.h"
 #include "plan/ties.h"
 
 namespace motley {
@@ -24,8 +25,8 @@ Range reach_of(const Window& w, Range made, Index taps, Index size) {
 }
 
 void narrow(const Pass& pass, std::vector<Range>& work) {
-  auto at = [&](int i) -> Range& { return work[static_cast<std::size_t>(i)]; };
-  auto size = [&](int i) { return pass.indices[static_cast<std::size_t>(i)].size; };
+  auto here = [&](int i) -> Range& { return at(work, i); };
+  auto size = [&](int i) { return at(pass.indices, i).size; };
   for (int round = 0; round < 2; round++)
     for (const Window& w : pass.windows) {
       at(w.made) = intersect(at(w.made), touch(w, at(w.read), size(w.tap), size(w.made)));

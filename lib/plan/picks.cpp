@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "base/at.h"
 #include "kernels/operands.h"
 #include "mesh/parts.h"
 #include "plan/kernel_of.h"
@@ -14,11 +15,11 @@ namespace motley {
 // Per part of these axes the speed of its slowest rank at the whole step; 0 where no rank has a part in it.
 std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
   std::size_t parts = 1;
-  for (int a : axes) parts *= static_cast<std::size_t>(mesh_.axes()[static_cast<std::size_t>(a)].size);
+  for (int a : axes) parts *= static_cast<std::size_t>(at(mesh_.axes(), a).size);
   std::vector<double> out(parts, HUGE_VAL);
   for (int r : layouts_.busy()) {
-    double& least = out[static_cast<std::size_t>(part_of(mesh_, axes, r))];
-    least = std::min(least, speeds_[static_cast<std::size_t>(r)]);
+    double& least = at(out, part_of(mesh_, axes, r));
+    least = std::min(least, at(speeds_, r));
   }
   for (double& s : out)
     if (std::isinf(s)) s = 0;
@@ -29,7 +30,7 @@ std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
 // first dim of the result, or of the first tensor that is read: in every format its slices are contiguous, so that messages need no
 // packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+  const Pass& p = at(passes_.passes, pass);
   if (!p.ties.empty() || layouts_.placed(p.layer)) return;
   const std::vector<bool> has = ruled(p.writes.tensor);
   std::vector<int> axes;
@@ -41,25 +42,25 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
     if (!o->indices.empty() && std::find(indices.begin(), indices.end(), o->indices.front()) == indices.end()) indices.push_back(o->indices.front());
   const std::vector<double> speeds = speeds_over(axes);
   std::vector<double> fastest(speeds.size(), 0.0);
-  fastest[static_cast<std::size_t>(std::max_element(speeds.begin(), speeds.end()) - speeds.begin())] = 1;
+  at(fastest, std::max_element(speeds.begin(), speeds.end()) - speeds.begin()) = 1;
   const std::size_t by_rules = cuts.size();
   for (int index : indices) {
     if (std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
     if (std::any_of(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(by_rules), [&](const PickPart& c) { return c.index == index; })) continue;
-    const Index size = p.indices[static_cast<std::size_t>(index)].size;
+    const Index size = at(p.indices, index).size;
     for (const std::vector<double>& dealt : {speeds, fastest})
       cuts.push_back({index, {axes, -1, {Partition::proportional(size, dealt)}}});
   }
 }
 
 const std::vector<Pick>& Sweeper::candidates(int pass) const {
-  std::vector<Pick>& known = candidates_[static_cast<std::size_t>(pass)];
+  std::vector<Pick>& known = at(candidates_, pass);
   if (known.empty()) known = all_candidates(pass);
   return known;
 }
 
 std::vector<Pick> Sweeper::all_candidates(int pass) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+  const Pass& p = at(passes_.passes, pass);
   std::vector<PickPart> cuts;
   auto offer = [&](const PassOperand& o) {
     const Layout& layout = layouts_.of(o.tensor);
@@ -118,8 +119,8 @@ double Sweeper::incoming(int rank, Index bytes) const {
 }
 
 // Compute of the slowest + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
-Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+Pick Sweeper::cheapest(int pass, const std::vector<Shard>& asked, const std::vector<Boxes>& needs) const {
+  const Pass& p = at(passes_.passes, pass);
   const std::vector<Pick>& all = candidates(pass);
   if (all.size() == 1) return all.front();
   Pick best;
@@ -132,23 +133,23 @@ Pick Sweeper::cheapest(int pass, const std::vector<Held>& asked, const std::vect
     double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, &bytes) + exchange(p.writes.tensor, moves.copy, &bytes);
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     for (const PassOperand& o : p.reads) {
-      const StepTensor& t = passes_.tensors[static_cast<std::size_t>(o.tensor)];
+      const StepTensor& t = at(passes_.tensors, o.tensor);
       if (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::seed) continue;
       const bool parameter = t.role == TensorRole::parameter;
       if (!parameter && layouts_.of(o.tensor).cuts.empty()) continue;
-      const std::vector<Held> owned = parameter ? home(o.tensor) : std::vector<Held>{};
+      const std::vector<Shard> owned = parameter ? home(o.tensor) : std::vector<Shard>{};
       for (int r = 0; r < mesh_.ranks(); r++) {
-        const Work& w = plan[0].work[static_cast<std::size_t>(r)];
+        const Work& w = at(plan[0].work, r);
         if (!w.any) continue;
-        std::vector<Box> have = needs[static_cast<std::size_t>(o.tensor)][static_cast<std::size_t>(r)];
+        std::vector<Box> have = at(at(needs, o.tensor), r);
         if (!parameter) have.push_back(layouts_.of(o.tensor).box(mesh_, r));
-        for (const Held& h : owned)
+        for (const Shard& h : owned)
           if (h.rank == r) have.push_back(h.box);
         Index missing = 0;
         for (const Box& b : subtract(operand_box(o, w.box), have)) missing += volume(b);
         missing *= cost_.item_bytes(o.tensor);
-        bytes[static_cast<std::size_t>(r)] += missing;
-        if (missing > 0) in[static_cast<std::size_t>(r)] += incoming(r, missing);
+        at(bytes, r) += missing;
+        if (missing > 0) at(in, r) += incoming(r, missing);
       }
     }
     seconds += *std::max_element(in.begin(), in.end());
@@ -184,7 +185,7 @@ std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_par
     std::vector<PickPart> cuts;
     offer_unruled(static_cast<int>(p), cuts);
     for (PickPart& c : cuts) {
-      NamedPart part{passes_.passes[p].indices[static_cast<std::size_t>(c.index)].name, std::move(c.cut)};
+      NamedPart part{at(passes_.passes[p].indices, c.index).name, std::move(c.cut)};
       if (part.index != batch) continue;
       auto known = std::find_if(out.begin(), out.end(), [&](const auto& o) { return o.first == part; });
       if (known == out.end()) known = out.insert(known, {std::move(part), {}});
@@ -196,10 +197,10 @@ std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_par
 
 // The candidate that has this part, and the parts of `pick` that go with it; nullptr: there is none.
 const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart& part) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
-  auto is_part = [&](const PickPart& c) { return p.indices[static_cast<std::size_t>(c.index)].name == part.index && c.cut == part.cut; };
+  const Pass& p = at(passes_.passes, pass);
+  auto is_part = [&](const PickPart& c) { return at(p.indices, c.index).name == part.index && c.cut == part.cut; };
   auto goes_along = [&](const PickPart& c) {
-    return p.indices[static_cast<std::size_t>(c.index)].name != part.index &&
+    return at(p.indices, c.index).name != part.index &&
            std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) { return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end(); });
   };
   const auto kept = static_cast<std::size_t>(std::count_if(pick.begin(), pick.end(), goes_along));
@@ -228,8 +229,8 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
       choose(parameter, k);
       std::map<int, Pick> others = picks;
       std::erase_if(others, [&](const auto& entry) {
-        const Pass& p = passes_.passes[static_cast<std::size_t>(entry.first)];
-        auto is = [&](const PassOperand& o) { return o.tensor == parameter || passes_.tensors[static_cast<std::size_t>(o.tensor)].of == parameter; };
+        const Pass& p = at(passes_.passes, entry.first);
+        auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes_.tensors, o.tensor).of == parameter; };
         return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
       });
       Trial other = attempt(others);
@@ -251,7 +252,7 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
     std::map<std::string, std::vector<int>> scopes;
     for (int p : passes)
       if (picks.contains(p))
-        for (const std::string& scope : {std::string(), passes_.passes[static_cast<std::size_t>(p)].layer}) scopes[scope].push_back(p);
+        for (const std::string& scope : {std::string(), at(passes_.passes, p).layer}) scopes[scope].push_back(p);
     for (const auto& [scope, of_scope] : scopes) {
       std::map<int, Pick> others = picks;
       std::vector<int> different;

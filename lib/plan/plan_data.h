@@ -24,12 +24,12 @@ struct PickPart {
 };
 using Pick = std::vector<PickPart>;
 
-// A rank's part in a pass: one range per index. Ranks of one alternative hold terms that are added; a reader takes every term of
+// A rank's part in a pass: one range per index. Ranks of one alternative hold partial sums that are added; a reader takes every one of
 // its own alternative.
 struct Work {
   bool any = false;
   std::vector<Range> box{};
-  int alternative = 0, term = 0;
+  int alternative = 0, partial = 0;
 };
 
 struct PassPlan {
@@ -54,9 +54,9 @@ struct Hop {
 
 struct TensorPlan {
   Layout layout{};
-  std::vector<Held> owners{};   // who adds partial sums (where nothing is added for several readers: home)
-  std::vector<Held> home{};     // where finished values are stored before they are read; a parameter('s gradient): its owners
-  std::vector<Held> readers{};  // what each rank reads
+  std::vector<Shard> owners{};   // who adds partial sums (where nothing is added for several readers: home)
+  std::vector<Shard> home{};     // where finished values are stored before they are read; a parameter('s gradient): its owners
+  std::vector<Shard> readers{};  // what each rank reads
   Hop add{}, copy{}, fill{};    // writers -> owners, added; owners -> home; home -> readers
   Hop& arriving() { return fill.travels() ? fill : copy; }  // the one that may be tiled
   const Hop& arriving() const { return fill.travels() ? fill : copy; }
@@ -86,15 +86,15 @@ struct ChosenKernel {
 
 struct PlanData {
   DType dtype = DType::f32;
-  LayoutRules rules{};                // every part told
+  LayoutRules rules{};                // every part resolved
   Passes passes{};                    // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
   std::vector<Format> formats{};      // per tensor
-  std::vector<bool> on_device{};      // per rank: its slices lie in a device's own memory
+  std::vector<bool> on_device{};      // per rank: its slices are in a device's own memory
   std::vector<Index> memory_bytes{};  // per rank: the mesh's limit; 0: none
   std::vector<int> busy{};            // ranks that have a part at all
-  std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: nobody does
+  std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: no one does
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};   // what was assumed, what was gathered

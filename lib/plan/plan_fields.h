@@ -42,7 +42,7 @@ struct Fields<PickPart> {
 };
 template <>
 struct Fields<Work> {
-  static constexpr std::tuple list{field("any", &Work::any), field("box", &Work::box), field("alternative", &Work::alternative), field("term", &Work::term)};
+  static constexpr std::tuple list{field("any", &Work::any), field("box", &Work::box), field("alternative", &Work::alternative), field("partial", &Work::partial)};
 };
 template <>
 struct Fields<PassPlan> {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
 #include "plan/tiles.h"
@@ -51,7 +52,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<HopFile> hops{};
-  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: nobody has a choice
+  std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no one has a choice
 };
 struct PlanFile {
   Decisions decisions{};
@@ -227,15 +228,15 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
       part.cut.axes.push_back(mesh.axis(a));
       for (const PickPart& other : out)
         if (std::find(other.cut.axes.begin(), other.cut.axes.end(), part.cut.axes.back()) != other.cut.axes.end()) unfit("two indices are cut over axis \"" + a + "\"");
-      parts *= static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(part.cut.axes.back())].size);
+      parts *= static_cast<std::size_t>(at(mesh.axes(), part.cut.axes.back()).size);
     }
     if (!p.per.empty()) {
       part.cut.per = mesh.axis(p.per);
-      lists = static_cast<std::size_t>(mesh.axes()[static_cast<std::size_t>(part.cut.per)].size);
+      lists = static_cast<std::size_t>(at(mesh.axes(), part.cut.per).size);
     }
     for (const auto& sizes : p.parts) {
       part.cut.lists.push_back(Partition::of(sizes));
-      const Index size = pass.indices[static_cast<std::size_t>(part.index)].size;
+      const Index size = at(pass.indices, part.index).size;
       if (sizes.size() != parts || part.cut.lists.back().size() != size)
         unfit("its index \"" + p.name + "\" needs " + std::to_string(parts) + " parts that sum to " + std::to_string(size));
     }
@@ -248,14 +249,14 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
 void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& from, PlanData& data) {
   for (TensorPlan& t : data.tensors)
     for (const auto hop : kHops) (t.*hop).schedule = {};
-  auto hop_of = [](const HopFile& h) { return kHops[static_cast<std::size_t>(std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin())]; };
+  auto hop_of = [](const HopFile& h) { return at(kHops, std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin()); };
   for (const HopFile& h : from) {
     const int t = data.passes.find(h.tensor);
     const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree);
     if (t < 0 || std::find(kHopNames.begin(), kHopNames.end(), h.hop) == kHopNames.end() || tree == kTreeNames.end() || h.chunks < 1 || h.chunks > kMostChunks || h.tiles > kMostChunks)
       refuse(file, "/decisions/hops: tensor \"" + h.tensor + "\", hop \"" + h.hop + "\", tree \"" + h.tree + "\", " + std::to_string(h.chunks) + " chunks, " + std::to_string(h.tiles) +
                        " tiles: not valid; hops are add, copy or fill, trees direct, ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks) + ", tiles 0 to " + std::to_string(kMostChunks));
-    data.tensors[static_cast<std::size_t>(t)].*hop_of(h) = {std::move((data.tensors[static_cast<std::size_t>(t)].*hop_of(h)).messages),
+    at(data.tensors, t).*hop_of(h) = {std::move((at(data.tensors, t).*hop_of(h)).messages),
                                                             {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(h.chunks)}, static_cast<int>(h.tiles)};
   }
   for (const HopFile& h : from)
@@ -280,7 +281,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
     if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t))) refuse(file, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
-  PlanData data = plan_told(passes, mesh, layouts, d.rules, picks, dtype);
+  PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
   set_hops(file, d.hops, data);
   count_bytes(data);
   return data;
@@ -323,8 +324,8 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.step_q75 = from.step_q75 ? from.step_q75 : from.step_seconds;
   data.predicted = std::move(from.ranks);
   data.baselines = from.baselines;
-  if (const std::size_t told = from.decisions.implementations.size(); told > 0) {
-    if (told != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+  if (const std::size_t named = from.decisions.implementations.size(); named > 0) {
+    if (named != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
   }
   data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});

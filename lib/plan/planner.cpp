@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "graph/nodes.h"
 #include "plan/formats.h"
 #include "plan/schedules.h"
@@ -25,7 +26,7 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
   for (std::size_t t = 0; t < passes.tensors.size(); t++)
     for (const auto& [dim, cut] : layouts.of(static_cast<int>(t)).cuts)
       for (int r = 0; r < mesh.ranks(); r++) {
-        share[static_cast<std::size_t>(r)] += static_cast<double>(cut.at(mesh, r).size()) / static_cast<double>(passes.tensors[t].shape.size_of(dim));
+        at(share, r) += static_cast<double>(cut.at(mesh, r).size()) / static_cast<double>(passes.tensors[t].shape.size_of(dim));
         any = true;
       }
   const double most = *std::max_element(share.begin(), share.end());
@@ -39,7 +40,7 @@ std::vector<int> hosts_of(const Mesh& mesh) {
     const DeviceKind real = driven(mesh.device(r)).kind;
     int first = r;
     for (int q = 0; q < r && first == r; q++)
-      if (real == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && out[static_cast<std::size_t>(q)] >= 0) first = q;
+      if (real == DeviceKind::cpu && mesh.device(q).host == mesh.device(r).host && at(out, q) >= 0) first = q;
     out.push_back(real == DeviceKind::cpu ? first : -1 - r);
   }
   return out;
@@ -63,7 +64,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   return data;
 }
 
-PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
+PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
   const Profile none;
   const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
   PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
@@ -71,13 +72,13 @@ PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layout
   return data;
 }
 
-PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype) {
-  const Layouts layouts(passes, mesh, told);
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype) {
+  const Layouts layouts(passes, mesh, resolved);
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   Sweep sweep = sweeper.improve();
   PlanData data = data_of(passes, mesh, layouts, std::move(sweep), dtype, profile);
-  data.rules = told;
+  data.rules = resolved;
   return data;
 }
 
@@ -100,11 +101,11 @@ bool cuts_the_same_dims(const Layout& a, const Layout& b) {
 
 }  // namespace
 
-PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile) {
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile) {
   const Passes& passes = like.passes;
-  Layouts layouts(passes, mesh, told);
+  Layouts layouts(passes, mesh, resolved);
   for (int p : passes.parameters)
-    for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), like.tensors[static_cast<std::size_t>(p)].layout);)
+    for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), at(like.tensors, p).layout);)
       layouts.choose(p, option);
   const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), like.dtype, common_formats(passes, mesh, like.dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
@@ -113,7 +114,7 @@ PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& to
     if (const PassPlan& plan = like.pass_plans[p]; !plan.work.empty())
       if (const Pick* pick = like_of(sweeper.candidates(static_cast<int>(p)), plan.pick)) picks[static_cast<int>(p)] = *pick;
   PlanData data = data_of(passes, mesh, layouts, sweeper.run(picks), like.dtype, profile);
-  data.rules = told;
+  data.rules = resolved;
   return data;
 }
 

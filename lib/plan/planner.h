@@ -19,11 +19,11 @@ std::vector<double> speeds_from_parts(const Passes& passes, const Mesh& mesh, co
 PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts, Sweep sweep, DType dtype, const Profile& profile = {});
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
-PlanData plan_told(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype);
-// A plan whose rules tell all their parts (no predicted seconds yet).
-PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& told, const Profile& profile, DType dtype);
+PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype);
+// A plan whose rules have all their parts (no predicted seconds yet).
+PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype);
 // The same with the picks of another plan, whose rules differ in sizes alone: one sweep that improves nothing.
-PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& told, const Profile& profile);
+PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile);
 // Of all that balance() is given but the profile.
 std::uint64_t plan_hash(const Step& step, const Mesh& mesh, const LayoutRules& rules, const BalanceOptions& options);
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/at.h"
+
 namespace motley {
 
 namespace {
@@ -92,7 +94,7 @@ Json list_json(const std::vector<T>& values) {
 }
 
 Json parts_json(const Parts& parts) {
-  if (const auto* by = std::get_if<CutBy>(&parts)) return kCuts[static_cast<std::size_t>(*by)];
+  if (const auto* by = std::get_if<CutBy>(&parts)) return at(kCuts, *by);
   if (const auto* shares = std::get_if<Shares>(&parts)) return std::move(Json().set("shares", list_json(shares->of)));
   if (const auto* sizes = std::get_if<Sizes>(&parts)) return list_json(sizes->of);
   Json::Array lists;

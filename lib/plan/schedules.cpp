@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/at.h"
+
 namespace motley {
 
 namespace {
@@ -44,7 +46,7 @@ Stages staged(const Hop& hop, bool adds, const Schedule& schedule, std::span<con
 
 bool leaves_a_host(const Stages& stages, std::span<const int> hosts) {
   auto leaves = [&](const BoxMessage& m) {
-    return m.from != m.to && !hosts.empty() && hosts[static_cast<std::size_t>(m.from)] != hosts[static_cast<std::size_t>(m.to)];
+    return m.from != m.to && !hosts.empty() && at(hosts, m.from) != at(hosts, m.to);
   };
   return std::any_of(stages.begin(), stages.end(),
                      [&](const auto& stage) { return std::any_of(stage.begin(), stage.end(), leaves); });
@@ -81,7 +83,7 @@ void count_bytes(PlanData& data) {
     for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
       for (const auto& stage : stages)
         for (const BoxMessage& m : stage)
-          if (m.from != m.to) data.predicted[static_cast<std::size_t>(m.to)].bytes += volume(m.box) * item;
+          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item;
   }
 }
 

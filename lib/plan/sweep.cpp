@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "plan/kernel_of.h"
 #include "plan/narrow.h"
 
@@ -30,8 +31,8 @@ void want(std::vector<Box>& have, const Box& more) {
   if (held == volume(all)) have = {all};
 }
 
-std::vector<Held> held_of(const std::vector<std::vector<Box>>& boxes) {
-  std::vector<Held> out;
+std::vector<Shard> held_of(const std::vector<std::vector<Box>>& boxes) {
+  std::vector<Shard> out;
   for (std::size_t r = 0; r < boxes.size(); r++)
     for (const Box& b : boxes[r]) out.push_back({static_cast<int>(r), b});
   std::sort(out.begin(), out.end());
@@ -52,20 +53,20 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   };
   for (std::size_t i = passes.passes.size(); i-- > 0;) {
     const Pass& p = passes.passes[i];
-    auto at = pass_order_.end();
-    while (p.kind == PassKind::backward_data && at != pass_order_.begin() && passes.passes[static_cast<std::size_t>(at[-1])].layer == p.layer) at--;
-    pass_order_.insert(at, static_cast<int>(i));
+    auto here = pass_order_.end();
+    while (p.kind == PassKind::backward_data && here != pass_order_.begin() && at(passes.passes, here[-1]).layer == p.layer) here--;
+    pass_order_.insert(here, static_cast<int>(i));
   }
-  for (int p : pass_order_) add(passes.passes[static_cast<std::size_t>(p)].writes.tensor);
+  for (int p : pass_order_) add(at(passes.passes, p).writes.tensor);
   for (std::size_t t = 0; t < passes.tensors.size(); t++) add(static_cast<int>(t));
   position_.resize(order_.size());
   readers_.resize(order_.size());
   for (std::size_t i = 0; i < order_.size(); i++) {
     const int t = order_[i];
-    position_[static_cast<std::size_t>(t)] = i;
-    for (std::size_t k = 0; k < writers_[static_cast<std::size_t>(t)].size(); k++)
-      for (const PassOperand& o : passes.passes[static_cast<std::size_t>(writers_[static_cast<std::size_t>(t)][k])].reads)
-        readers_[static_cast<std::size_t>(o.tensor)].push_back({t, k, &o});
+    at(position_, t) = i;
+    for (std::size_t k = 0; k < at(writers_, t).size(); k++)
+      for (const PassOperand& o : at(passes.passes, at(writers_, t)[k]).reads)
+        at(readers_, o.tensor).push_back({t, k, &o});
   }
 }
 
@@ -80,19 +81,19 @@ int Sweeper::key(int rank, const std::vector<bool>& axes) const {
 std::vector<bool> Sweeper::ruled(int tensor) const {
   std::vector<bool> out(mesh_.axes().size(), false);
   for (const auto& [dim, cut] : layouts_.of(tensor).cuts)
-    for (int a : cut.axes) out[static_cast<std::size_t>(a)] = true;
+    for (int a : cut.axes) at(out, a) = true;
   return out;
 }
 
-std::vector<Held> Sweeper::home(int parameter) const {
-  std::vector<Held> held;
-  const std::string& layer = passes_.tensors[static_cast<std::size_t>(parameter)].layer;
+std::vector<Shard> Sweeper::home(int parameter) const {
+  std::vector<Shard> held;
+  const std::string& layer = at(passes_.tensors, parameter).layer;
   for (int r : layouts_.placed(layer) ? layouts_.place(layer) : layouts_.busy()) held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
   return owners(held);
 }
 
-// A tensor with a rule lies by it; on its other axes a coordinate holds what it reads.
-std::vector<Held> Sweeper::resting(int tensor, const std::vector<Held>& needs) const {
+// A tensor with a rule is by it; on its other axes a coordinate holds what it reads.
+std::vector<Shard> Sweeper::resting(int tensor, const std::vector<Shard>& needs) const {
   const Layout& layout = layouts_.of(tensor);
   if (layout.cuts.empty()) return needs;
   std::vector<bool> other = ruled(tensor);
@@ -101,21 +102,21 @@ std::vector<Held> Sweeper::resting(int tensor, const std::vector<Held>& needs) c
   for (int r = 0; r < mesh_.ranks(); r++) {
     const Box mine = layout.box(mesh_, r);
     if (volume(mine) == 0) continue;
-    for (const Held& need : needs)
-      if (key(need.rank, other) == key(r, other)) want(rest[static_cast<std::size_t>(r)], intersect(mine, need.box));
+    for (const Shard& need : needs)
+      if (key(need.rank, other) == key(r, other)) want(at(rest, r), intersect(mine, need.box));
   }
   return held_of(rest);
 }
 
-PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Held>& asked) const {
-  const Pass& p = passes_.passes[static_cast<std::size_t>(pass)];
+PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& asked) const {
+  const Pass& p = at(passes_.passes, pass);
   std::vector<bool> asked_axes(mesh_.axes().size(), true), summed(mesh_.axes().size(), false);
   for (const PickPart& part : pick) {
     const auto& made = p.writes.indices;
     const bool reduced = std::find(made.begin(), made.end(), part.index) == made.end();
     for (int a : part.cut.axes) {
-      asked_axes[static_cast<std::size_t>(a)] = false;
-      summed[static_cast<std::size_t>(a)] = reduced;
+      at(asked_axes, a) = false;
+      at(summed, a) = reduced;
     }
   }
   PassPlan out;
@@ -125,7 +126,7 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Held>& aske
   std::vector<bool> on(ranks, !layouts_.placed(p.layer));
   std::vector<int> keys;
   for (int r : layouts_.place(p.layer)) {
-    on[static_cast<std::size_t>(r)] = true;
+    at(on, r) = true;
     keys.push_back(key(r, asked_axes));
   }
   for (int r = 0; r < mesh_.ranks(); r++) {
@@ -133,50 +134,50 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Held>& aske
     out.alternative_of.push_back(std::find(keys.begin(), keys.end(), k) != keys.end() ? k : keys.front());
   }
   std::map<int, Box> wanted;  // per alternative: the hull of what its readers ask
-  for (const Held& a : asked) {
-    auto [at, fresh] = wanted.emplace(out.alternative_of[static_cast<std::size_t>(a.rank)], a.box);
-    if (!fresh) at->second = hull(at->second, a.box);
+  for (const Shard& a : asked) {
+    auto [here, fresh] = wanted.emplace(at(out.alternative_of, a.rank), a.box);
+    if (!fresh) here->second = hull(here->second, a.box);
   }
   for (int r = 0; r < mesh_.ranks(); r++) {
     auto want_at = wanted.find(key(r, asked_axes));
-    if (!on[static_cast<std::size_t>(r)] || want_at == wanted.end()) continue;
-    Work& w = out.work[static_cast<std::size_t>(r)];
+    if (!at(on, r) || want_at == wanted.end()) continue;
+    Work& w = at(out.work, r);
     for (const PassIndex& i : p.indices) w.box.push_back({0, i.size});
-    for (std::size_t d = 0; d < p.writes.indices.size(); d++) w.box[static_cast<std::size_t>(p.writes.indices[d])] = want_at->second[d];
+    for (std::size_t d = 0; d < p.writes.indices.size(); d++) at(w.box, p.writes.indices[d]) = want_at->second[d];
     for (const PickPart& part : pick) {
-      Range& range = w.box[static_cast<std::size_t>(part.index)];
+      Range& range = at(w.box, part.index);
       range = intersect(range, part.cut.at(mesh_, r));
     }
     narrow(p, w.box);
     w.any = volume(w.box) > 0;
     w.alternative = key(r, asked_axes);
-    w.term = key(r, summed);
+    w.partial = key(r, summed);
   }
   return out;
 }
 
-Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const {
+Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const {
   struct Made {
     int rank;
     Box box;
-    int alternative, term;
+    int alternative, partial;
   };
   std::vector<std::vector<Made>> made(writers.size());
   std::vector<bool> writes(static_cast<std::size_t>(mesh_.ranks()), false);
   for (std::size_t k = 0; k < writers.size(); k++) {
-    const Pass& p = passes_.passes[static_cast<std::size_t>(writers[k])];
+    const Pass& p = at(passes_.passes, writers[k]);
     for (int r = 0; r < mesh_.ranks(); r++) {
-      const Work& w = plans[k].work[static_cast<std::size_t>(r)];
+      const Work& w = at(plans[k].work, r);
       if (!w.any) continue;
-      made[k].push_back({r, operand_box(p.writes, w.box), w.alternative, w.term});
-      writes[static_cast<std::size_t>(r)] = true;
+      made[k].push_back({r, operand_box(p.writes, w.box), w.alternative, w.partial});
+      at(writes, r) = true;
     }
   }
   bool lone = true;
   for (const auto& boxes : made)
     for (std::size_t i = 0; i < boxes.size(); i++)
       for (std::size_t j = i + 1; j < boxes.size(); j++)
-        if (boxes[i].alternative == boxes[j].alternative && boxes[i].term != boxes[j].term && volume(intersect(boxes[i].box, boxes[j].box)) > 0)
+        if (boxes[i].alternative == boxes[j].alternative && boxes[i].partial != boxes[j].partial && volume(intersect(boxes[i].box, boxes[j].box)) > 0)
           lone = false;
   bool shared = false;
   for (std::size_t i = 0; i < targets.size() && !lone && !shared; i++)
@@ -185,25 +186,25 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
   Moves moves;
   moves.owners = targets;
   if (shared) {
-    std::vector<Held> may;
-    for (const Held& h : targets)
-      if (writes[static_cast<std::size_t>(h.rank)]) may.push_back(h);
-    const bool covers = std::all_of(targets.begin(), targets.end(), [&](const Held& t) {
+    std::vector<Shard> may;
+    for (const Shard& h : targets)
+      if (at(writes, h.rank)) may.push_back(h);
+    const bool covers = std::all_of(targets.begin(), targets.end(), [&](const Shard& t) {
       std::vector<Box> boxes;
-      for (const Held& h : may) boxes.push_back(h.box);
+      for (const Shard& h : may) boxes.push_back(h.box);
       return subtract(t.box, boxes).empty();
     });
     moves.owners = motley::owners(covers ? may : targets);
   }
-  for (const Held& owner : moves.owners) {
+  for (const Shard& owner : moves.owners) {
     std::map<std::pair<int, Box>, std::vector<int>> parts;
     for (std::size_t k = 0; k < writers.size(); k++)
       for (const Made& m : made[k]) {
-        if (m.alternative != plans[k].alternative_of[static_cast<std::size_t>(owner.rank)]) continue;
+        if (m.alternative != at(plans[k].alternative_of, owner.rank)) continue;
         Box part = intersect(owner.box, m.box);
         if (volume(part) > 0) parts[{m.rank, std::move(part)}].push_back(static_cast<int>(k));
       }
-    for (auto& [at, ks] : parts) moves.add.push_back({at.first, owner.rank, at.second, ks});
+    for (auto& [here, ks] : parts) moves.add.push_back({here.first, owner.rank, here.second, ks});
   }
   if (shared) moves.copy = copies(moves.owners, targets);
   return moves;
@@ -212,7 +213,7 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
 double Sweeper::compute(int pass, const PassPlan& plan) const {
   double slowest = 0;
   for (int r = 0; r < mesh_.ranks(); r++)
-    if (plan.work[static_cast<std::size_t>(r)].any) slowest = std::max(slowest, cost_.pass(r, pass, plan.work[static_cast<std::size_t>(r)].box));
+    if (at(plan.work, r).any) slowest = std::max(slowest, cost_.pass(r, pass, at(plan.work, r).box));
   return slowest;
 }
 
@@ -221,7 +222,7 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, st
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
     const Index bytes = volume(m.box) * cost_.item_bytes(tensor);
-    seconds[static_cast<std::size_t>(m.to)] += cost_.message(m.from, m.to, bytes);
+    at(seconds, m.to) += cost_.message(m.from, m.to, bytes);
     if (received != nullptr) (*received)[static_cast<std::size_t>(m.to)] += bytes;
   }
   return *std::max_element(seconds.begin(), seconds.end());
@@ -229,15 +230,15 @@ double Sweeper::exchange(int tensor, const std::vector<BoxMessage>& messages, st
 
 // What is decided for one tensor, given what its readers need of it and its writers' picks (an absent one is chosen).
 Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
-  const auto at = static_cast<std::size_t>(t);
-  const StepTensor& tensor = passes_.tensors[at];
+  const auto here = static_cast<std::size_t>(t);
+  const StepTensor& tensor = passes_.tensors[here];
   Decided out;
-  out.needs = needs[at];
+  out.needs = needs[here];
   TensorPlan& plan = out.plan;
   plan.layout = layouts_.of(t);
   const bool owned = tensor.role == TensorRole::parameter_gradient;
-  plan.readers = owned ? home(tensor.of) : held_of(needs[at]);
-  if (writers_[at].empty()) {
+  plan.readers = owned ? home(tensor.of) : held_of(needs[here]);
+  if (writers_[here].empty()) {
     plan.home = plan.readers;  // inputs, constants: read from where the data is, nothing travels
     if (tensor.role == TensorRole::parameter) {
       plan.home = home(t);
@@ -249,13 +250,13 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   }
   if (plan.readers.empty()) return out;
   plan.home = owned ? plan.readers : resting(t, plan.readers);
-  for (int w : writers_[at]) {
-    auto told = picks.find(w);
-    out.picks.push_back(told != picks.end() ? told->second : cheapest(w, plan.home, needs));
+  for (int w : writers_[here]) {
+    auto given = picks.find(w);
+    out.picks.push_back(given != picks.end() ? given->second : cheapest(w, plan.home, needs));
     out.passes.push_back(work(w, out.picks.back(), plan.home));
     out.cost += compute(w, out.passes.back());
   }
-  Moves moves = route(writers_[at], out.passes, plan.home);
+  Moves moves = route(writers_[here], out.passes, plan.home);
   plan.add.messages = std::move(moves.add);
   plan.copy.messages = std::move(moves.copy);
   plan.owners = std::move(moves.owners);
@@ -270,12 +271,12 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
 }
 
 std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
-  const auto& writers = writers_[static_cast<std::size_t>(t)];
-  for (const auto& d : known_[static_cast<std::size_t>(t)]) {
+  const auto& writers = at(writers_, t);
+  for (const auto& d : at(known_, t)) {
     bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.readers.empty());
     for (std::size_t k = 0; same && k < d->picks.size(); k++) {
-      auto told = picks.find(writers[k]);
-      same = told != picks.end() && told->second == d->picks[k];
+      auto given = picks.find(writers[k]);
+      same = given != picks.end() && given->second == d->picks[k];
     }
     if (same) return d;
   }
@@ -287,14 +288,14 @@ Sweeper::Boxes Sweeper::outside_needs(int t) const {
   Boxes out(static_cast<std::size_t>(mesh_.ranks()));
   const auto& outputs = passes_.outputs;
   if (std::find(outputs.begin(), outputs.end(), t) != outputs.end() && (t != passes_.logits || t == passes_.loss))
-    out[static_cast<std::size_t>(layouts_.busy().front())] = {whole(passes_.tensors[static_cast<std::size_t>(t)].shape)};
+    at(out, layouts_.busy().front()) = {whole(at(passes_.tensors, t).shape)};
   return out;
 }
 
 Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
   Boxes out = outside_needs(t);
-  for (const Reader& reader : readers_[static_cast<std::size_t>(t)]) {
-    const Decided& by = *trial.tensors[static_cast<std::size_t>(reader.tensor)];
+  for (const Reader& reader : at(readers_, t)) {
+    const Decided& by = *at(trial.tensors, reader.tensor);
     if (by.passes.empty()) continue;
     const std::vector<Work>& work = by.passes[reader.writer].work;
     for (std::size_t r = 0; r < work.size(); r++)
@@ -304,11 +305,11 @@ Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
 }
 
 std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
-  const auto at = static_cast<std::size_t>(t);
-  std::shared_ptr<const Decided> found = known(t, needs[at], picks);
+  const auto here = static_cast<std::size_t>(t);
+  std::shared_ptr<const Decided> found = known(t, needs[here], picks);
   if (found != nullptr) return found;
   found = std::make_shared<const Decided>(decide(t, needs, picks));
-  auto& all = known_[at];
+  auto& all = known_[here];
   if (all.size() == kKnown) all.erase(all.begin());
   all.push_back(found);
   return found;
@@ -316,7 +317,7 @@ std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vecto
 
 double Sweeper::cost_of(const Trial& trial) const {
   double sum = 0;
-  for (int t : order_) sum += trial.tensors[static_cast<std::size_t>(t)]->cost;
+  for (int t : order_) sum += at(trial.tensors, t)->cost;
   return sum;
 }
 
@@ -326,12 +327,12 @@ Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
   std::vector<Boxes> needs;
   for (std::size_t t = 0; t < passes_.tensors.size(); t++) needs.push_back(outside_needs(static_cast<int>(t)));
   for (int t : order_) {
-    const auto at = static_cast<std::size_t>(t);
-    out.tensors[at] = decided(t, needs, picks);
-    for (std::size_t k = 0; k < out.tensors[at]->passes.size(); k++)
-      for (std::size_t r = 0; r < needs[at].size(); r++)
-        if (const Work& w = out.tensors[at]->passes[k].work[r]; w.any)
-          for (const PassOperand& o : passes_.passes[static_cast<std::size_t>(writers_[at][k])].reads) want(needs[static_cast<std::size_t>(o.tensor)][r], operand_box(o, w.box));
+    const auto here = static_cast<std::size_t>(t);
+    out.tensors[here] = decided(t, needs, picks);
+    for (std::size_t k = 0; k < out.tensors[here]->passes.size(); k++)
+      for (std::size_t r = 0; r < needs[here].size(); r++)
+        if (const Work& w = out.tensors[here]->passes[k].work[r]; w.any)
+          for (const PassOperand& o : at(passes_.passes, writers_[here][k]).reads) want(at(needs, o.tensor)[r], operand_box(o, w.box));
   }
   out.cost = cost_of(out);
   return out;
@@ -342,24 +343,24 @@ Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& pi
   std::vector<bool> differs(passes_.tensors.size(), false), open(passes_.tensors.size(), false);
   std::size_t first = order_.size();
   for (int p : passes) {
-    const auto written = static_cast<std::size_t>(passes_.passes[static_cast<std::size_t>(p)].writes.tensor);
+    const auto written = static_cast<std::size_t>(at(passes_.passes, p).writes.tensor);
     differs[written] = open[written] = true;
     first = std::min(first, position_[written]);
   }
   std::vector<Boxes> needs(passes_.tensors.size());
   for (std::size_t i = first; i < order_.size(); i++) {
     const int t = order_[i];
-    const auto at = static_cast<std::size_t>(t);
-    if (!open[at]) continue;
-    needs[at] = needs_of(t, out);
-    const Decided& before = *from.tensors[at];
-    if (!differs[at] && needs[at] == before.needs) continue;
-    const bool all_given = std::all_of(writers_[at].begin(), writers_[at].end(), [&](int w) { return picks.contains(w); });
-    const bool is_read = std::any_of(needs[at].begin(), needs[at].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
+    const auto here = static_cast<std::size_t>(t);
+    if (!open[here]) continue;
+    needs[here] = needs_of(t, out);
+    const Decided& before = *from.tensors[here];
+    if (!differs[here] && needs[here] == before.needs) continue;
+    const bool all_given = std::all_of(writers_[here].begin(), writers_[here].end(), [&](int w) { return picks.contains(w); });
+    const bool is_read = std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
     if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
-    out.tensors[at] = decided(t, needs, picks);
-    for (int w : writers_[at])
-      for (const PassOperand& o : passes_.passes[static_cast<std::size_t>(w)].reads) open[static_cast<std::size_t>(o.tensor)] = true;
+    out.tensors[here] = decided(t, needs, picks);
+    for (int w : writers_[here])
+      for (const PassOperand& o : at(passes_.passes, w).reads) at(open, o.tensor) = true;
   }
   out.cost = cost_of(out);
   return out;
@@ -372,7 +373,7 @@ Sweep Sweeper::whole_of(const Trial& trial) const {
   for (std::size_t t = 0; t < trial.tensors.size(); t++) {
     const Decided& d = *trial.tensors[t];
     out.tensors.push_back(d.plan);
-    for (std::size_t k = 0; k < d.passes.size(); k++) out.passes[static_cast<std::size_t>(writers_[t][k])] = d.passes[k];
+    for (std::size_t k = 0; k < d.passes.size(); k++) at(out.passes, writers_[t][k]) = d.passes[k];
   }
   return out;
 }

@@ -22,7 +22,7 @@ struct Sweep {
 class Sweeper {
  public:
   Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost);
-  // Every pick told, or (an absent one) chosen by least local cost.
+  // Every pick given, or (an absent one) chosen by least local cost.
   Sweep run(const std::map<int, Pick>& picks);
   // From these picks (absent ones chosen by least local cost), one change at a time while the whole plan gets cheaper.
   Sweep improve(const std::map<int, Pick>& from = {});
@@ -33,13 +33,13 @@ class Sweeper {
   using Boxes = std::vector<std::vector<Box>>;  // per rank: disjoint
   struct Moves {
     std::vector<BoxMessage> add{}, copy{};
-    std::vector<Held> owners{};
+    std::vector<Shard> owners{};
   };
   struct Decided {
     Boxes needs{};              // what its readers need, and
     std::vector<Pick> picks{};  // its writers' picks: all that the rest follows from
     TensorPlan plan{};
-    std::vector<PassPlan> passes{};  // of its writers; none where nobody reads it
+    std::vector<PassPlan> passes{};  // of its writers; none where no one reads it
     double cost = 0;
   };
   struct NamedPart {
@@ -52,8 +52,8 @@ class Sweeper {
     double cost = 0;
   };
   int key(int rank, const std::vector<bool>& axes) const;
-  PassPlan work(int pass, const Pick& pick, const std::vector<Held>& asked) const;
-  Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Held>& targets) const;
+  PassPlan work(int pass, const Pick& pick, const std::vector<Shard>& asked) const;
+  Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const;
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
   Trial attempt(const std::map<int, Pick>& picks) const;
@@ -65,9 +65,9 @@ class Sweeper {
   double cost_of(const Trial& trial) const;
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
-  Pick cheapest(int pass, const std::vector<Held>& asked, const std::vector<Boxes>& needs) const;
-  std::vector<Held> home(int parameter) const;
-  std::vector<Held> resting(int tensor, const std::vector<Held>& needs) const;
+  Pick cheapest(int pass, const std::vector<Shard>& asked, const std::vector<Boxes>& needs) const;
+  std::vector<Shard> home(int parameter) const;
+  std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;
   double compute(int pass, const PassPlan& plan) const;
   double exchange(int tensor, const std::vector<BoxMessage>& messages, std::vector<Index>* received = nullptr) const;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "plan/kernel_of.h"
 
 namespace motley {
@@ -36,19 +37,19 @@ Box box_of_numbers(const std::vector<Index>& sizes, Range numbers) {
 void narrow_ties(const Pass& pass, std::vector<Range>& work) {
   auto sizes_of = [&](const std::vector<int>& indices) {
     std::vector<Index> out;
-    for (int i : indices) out.push_back(pass.indices[static_cast<std::size_t>(i)].size);
+    for (int i : indices) out.push_back(at(pass.indices, i).size);
     return out;
   };
   for (const Tie& tie : pass.ties) {
     Box made;
     Index there = 1;
-    for (int i : tie.made) made.push_back(work[static_cast<std::size_t>(i)]);
+    for (int i : tie.made) made.push_back(at(work, i));
     for (Index size : sizes_of(tie.read)) there *= size;
     const Range wanted = numbers_of(sizes_of(tie.made), made);
     const Range numbers = intersect({wanted.begin + tie.offset, wanted.end + tie.offset}, {0, there});
-    if (tie.made.size() == 1) work[static_cast<std::size_t>(tie.made[0])] = {numbers.begin - tie.offset, numbers.end - tie.offset};
+    if (tie.made.size() == 1) at(work, tie.made[0]) = {numbers.begin - tie.offset, numbers.end - tie.offset};
     const Box read = box_of_numbers(sizes_of(tie.read), numbers);
-    for (std::size_t k = 0; k < read.size(); k++) work[static_cast<std::size_t>(tie.read[k])] = read[k];
+    for (std::size_t k = 0; k < read.size(); k++) at(work, tie.read[k]) = read[k];
   }
 }
 
@@ -58,19 +59,19 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
     const Pass& pass = data.passes.passes[p];
     if (pass.ties.empty() || data.pass_plans[p].work.empty()) continue;
     const PassOperand& read = pass.reads.front();
-    const TensorPlan& source = data.tensors[static_cast<std::size_t>(read.tensor)];
+    const TensorPlan& source = at(data.tensors, read.tensor);
     if (source.layout.cuts.empty()) continue;
     Index elements = 0;
     for (std::size_t r = 0; r < data.pass_plans[p].work.size(); r++) {
       if (!data.pass_plans[p].work[r].any) continue;
       std::vector<Box> own;
-      for (const Held& h : source.home)
+      for (const Shard& h : source.home)
         if (h.rank == static_cast<int>(r)) own.push_back(h.box);
       for (const Box& b : subtract(operand_box(read, data.pass_plans[p].work[r].box), own)) elements += volume(b);
     }
     if (elements > 0)
-      notes.push_back(pass.name + ": its cut and that of \"" + data.passes.tensors[static_cast<std::size_t>(read.tensor)].name +
-                      "\" do not meet at block boundaries; " + std::to_string(elements) + " elements are gathered first");
+      notes.push_back(pass.name + ": its cut and that of \"" + at(data.passes.tensors, read.tensor).name +
+                      "\" do not meet here block boundaries; " + std::to_string(elements) + " elements are gathered first");
   }
   return notes;
 }

@@ -13,7 +13,7 @@ Range numbers_of(const std::vector<Index>& sizes, const Box& box);
 // The smallest box that holds a range of numbers. Its own numbers are a range without gaps.
 Box box_of_numbers(const std::vector<Index>& sizes, Range numbers);
 
-// Work whose written side is told: the read side becomes what that needs, the written side what there is something to read for.
+// Work whose written side is given: the read side becomes what that needs, the written side what there is something to read for.
 void narrow_ties(const Pass& pass, std::vector<Range>& work);
 
 // For people: passes whose cuts do not stay on whole blocks, so that they read other ranks' elements.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "plan/kernel_of.h"
 #include "plan/schedules.h"
 
@@ -13,20 +14,20 @@ namespace motley {
 namespace {
 
 const TensorPlan& plan_of(const PlanData& data, int tensor) {
-  return data.tensors[static_cast<std::size_t>(tensor)];
+  return at(data.tensors, tensor);
 }
 const Pass& pass_of(const PlanData& data, int pass) {
-  return data.passes.passes[static_cast<std::size_t>(pass)];
+  return at(data.passes.passes, pass);
 }
 const Work* work_of(const PlanData& data, int pass, int rank) {
-  const auto& work = data.pass_plans[static_cast<std::size_t>(pass)].work;
-  return work.empty() || !work[static_cast<std::size_t>(rank)].any ? nullptr : &work[static_cast<std::size_t>(rank)];
+  const auto& work = at(data.pass_plans, pass).work;
+  return work.empty() || !at(work, rank).any ? nullptr : &at(work, rank);
 }
 int ranks_of(const PlanData& data) {
   return static_cast<int>(data.predicted.size());
 }
 
-// Whether kernels that each do a range of this index do together what one does with all of it: its ends may lie anywhere, and where
+// Whether kernels that each do a range of this index do together what one does with all of it: its ends may be anywhere, and where
 // it is reduced the parts are added.
 bool may_cut(const Pass& p, int index) {
   if (!p.ties.empty() || index == p.class_index || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) return false;
@@ -50,7 +51,7 @@ bool cut(const Pass& p, const PassOperand& operand, const std::vector<Box>& tile
       for (std::size_t d = 0; d < all.size(); d++) {
         if (piece[d] == all[d]) continue;
         if (!may_cut(p, operand.indices[d])) return false;
-        out.back()[static_cast<std::size_t>(operand.indices[d])] = piece[d];
+        at(out.back(), operand.indices[d]) = piece[d];
       }
     }
     if (covered != volume(all)) return false;
@@ -77,7 +78,7 @@ std::vector<int> readers_of(const PlanData& data, int tensor) {
 }
 
 bool is_whole_value(const PlanData& data, int tensor) {
-  const StepTensor& t = data.passes.tensors[static_cast<std::size_t>(tensor)];
+  const StepTensor& t = at(data.passes.tensors, tensor);
   return t.shape.rank() > 0 && (t.role == TensorRole::activation || t.role == TensorRole::gradient) &&
          std::find(data.passes.outputs.begin(), data.passes.outputs.end(), tensor) == data.passes.outputs.end();
 }
@@ -99,7 +100,7 @@ bool is_view(const Pass& p) {
 std::vector<Box> arriving_tiles(const PlanData& data, int tensor, int rank) {
   const TensorPlan& plan = plan_of(data, tensor);
   std::vector<Box> out(1);
-  for (const Held& own : plan.owners)
+  for (const Shard& own : plan.owners)
     if (own.rank == rank) out.front() = own.box;
   for (const BoxMessage& m : plan.arriving().messages)
     if (m.to == rank && m.from != rank) out.push_back(m.box);
@@ -188,12 +189,12 @@ bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop, int tiles)
   if (!leaves) {
     if (plan.copy.travels() == plan.fill.travels() || (plan.fill.travels() && plan.owners != plan.home)) return false;
     for (int r = 0; r < ranks_of(data); r++) {
-      if (std::count_if(plan.owners.begin(), plan.owners.end(), [&](const Held& h) { return h.rank == r; }) > 1) return false;
+      if (std::count_if(plan.owners.begin(), plan.owners.end(), [&](const Shard& h) { return h.rank == r; }) > 1) return false;
       if (!apart(arriving_tiles(data, tensor, r))) return false;
     }
   }
   PlanData trial = data;
-  (trial.tensors[static_cast<std::size_t>(tensor)].*hop).tiles = tiles;
+  (at(trial.tensors, tensor).*hop).tiles = tiles;
   if (!leaves) return all_can(trial, readers_of(data, tensor));
   const std::vector<int> writers = data.passes.writers_of(tensor);
   for (int p : writers)
@@ -209,7 +210,7 @@ bool may_overlap(const PlanData& data, const Hop& hop) {
 bool tile_all(PlanData& data, const std::function<int(const Hop&)>& tiles_of) {
   bool any = false;
   for (int t = 0; t < static_cast<int>(data.tensors.size()); t++) {
-    TensorPlan& plan = data.tensors[static_cast<std::size_t>(t)];
+    TensorPlan& plan = at(data.tensors, t);
     for (const auto hop : {plan.fill.travels() ? &TensorPlan::fill : &TensorPlan::copy, &TensorPlan::add}) {
       const int tiles = tiles_of(plan.*hop);
       (plan.*hop).tiles = tiles > 0 && may_tile(data, t, hop, tiles) ? tiles : 0;

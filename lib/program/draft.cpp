@@ -20,11 +20,11 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.main_buffer.assign(all.tensors.size(), -1);
   for (int t : all.parameters) {
     std::vector<Box> reads;
-    for (const Held& h : plan.plan_of(t).readers)
+    for (const Shard& h : plan.plan_of(t).readers)
       if (h.rank == plan.rank()) reads.push_back(h.box);
     const auto& home = plan.plan_of(t).home;
-    const auto count = std::count_if(home.begin(), home.end(), [&](const Held& h) { return h.rank == plan.rank(); });
-    for (const Held& h : home) {
+    const auto count = std::count_if(home.begin(), home.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
+    for (const Shard& h : home) {
       if (h.rank != plan.rank()) continue;
       Slice s;
       s.tensor = t;
@@ -39,7 +39,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   for (int t = 0; t < static_cast<int>(all.tensors.size()); t++) {
     const TensorRole role = plan.tensor(t).role;
     const auto& readers = plan.plan_of(t).readers;
-    const bool here = std::any_of(readers.begin(), readers.end(), [&](const Held& h) { return h.rank == plan.rank(); });
+    const bool here = std::any_of(readers.begin(), readers.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
     if (here && (role == TensorRole::input || role == TensorRole::label)) program.feeds.push_back({t, plan.tensor(t).name, main_buffer(t)});
   }
 }
@@ -80,7 +80,7 @@ int Draft::main_buffer(int t) {
   const TensorPlan& of = plan.plan_of(t);
   const bool tiled = of.arriving().tiles > 0, parameter = plan.tensor(t).role == TensorRole::parameter;
   for (const auto* list : {&of.home, &of.owners, &of.readers})
-    for (const Held& h : *list)
+    for (const Shard& h : *list)
       if (h.rank == plan.rank() && !(tiled && list != &of.owners) && !(parameter && list != &of.readers)) take(h.box);
   for (int p : plan.writers(t))
     if (plan.works(p) && plan.direct(p)) take(operand_box(plan.pass(p).writes, plan.work_of(p).box));

@@ -141,7 +141,7 @@ class Exchanger {
     std::vector<Box> reached;
     for (const BoxMessage& m : plan.add.messages)
       if (m.to == rank_) reached.push_back(m.box);
-    for (const Held& own : plan.owners)
+    for (const Shard& own : plan.owners)
       if (own.rank == rank_)
         for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), Activation::none);
   }
@@ -166,7 +166,7 @@ class Exchanger {
       add_atom(t, box, sums, sum, Activation::none);
       adding.sum = Contribution{box, sum};
     }
-    for (const Held& own : plan_.plan_of(t).owners)
+    for (const Shard& own : plan_.plan_of(t).owners)
       if (own.rank == rank_) add_owned(t, own.box, last);
   }
 
@@ -209,7 +209,7 @@ class Exchanger {
 
   // Atom by atom: where the set of contributors is the same.
   void add_owned(int t, const Box& owned, const std::vector<Contribution>& arrived) {
-    std::vector<Held> inside;
+    std::vector<Shard> inside;
     for (std::size_t i = 0; i < arrived.size(); i++)
       if (Box part = intersect(arrived[i].box, owned); volume(part) > 0) inside.push_back({static_cast<int>(i), std::move(part)});
     for (const Atom& atom : atoms(inside)) {

@@ -77,7 +77,7 @@ bool LocalPlan::direct(int p) const {
     if (m.to == rank_ && overlaps(m.box, mine)) good = good && m.from == rank_ && has;
   }
   if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what others write there is not overwritten
-    good = good && std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Held& own) { return own.rank == rank_ && contains(own.box, mine); });
+    good = good && std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Shard& own) { return own.rank == rank_ && contains(own.box, mine); });
   answer = good;
   return good;
 }
@@ -129,7 +129,7 @@ SharedTensor LocalPlan::shared_of(int t, int rank) const {
   const TensorPlan& plan = plan_of(t);
   if (plan.arriving().tiles > 0) return {};
   SharedTensor out;
-  for (const Held& need : plan.readers) {
+  for (const Shard& need : plan.readers) {
     if (!same_memory(need.rank, rank)) continue;
     out.box = out.ranks.empty() ? need.box : hull(out.box, need.box);
     if (!out.has(need.rank)) out.ranks.push_back(need.rank);
@@ -137,11 +137,11 @@ SharedTensor LocalPlan::shared_of(int t, int rank) const {
   if (out.ranks.size() < 2) return {};
   for (int r : out.ranks) {  // each reads all of it
     Index reads = 0;
-    for (const Held& need : plan.readers) reads += need.rank == r ? volume(need.box) : 0;
+    for (const Shard& need : plan.readers) reads += need.rank == r ? volume(need.box) : 0;
     if (reads != volume(out.box)) return {};
   }
   std::vector<Box> parts;  // one of them writes each element, or gets it from elsewhere
-  for (const Held& own : plan.owners) {
+  for (const Shard& own : plan.owners) {
     if (!same_memory(own.rank, rank)) continue;
     if (!out.has(own.rank) || !contains(out.box, own.box)) return {};
     parts.push_back(own.box);
@@ -153,7 +153,7 @@ SharedTensor LocalPlan::shared_of(int t, int rank) const {
   Index filled = 0;
   for (const Box& part : parts) filled += volume(part);
   if (filled != volume(out.box) || !subtract(out.box, parts).empty()) return {};
-  for (const Held& home : plan.home)
+  for (const Shard& home : plan.home)
     if (role != TensorRole::parameter && same_memory(home.rank, rank) && !out.has(home.rank)) return {};
   out.home = at(out.ranks, static_cast<std::size_t>(t) % out.ranks.size());
   return out;

@@ -17,8 +17,8 @@ namespace {
 View reordered(const View& v, const std::vector<int>& order) {
   View out{v.buffer, v.element, {}, {}};
   for (int d : order) {
-    out.strides.push_back(d < 0 ? 0 : v.strides[static_cast<std::size_t>(d)]);
-    out.extents.push_back(d < 0 ? 1 : v.extents[static_cast<std::size_t>(d)]);
+    out.strides.push_back(d < 0 ? 0 : at(v.strides, d));
+    out.extents.push_back(d < 0 ? 1 : at(v.extents, d));
   }
   return out;
 }
@@ -101,8 +101,8 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
     const Pass& b = plan_.pass(bias);
     Box of;  // the bias's dims inside this part's result
     for (int i : b.reads[0].indices) {
-      auto at = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
-      of.push_back(box[static_cast<std::size_t>(at - b.writes.indices.begin())]);
+      auto found = std::find(b.writes.indices.begin(), b.writes.indices.end(), i);
+      of.push_back(at(box, found - b.writes.indices.begin()));
     }
     bias_view = draft_.main_view(b.reads[0].tensor, of);
     spec.bias = true;
@@ -159,12 +159,12 @@ void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views
       roles = {role[0], role[4] >= 0 ? role[4] : role[1], role[7], role[8]};
     std::vector<int> dims;
     for (int r : roles) {
-      auto at = std::find(o.indices.begin(), o.indices.end(), r);
-      dims.push_back(r < 0 || at == o.indices.end() ? -1 : static_cast<int>(at - o.indices.begin()));
+      auto found = std::find(o.indices.begin(), o.indices.end(), r);
+      dims.push_back(r < 0 || found == o.indices.end() ? -1 : static_cast<int>(found - o.indices.begin()));
     }
     return dims;
   };
-  const std::vector<OperandUse> uses = operands_of(spec);  // a bias behind what is read
+  const std::vector<OperandUse> uses = operands_of(spec);  // a bias after what is read
   std::vector<Place> places;
   for (std::size_t k = 0; k + 1 < operands.size(); k++)
     places.push_back(dense(views[k], order(operands[k]), uses[k].format, it.name));
@@ -189,7 +189,7 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
       if (const auto& a = operands[also].indices; std::find(a.begin(), a.end(), i) != a.end()) out.push_back(i);
     auto stride = [&](int index) {
       const auto& all = operands[of].indices;
-      return views[of].strides[static_cast<std::size_t>(std::find(all.begin(), all.end(), index) - all.begin())];
+      return at(views[of].strides, std::find(all.begin(), all.end(), index) - all.begin());
     };
     std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return stride(a) > stride(b); });
     return out;
@@ -209,9 +209,9 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
     const Pass& b = plan_.pass(plan_.bias_of(p));
     std::vector<int> dims;
     for (int i : made) {
-      const std::string& name = it.indices[static_cast<std::size_t>(i)].name;
+      const std::string& name = at(it.indices, i).name;
       for (std::size_t d = 0; d < b.reads[0].indices.size(); d++)
-        if (b.indices[static_cast<std::size_t>(b.reads[0].indices[d])].name == name) dims.push_back(static_cast<int>(d));
+        if (at(b.indices, b.reads[0].indices[d]).name == name) dims.push_back(static_cast<int>(d));
     }
     places.push_back(dense(*bias, dims, Format::plain, it.name));
   }
@@ -224,8 +224,8 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
 void Lowerer::emit_updates() {
   for (std::size_t i = 0; i < draft_.program.slices.size(); i++) {
     Slice& s = draft_.program.slices[i];
-    const auto at = std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
-    const int gradient = plan_.passes().parameter_gradients[static_cast<std::size_t>(at)];
+    const auto found = std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
+    const int gradient = at(plan_.passes().parameter_gradients, found);
     const View g = draft_.main_view(gradient, s.box);
     std::vector<int> order(s.box.size());
     std::iota(order.begin(), order.end(), 0);

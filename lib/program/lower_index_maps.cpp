@@ -39,10 +39,10 @@ Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOp
   Box box;
   for (int i : indices) {
     const auto dim = static_cast<std::size_t>(std::find(operand.indices.begin(), operand.indices.end(), i) - operand.indices.begin());
-    out.sizes.push_back(pass.indices[static_cast<std::size_t>(i)].size);
+    out.sizes.push_back(at(pass.indices, i).size);
     out.extents.push_back(view.extents[dim]);
     out.strides.push_back(view.strides[dim]);
-    box.push_back(work[static_cast<std::size_t>(i)]);
+    box.push_back(at(work, i));
   }
   out.numbers = numbers_of(out.sizes, box);
   return out;
@@ -105,13 +105,13 @@ void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
     for (const Tie& tie : it.ties)
       for (int i : tie.read) order.push_back(static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin()));
     View run = views[0];
-    const Place at = dense(run, order, Format::plain, it.name);
+    const Place here = dense(run, order, Format::plain, it.name);
     std::vector<Index> extents;
-    for (int d : order) extents.push_back(run.extents[static_cast<std::size_t>(d)]);
+    for (int d : order) extents.push_back(at(run.extents, d));
     const std::vector<Index> strides = strides_of(Format::plain, extents);
-    for (std::size_t k = 0; k < order.size(); k++) run.strides[static_cast<std::size_t>(order[k])] = strides[k];
-    run.buffer = at.buffer;
-    run.element = at.element;
+    for (std::size_t k = 0; k < order.size(); k++) at(run.strides, order[k]) = strides[k];
+    run.buffer = here.buffer;
+    run.element = here.element;
     walk = walk_of(it, work, run, views[1]);
     check(walk.has_value(), "a dense block is one run");
   }

@@ -70,7 +70,7 @@ class Overlapper {
   }
 
  private:
-  Index item(int buffer) const { return static_cast<Index>(bytes_of(program_.buffers[static_cast<std::size_t>(buffer)].dtype)); }
+  Index item(int buffer) const { return static_cast<Index>(bytes_of(at(program_.buffers, buffer).dtype)); }
 
   // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are shown, and
   // write what they show; who acknowledges or grants (no bytes) gives it up, and whoever waited for that may write it.
@@ -124,7 +124,7 @@ class Overlapper {
     lives_.assign(program_.buffers.size(), {});
     for (std::size_t s = 0; s < touches_.size(); s++)
       for (const Touch& t : touches_[s]) {
-        Life& life = lives_[static_cast<std::size_t>(t.buffer)];
+        Life& life = at(lives_, t.buffer);
         if (!life.any) life = {s, s, true};
         life.last = s;
       }
@@ -145,10 +145,10 @@ class Overlapper {
     for (std::size_t b : buffers) sum += bytes(b);
     return sum;
   }
-  bool fits(std::size_t at, Index more) const { return static_cast<double>(live_[at] + more) <= most_; }
+  bool fits(std::size_t here, Index more) const { return static_cast<double>(live_[here] + more) <= most_; }
 
   void put(std::size_t i, std::size_t to) {  // up
-    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    const auto here = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
     std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
     std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
   }
@@ -178,7 +178,7 @@ class Overlapper {
       if (free) i--;
     }
   }
-  // Returns where the Wait at i is then. What stays behind it: it, and what needs it or something that stays.
+  // Returns where the Wait at i is then. What stays after it: it, and what needs it or something that stays.
   std::size_t move_before(std::size_t i, std::size_t end) {
     for (std::size_t k = i + 1; k < end; k++) {
       if (sends(k) != nullptr) break;
@@ -199,7 +199,7 @@ class Overlapper {
     std::size_t to = i;
     while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
     while (to > i && goes_down(to)) to--;
-    const auto at = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    const auto here = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
     std::rotate(at(steps_, i), at(steps_, i + 1), at(steps_, to + 1));
     std::rotate(at(touches_, i), at(touches_, i + 1), at(touches_, to + 1));
   }

@@ -14,12 +14,12 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   const int end = static_cast<int>(program.steps.size());
   std::map<int, std::set<int>> posted;  // exchange -> buffers in flight
   auto touch = [&](int buffer, int step) {
-    Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+    Buffer& b = at(program.buffers, buffer);
     if (b.first < 0) b.first = step;
     b.last = std::max(b.last, step);
   };
   for (int s = 0; s < end; s++) {
-    const auto& what = program.steps[static_cast<std::size_t>(s)].what;
+    const auto& what = at(program.steps, s).what;
     if (const auto* run = std::get_if<RunKernel>(&what))
       for (const Place& o : run->operands) touch(o.buffer, s);
     if (const auto* post = std::get_if<Post>(&what))
@@ -33,15 +33,15 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   }
   auto keep = [&](int buffer) {
     if (buffer < 0) return;
-    Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+    Buffer& b = at(program.buffers, buffer);
     if (b.first < 0) b.first = 0;
     b.last = end;
   };
-  for (int t : passes.outputs) keep(program.main_buffer[static_cast<std::size_t>(t)]);
-  for (int t : options.keep) keep(program.main_buffer[static_cast<std::size_t>(t)]);
+  for (int t : passes.outputs) keep(at(program.main_buffer, t));
+  for (int t : options.keep) keep(at(program.main_buffer, t));
   if (options.keep_gradients)
-    for (int t : passes.parameter_gradients) keep(program.main_buffer[static_cast<std::size_t>(t)]);
-  for (const FedBuffer& f : program.feeds) program.buffers[static_cast<std::size_t>(f.buffer)].first = -1;
+    for (int t : passes.parameter_gradients) keep(at(program.main_buffer, t));
+  for (const FedBuffer& f : program.feeds) at(program.buffers, f.buffer).first = -1;
 }
 
 }  // namespace

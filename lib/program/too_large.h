@@ -6,7 +6,7 @@
 
 namespace motley {
 
-// The first buffer that ends behind `room` bytes of the arena, and the five largest: for the error that says there is not enough memory.
+// The first buffer that ends after `room` bytes of the arena, and the five largest: for the error that says there is not enough memory.
 std::string too_large(const Program& program, Index room);
 
 }  // namespace motley

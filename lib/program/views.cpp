@@ -3,6 +3,7 @@
 
 #include <motley/error.h>
 
+#include "base/at.h"
 #include "plan/kernel_of.h"
 
 namespace motley {
@@ -36,7 +37,7 @@ void lay_along(KernelSpec& fold, const std::vector<View>& views, const std::vect
   for (std::size_t k = 0; k < views.size(); k++) {
     std::vector<Index>& strides = fold.operands[k].strides;
     strides.assign(fold.fold_extents.size(), 0);
-    for (std::size_t d = 0; d < dims[k].size(); d++) strides[static_cast<std::size_t>(dims[k][d])] = views[k].strides[d];
+    for (std::size_t d = 0; d < dims[k].size(); d++) at(strides, dims[k][d]) = views[k].strides[d];
   }
 }
 
@@ -46,15 +47,15 @@ KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views) {
   return fold_kernel(kind, dtype, views.back().extents, std::move(strides));
 }
 
-Index position_of(const Shape& shape, const std::vector<Index>& at) {
+Index position_of(const Shape& shape, const std::vector<Index>& here) {
   Index position = 0;
-  for (std::size_t d = 0; d < at.size(); d++) position = position * shape[d].size + at[d];
+  for (std::size_t d = 0; d < here.size(); d++) position = position * shape[d].size + here[d];
   return position;
 }
 
-Index element_of(const View& view, const Box& box, const std::vector<Index>& at) {
+Index element_of(const View& view, const Box& box, const std::vector<Index>& here) {
   Index element = 0;
-  for (std::size_t d = 0; d < at.size(); d++) element += (at[d] - box[d].begin) * view.strides[d];
+  for (std::size_t d = 0; d < here.size(); d++) element += (here[d] - box[d].begin) * view.strides[d];
   return element;
 }
 

@@ -20,7 +20,7 @@ std::vector<Index> extents_of(const Box& box);
 // The part `box` of a buffer whose box holds it.
 View view_of(const Buffer& buffer, int id, const Box& box);
 View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // from the buffer's first element on
-View part_of(const View& view, const Box& of, const Box& box);                  // `of` is what the view shows, `box` lies in it
+View part_of(const View& view, const Box& of, const Box& box);                  // `of` is what the view shows, `box` is in it
 bool is_dense(const View& view, Format format);                                 // in that order, without gaps
 // A fold over all the views' dims (which they share), the result's last.
 KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views);
@@ -42,7 +42,7 @@ void for_each_index(const Box& box, F visit) {
 }
 // Row-major position in the whole tensor.
 Index position_of(const Shape& shape, const std::vector<Index>& at);
-// Element behind the view's first one; `box` is what the view shows.
+// Element after the view's first one; `box` is what the view shows.
 Index element_of(const View& view, const Box& box, const std::vector<Index>& at);
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/at.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 
@@ -15,13 +16,13 @@ namespace motley {
 Copies::Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport) : executor_(executor), transport_(transport) {
   const PlanData& data = plan.data();
   for (int p : data.passes.parameters) {
-    const Format order = data.formats[static_cast<std::size_t>(p)];
-    const int main = program.main_buffer[static_cast<std::size_t>(p)];
+    const Format order = at(data.formats, p);
+    const int main = at(program.main_buffer, p);
     // A copy is whole before the last step that reads it, and its memory may serve another tensor after that.
-    const Buffer* const buffer = main < 0 ? nullptr : &program.buffers[static_cast<std::size_t>(main)];
+    const Buffer* const buffer = main < 0 ? nullptr : &at(program.buffers, main);
     const int last = buffer == nullptr || buffer->space == Space::state ? program.forward_steps : buffer->last;
     const int step = std::min(last, program.forward_steps) - 1;
-    for (const BoxMessage& m : data.tensors[static_cast<std::size_t>(p)].fill.messages) {
+    for (const BoxMessage& m : at(data.tensors, p).fill.messages) {
       if (m.from == program.rank) {
         const auto slice = std::find_if(program.slices.begin(), program.slices.end(), [&](const Slice& s) { return s.tensor == p && contains(s.box, m.box); });
         check(slice != program.slices.end(), "who gives a parameter away owns it");
@@ -39,9 +40,9 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
 }
 
 void Copies::after_step(int step) {
-  const auto at = whole_after_.find(step);
-  if (at == whole_after_.end()) return;
-  for (const auto& [rank, i] : at->second) {
+  const auto found = whole_after_.find(step);
+  if (found == whole_after_.end()) return;
+  for (const auto& [rank, i] : found->second) {
     Peer& peer = peers_.at(rank);
     const Copy& copy = peer.read[i];
     peer.read_hashes[i] = executor_.hash(copy.buffer, copy.box, copy.order);
@@ -50,10 +51,10 @@ void Copies::after_step(int step) {
 
 std::vector<CopyDifference> Copies::compare() {
   const int me = transport_.rank();
-  std::map<int, std::vector<std::uint64_t>> told;  // by reader: what it read of this rank's
+  std::map<int, std::vector<std::uint64_t>> heard;  // by reader: what it read of this rank's
   std::vector<Transport::Ticket> open;
   for (auto& [rank, peer] : peers_) {
-    std::vector<std::uint64_t>& hashes = told[rank];
+    std::vector<std::uint64_t>& hashes = heard[rank];
     hashes.resize(peer.given.size());
     if (rank == me) {
       hashes = peer.read_hashes;
@@ -70,9 +71,9 @@ std::vector<CopyDifference> Copies::compare() {
   for (const auto& [rank, peer] : peers_)
     for (std::size_t i = 0; i < peer.given.size(); i++) {
       const Copy& copy = peer.given[i];
-      const auto [at, first] = known.try_emplace({copy.buffer, copy.box});
-      if (first) at->second = executor_.hash(copy.buffer, copy.box, copy.order);
-      if (at->second != told.at(rank)[i]) mine.push_back({copy.tensor, me, rank});
+      const auto [found, first] = known.try_emplace({copy.buffer, copy.box});
+      if (first) found->second = executor_.hash(copy.buffer, copy.box, copy.order);
+      if (found->second != heard.at(rank)[i]) mine.push_back({copy.tensor, me, rank});
     }
   std::vector<CopyDifference> all;
   for (const auto& bytes : transport_.gather_all(std::as_bytes(std::span(mine)))) {
@@ -104,7 +105,7 @@ std::string to_text(const std::vector<CopyDifference>& differences, const Plan& 
   }
   std::string text;
   for (const auto& [tensor, of] : tensors)
-    text += (text.empty() ? "\"" : ", \"") + plan.data().passes.tensors[static_cast<std::size_t>(tensor)].name + "\" on " + ranks(of.first) + " (owned by " + ranks(of.second) + ")";
+    text += (text.empty() ? "\"" : ", \"") + at(plan.data().passes.tensors, tensor).name + "\" on " + ranks(of.first) + " (owned by " + ranks(of.second) + ")";
   return text;
 }
 

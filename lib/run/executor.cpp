@@ -9,6 +9,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/at.h"
 #include "base/hash.h"
 #include "plan/kernel_of.h"
 #include "run/not_finite.h"
@@ -43,11 +44,11 @@ struct Executor::Bound {
     int exchange = 0;
     std::vector<Message> sends{}, receives{};
     const char* name = "";
-    bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count with the step behind it
+    bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count with the step after it
     double seconds = 0;
     Index runs = 0;
-    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: behind it in the compute queue
-    const DeviceMemory::Mark* before = nullptr;  // what it ran behind
+    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: after it in the compute queue
+    const DeviceMemory::Mark* before = nullptr;  // what it ran after
   };
   struct Fed {
     const FedBuffer* feed;
@@ -67,9 +68,9 @@ struct Executor::Bound {
   std::span<std::byte> memory{};
   std::byte* workspace = nullptr;
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
-  bool half = false;                    // the last run ended behind the forward half
+  bool half = false;                    // the last run ended after the forward half
   std::vector<std::vector<std::byte>> staging{};
-  std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds lie in
+  std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
   std::unique_ptr<DeviceMemory::Mark> start{};
   DeviceMemory::Mark* last = nullptr;  // set last in the compute queue
@@ -93,7 +94,7 @@ struct Executor::Bound {
     return same.back().second.get();
   }
   std::byte* address(const Place& place) const {
-    const Buffer& b = program.buffers[static_cast<std::size_t>(place.buffer)];
+    const Buffer& b = at(program.buffers, place.buffer);
     std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : b.space == Space::peer ? peers->address(place.buffer) : memory.data() + b.offset;
     return base + place.element * static_cast<Index>(bytes_of(b.dtype));
   }
@@ -144,7 +145,7 @@ void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
   for (const FedBuffer& f : program.feeds) {
-    const Buffer& b = program.buffers[static_cast<std::size_t>(f.buffer)];
+    const Buffer& b = at(program.buffers, f.buffer);
     const View view = view_of(b, f.buffer, b.box);
     Fed one{&f, {}, nullptr, {}};
     if (!is_dense(view, Format::plain)) {
@@ -166,14 +167,14 @@ void Executor::Bound::bind_steps() {
       step.exchange = post->exchange;
       for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
       for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
-      tickets[static_cast<std::size_t>(post->exchange)].reserve(step.sends.size() + step.receives.size());
+      at(tickets, post->exchange).reserve(step.sends.size() + step.receives.size());
       auto is_flag = [](const Message& m) { return m.window; };
       step.flags_alone = std::all_of(step.sends.begin(), step.sends.end(), is_flag) && std::all_of(step.receives.begin(), step.receives.end(), is_flag);
     } else {
       step.kind = Step::Kind::wait;
       step.exchange = std::get<Wait>(s.what).exchange;
     }
-    if (step.kind != Step::Kind::kernel) step.name = program.exchange_names[static_cast<std::size_t>(step.exchange)].c_str();
+    if (step.kind != Step::Kind::kernel) step.name = at(program.exchange_names, step.exchange).c_str();
     steps.push_back(std::move(step));
   }
   if (device != nullptr) stage();
@@ -206,7 +207,7 @@ void Executor::Bound::stage() {
 void Executor::Bound::bind_feeds() {
   std::size_t used = 0;
   for (Fed& f : fed) {
-    const Buffer& b = program.buffers[static_cast<std::size_t>(f.feed->buffer)];
+    const Buffer& b = at(program.buffers, f.feed->buffer);
     std::byte* to = address({f.feed->buffer, 0});
     const std::size_t bytes = static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype);
     std::byte* from = to;
@@ -237,7 +238,7 @@ double Executor::Bound::perform(Step& s) {
     pending.push_back(s.exchange);
     return 0;
   } else if (s.kind == Step::Kind::post) {
-    auto& open = tickets[static_cast<std::size_t>(s.exchange)];
+    auto& open = at(tickets, s.exchange);
     open.clear();
     for (const Message& m : s.sends) {  // first: others wait for them
       if (m.window)
@@ -247,13 +248,13 @@ double Executor::Bound::perform(Step& s) {
     }
     for (const Message& m : s.receives)
       open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
-    if (!open.empty()) pending.push_back(s.exchange);  // nobody waits where flags alone were set
+    if (!open.empty()) pending.push_back(s.exchange);  // no one waits where flags alone were set
   } else {
     std::erase(pending, s.exchange);
     if (device != nullptr)
       own = staged->wait(s.exchange, s.name);
     else
-      wait(transport, tickets[static_cast<std::size_t>(s.exchange)], program.exchange_names[static_cast<std::size_t>(s.exchange)]);
+      wait(transport, at(tickets, s.exchange), at(program.exchange_names, s.exchange));
   }
   if (device != nullptr) {
     s.before = last;
@@ -266,7 +267,7 @@ double Executor::Bound::perform(Step& s) {
 void Executor::Bound::look_after() {
   if (device != nullptr) return staged->progress();
   for (int e : pending) {  // one test that fails lets all messages move
-    auto& open = tickets[static_cast<std::size_t>(e)];
+    auto& open = at(tickets, e);
     while (!open.empty()) {
       if (!transport.test(open.back())) return;
       open.pop_back();
@@ -346,7 +347,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
 
 const std::byte* Executor::Bound::look(int buffer, std::vector<std::byte>& room) const {
   if (device == nullptr) return address({buffer, 0});
-  room.resize(static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(buffer)].bytes));
+  room.resize(static_cast<std::size_t>(at(program.buffers, buffer).bytes));
   copy_and_wait(*device, room.data(), address({buffer, 0}), room.size());
   return room.data();
 }
@@ -361,7 +362,7 @@ Executor::~Executor() = default;
 void Executor::feed(const std::function<void(const std::string&, const Box&, std::span<std::byte>)>& read) {
   bound_->meet();
   for (Bound::Fed& f : bound_->fed) {
-    read(f.feed->name, bound_->program.buffers[static_cast<std::size_t>(f.feed->buffer)].box, f.staging);
+    read(f.feed->name, at(bound_->program.buffers, f.feed->buffer).box, f.staging);
     if (bound_->device != nullptr) copy_and_wait(*bound_->device, f.operands.front(), f.staging.data(), f.staging.size());
     if (f.reorder != nullptr) f.reorder->run(f.operands, bound_->workspace);
   }
@@ -392,7 +393,7 @@ int Executor::first_not_finite() {
     if (first < 0 && !is_finite(program, f.buffer, bound_->look(f.buffer, room))) first = f.tensor;
   if (first < 0) first = first_parameter_not_finite();
   run_forward([&](int step) {
-    const auto* run = std::get_if<RunKernel>(&program.steps[static_cast<std::size_t>(step)].what);
+    const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
     if (first >= 0 || run == nullptr) return;
     const int buffer = run->operands.back().buffer;
     const auto tensor = tensor_of.find(buffer);
@@ -413,14 +414,14 @@ void Executor::record_into(StepTrace* trace) { bound_->trace = trace; }
 void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
 
 std::vector<double> Executor::read(int buffer, const Box& box) const {
-  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& b = at(bound_->program.buffers, buffer);
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
   const std::byte* base = bound_->look(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::vector<double> out(static_cast<std::size_t>(volume(box)));
   std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& at) {
-    const Index element = element_of(view, box, at);
+  for_each_index(box, [&](const std::vector<Index>& here) {
+    const Index element = element_of(view, box, here);
     if (b.dtype == DType::f64)
       out[k] = reinterpret_cast<const double*>(base)[element];
     else if (b.dtype == DType::f32)
@@ -433,7 +434,7 @@ std::vector<double> Executor::read(int buffer, const Box& box) const {
 }
 
 std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
-  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& b = at(bound_->program.buffers, buffer);
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
   const std::size_t item = bytes_of(b.dtype);
@@ -450,8 +451,8 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
   std::vector<Index> at(box.size());
   Hash hash;
   for_each_index(rows, [&](const std::vector<Index>& row) {
-    for (std::size_t d = 0; d < dims.size(); d++) at[dims[d]] = row[d];
-    const std::byte* from = base + static_cast<std::size_t>(element_of(view, box, at)) * item;
+    for (std::size_t d = 0; d < dims.size(); d++) here[dims[d]] = row[d];
+    const std::byte* from = base + static_cast<std::size_t>(element_of(view, box, here)) * item;
     if (step == 1) return hash.bytes(from, static_cast<std::size_t>(run) * item);
     for (Index k = 0; k < run; k++, from += static_cast<std::size_t>(step) * item) hash.bytes(from, item);
   });
@@ -459,15 +460,15 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
 }
 
 void Executor::write(int buffer, const Box& box, const std::vector<double>& values) {
-  const Buffer& b = bound_->program.buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& b = at(bound_->program.buffers, buffer);
   check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
   std::byte* const first = bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->look(buffer, room));
   std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& at) {
-    const Index element = element_of(view, box, at);
+  for_each_index(box, [&](const std::vector<Index>& here) {
+    const Index element = element_of(view, box, here);
     if (b.dtype == DType::f64)
       reinterpret_cast<double*>(base)[element] = values[k];
     else

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/at.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
 
@@ -32,19 +33,19 @@ struct Parcel {
 
 void unpack(const std::vector<std::byte>& bytes, WholeTensor& into, std::vector<int>& seen) {
   const std::size_t dims = into.shape.rank();
-  std::size_t at = 0;
-  while (at < bytes.size()) {
+  std::size_t here = 0;
+  while (here < bytes.size()) {
     Box box(dims);
     for (Range& r : box) {
-      std::memcpy(&r.begin, bytes.data() + at, sizeof r.begin);
-      std::memcpy(&r.end, bytes.data() + at + sizeof r.begin, sizeof r.end);
-      at += 2 * sizeof r.begin;
+      std::memcpy(&r.begin, bytes.data() + here, sizeof r.begin);
+      std::memcpy(&r.end, bytes.data() + here + sizeof r.begin, sizeof r.end);
+      here += 2 * sizeof r.begin;
     }
     for_each_index(box, [&](const std::vector<Index>& i) {
       const auto global = static_cast<std::size_t>(position_of(into.shape, i));
-      std::memcpy(&into.values[global], bytes.data() + at, sizeof(double));
+      std::memcpy(&into.values[global], bytes.data() + here, sizeof(double));
       seen[global]++;
-      at += sizeof(double);
+      here += sizeof(double);
     });
   }
 }
@@ -60,12 +61,12 @@ WholeTensor put_together(const StepTensor& tensor, const Parcel& mine, Transport
 
 WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor) {
   Parcel mine;
-  const TensorPlan& t = plan.data().tensors[static_cast<std::size_t>(tensor)];
-  const int buffer = program.main_buffer[static_cast<std::size_t>(tensor)];
-  for (const Held& h : t.owners)
+  const TensorPlan& t = at(plan.data().tensors, tensor);
+  const int buffer = at(program.main_buffer, tensor);
+  for (const Shard& h : t.owners)
     if (h.rank == program.rank && buffer >= 0) mine.add(h.box, executor.read(buffer, h.box));
   std::vector<int> seen;
-  return put_together(plan.data().passes.tensors[static_cast<std::size_t>(tensor)], mine, transport, seen);
+  return put_together(at(plan.data().passes.tensors, tensor), mine, transport, seen);
 }
 
 WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int parameter, Part part) {
@@ -73,7 +74,7 @@ WholeTensor gather_parameter(const Plan& plan, const Program& program, const Exe
   for (const Slice& s : program.slices)
     if (s.tensor == parameter) mine.add(s.box, executor.read(part == Part::value ? s.value : s.gradient, s.box));
   std::vector<int> seen;
-  WholeTensor out = put_together(plan.data().passes.tensors[static_cast<std::size_t>(parameter)], mine, transport, seen);
+  WholeTensor out = put_together(at(plan.data().passes.tensors, parameter), mine, transport, seen);
   for (int n : seen) check(n == 1, "every element of a parameter has one owner");
   return out;
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/at.h"
 #include "base/json.h"
 #include "mesh/parts.h"
 #include "kernels/operands.h"
@@ -61,7 +62,7 @@ class Measurer {
       : rt_(rt), mesh_(mesh), step_(step), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {
     PlanData plan = plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))), {}, DType::f32);
     predict(plan, {});
-    step_bytes_ = plan.predicted[static_cast<std::size_t>(rt_.rank())].memory_bytes;
+    step_bytes_ = at(plan.predicted, rt_.rank()).memory_bytes;
   }
 
   Profile run(const std::filesystem::path& file) {
@@ -107,7 +108,7 @@ class Measurer {
                       "; measure again (\"measure\": \"always\") or name another file");
     std::string wrong;
     try {
-      check_same_device(profile.devices[static_cast<std::size_t>(rt_.rank())], facts_of(mesh_.device(rt_.rank()), backend_), file.string());
+      check_same_device(at(profile.devices, rt_.rank()), facts_of(mesh_.device(rt_.rank()), backend_), file.string());
     } catch (const UserError& e) {
       wrong = e.what();
     }
@@ -161,7 +162,7 @@ class Measurer {
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
     return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }), true);
   }
-  // What the plan made from the profile runs. A new profile: measured itself also where it lies between measured sizes (interpolated), and
+  // What the plan made from the profile runs. A new profile: measured itself also where it is between measured sizes (interpolated), and
   // the sizes around its cuts (near); some kernels have no granule, or cost more below one.
   std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) const {
     const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
@@ -171,7 +172,7 @@ class Measurer {
       auto near = [&](const Variable& v) {
         for (const CutChoice& c : plan.data().cuts)
           if (c.dim == v.dim && static_cast<int>(c.parts.front().size()) == v.parts)
-            return sizes_near(c.parts.front()[static_cast<std::size_t>(part_of(mesh_, v.axes, rt_.rank()))], v.size, 4);
+            return sizes_near(at(c.parts.front(), part_of(mesh_, v.axes, rt_.rank())), v.size, 4);
         return std::vector<Index>{};
       };
       for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near)) specs.push_back(std::move(s));
@@ -318,7 +319,7 @@ class Measurer {
     for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
   }
 
-  // The largest kernel of each kind at the full batch tells the factor for all of that kind.
+  // The largest kernel of each kind at the full batch gives the factor for all of that kind.
   void rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller, double budget) {
     auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
       for (const KernelPoint& p : m.points)
@@ -336,10 +337,10 @@ class Measurer {
     const Measurement whole = measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1);
     std::vector<KernelPoint> points;
     for (std::size_t i = 0; i < full.size(); i++) {
-      std::size_t at = 0;
+      std::size_t here = 0;
       for (std::size_t k = 0; k < largest.size(); k++)
-        if (scale_alike(full[largest[k]], full[i])) at = k;
-      const double small = seconds_of(made, smaller[largest[at]]), big = seconds_of(whole, checks[at]);
+        if (scale_alike(full[largest[k]], full[i])) here = k;
+      const double small = seconds_of(made, smaller[largest[here]]), big = seconds_of(whole, checks[here]);
       const double factor = small > 0 && big > 0 ? big / small : 1.0;
       for (KernelPoint p : made.points)
         if (p.spec == smaller[i]) {
@@ -358,7 +359,7 @@ class Measurer {
     Profile mine;
     mine.devices = profile.devices;
     mine.notes = made.notes;
-    DeviceFacts& me = mine.devices[static_cast<std::size_t>(rt_.rank())];
+    DeviceFacts& me = at(mine.devices, rt_.rank());
     me.slow = made.slow;  // the greatest of all measurements is kept, below
     me.fast = made.fast;
     for (const KernelPoint& p : made.points) mine.add(p);

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <random>
 
+#include "base/at.h"
+
 namespace motley {
 
 namespace {
@@ -30,7 +32,7 @@ struct Introduction {
   std::array<char, 64> name{};
   std::uint64_t token = 0;  // from here on: rank 0's alone
   std::uint32_t addresses = 0;
-  std::array<HostAddress, 16> at{};
+  std::array<HostAddress, 16> here{};
   bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
 };
 
@@ -134,7 +136,7 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
   if (hosts.slot == 0) write(made.path());
   const std::string mine = made.path();
   const auto paths = transport.gather_all(std::as_bytes(std::span(mine)));
-  if (hosts.slot > 0) write(text_of(paths[static_cast<std::size_t>(hosts.here()[0])]));
+  if (hosts.slot > 0) write(text_of(at(paths, hosts.here()[0])));
   if (watched.record) watched.record->ready();
   const Verdict worst = agree(transport, why.empty() ? 0 : 1, why);
   if (worst.status != 0) watched.record.reset();
@@ -157,7 +159,7 @@ std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListe
   const auto all = transport.gather_all(mine);
   std::vector<bool> linked(count, true);
   for (std::size_t h = 1; h < count; h++) {
-    linked[h] = all[0].at(h) != std::byte{0} && all[static_cast<std::size_t>(hosts.ranks[h][0])].at(0) != std::byte{0};
+    linked[h] = all[0].at(h) != std::byte{0} && at(all, hosts.ranks[h][0]).at(0) != std::byte{0};
     if (linked[h] && listener != nullptr) far.push_back({hosts.ranks[h][0], static_cast<int>(hosts.ranks[h].size()), std::move(links[h])});
     if (linked[h] && hosts.mine == h && hosts.slot == 0) far.push_back({0, static_cast<int>(hosts.ranks[0].size()), std::move(links[0])});
   }
@@ -198,12 +200,12 @@ std::vector<bool> sight_of(const Hosts& hosts, const std::vector<bool>& linked, 
   if (std::find(linked.begin(), linked.end(), false) == linked.end()) return {};
   std::vector<bool> out(static_cast<std::size_t>(ranks), true);
   for (std::size_t h = 0; h < hosts.ranks.size(); h++)
-    for (const int rank : hosts.ranks[h]) out[static_cast<std::size_t>(rank)] = h == hosts.mine || (linked[h] && linked[hosts.mine]);
+    for (const int rank : hosts.ranks[h]) at(out, rank) = h == hosts.mine || (linked[h] && linked[hosts.mine]);
   return out;
 }
 
 void say(const std::string& text) {
-  if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // nobody listens
+  if (std::fputs(("motley: note: " + text + "\n").c_str(), stderr) < 0) return;  // no one listens
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace motley {
 
-// This rank's record and its heartbeat. Neither: nobody watches, every wait has its deadline.
+// This rank's record and its heartbeat. Neither: no one watches, every wait has its deadline.
 struct OnWatch {
   std::unique_ptr<RecordWriter> record;
   std::unique_ptr<Heartbeat> heartbeat;

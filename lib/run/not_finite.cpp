@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "base/at.h"
 #include "kernels/operands.h"
 #include "program/views.h"
 
@@ -18,10 +19,10 @@ bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const
   const T* base = reinterpret_cast<const T*>(bytes);
   std::vector<Index> at(extents.size(), 0);
   for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
-    if (!std::isfinite(base[std::inner_product(at.begin(), at.end(), strides.begin(), Index{0})])) return false;
-    for (std::size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < extents[d]) break;
-      at[d] = 0;
+    if (!std::isfinite(base[std::inner_product(here.begin(), here.end(), strides.begin(), Index{0})])) return false;
+    for (std::size_t d = here.size(); d-- > 0;) {
+      if (++here[d] < extents[d]) break;
+      here[d] = 0;
     }
   }
   return true;
@@ -35,14 +36,14 @@ bool all_finite(DType dtype, const std::byte* bytes, const std::vector<Index>& e
 }  // namespace
 
 bool is_finite(const Program& program, int buffer, const std::byte* bytes) {
-  const Buffer& b = program.buffers[static_cast<std::size_t>(buffer)];
+  const Buffer& b = at(program.buffers, buffer);
   const View view = view_of(b, buffer, b.box);
   return all_finite(b.dtype, bytes, view.extents, view.strides);
 }
 
 bool is_finite(const Program& program, const RunKernel& run, const std::byte* bytes) {
   const Place& place = run.operands.back();
-  const DType dtype = program.buffers[static_cast<std::size_t>(place.buffer)].dtype;
+  const DType dtype = at(program.buffers, place.buffer).dtype;
   bytes += place.element * static_cast<Index>(bytes_of(dtype));
   if (run.spec.op != KernelOp::fold) return all_finite(dtype, bytes, {operands_of(run.spec).back().elements}, {1});
   std::vector<Index> extents = run.spec.fold_extents;

@@ -11,13 +11,15 @@
 #include <new>
 #include <tuple>
 
+#include "base/at.h"
+
 namespace motley {
 
 namespace {
 
 constexpr std::size_t kLine = 64;  // a flag has a cache line of its own
 
-// What a rank tells the others once: where in its memory its flags begin, and each of its window pieces.
+// What a rank sends the others once: where in its memory its flags begin, and each of its window pieces.
 struct Shown {
   std::int32_t exchange = 0, to = 0;
   std::uint64_t offset = 0;
@@ -47,10 +49,10 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
   for (const ProgramStep& s : program.steps)
     if (const auto* post = std::get_if<Post>(&s.what))
       for (const Piece& p : post->sends) {
-        const Buffer& b = program.buffers[static_cast<std::size_t>(p.at.buffer)];
-        const Index at =
-            b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: nobody asks
-        if (p.window) mine.push_back({post->exchange, p.peer, static_cast<std::uint64_t>(at)});
+        const Buffer& b = at(program.buffers, p.at.buffer);
+        const Index here =
+            b.space == Space::arena ? b.offset + p.at.element * static_cast<Index>(bytes_of(b.dtype)) : 0;  // 0: no one asks
+        if (p.window) mine.push_back({post->exchange, p.peer, static_cast<std::uint64_t>(here)});
       }
   std::map<std::tuple<int, int, int>, std::byte*> shown;  // (from, exchange, piece)
   const auto all = transport.gather_all(std::as_bytes(std::span(mine)));
@@ -67,18 +69,18 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
     if (b.space != Space::peer) continue;
-    const auto at = shown.find({b.peer, b.exchange, b.piece});
-    check(at != shown.end(), "every peer buffer is shown by its rank");
-    buffers_[i] = at->second;
+    const auto found = shown.find({b.peer, b.exchange, b.piece});
+    check(found != shown.end(), "every peer buffer is shown by its rank");
+    buffers_[i] = found->second;
   }
 }
 
 std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange, int to) const {
   const auto o = static_cast<std::size_t>(owner);
-  std::byte* at =
+  std::byte* found =
       memory_[o].data() + flags_[o] + (static_cast<std::size_t>(exchange) * ranks_ + static_cast<std::size_t>(to)) * kLine;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-  return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(at));
+  return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(found));
 }
 
 void PeerMemory::tell(int exchange, int peer) const {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/at.h"
+
 namespace motley {
 
 static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) <= 4096, "a record is one small write");
@@ -187,7 +189,7 @@ void RecordWriter::done(std::int64_t bytes_received) {
 
 bool RecordWriter::sees(int from) const {
   if (in_sight_.empty()) return true;
-  return from < 0 ? std::find(in_sight_.begin(), in_sight_.end(), false) == in_sight_.end() : in_sight_[static_cast<std::size_t>(from)];
+  return from < 0 ? std::find(in_sight_.begin(), in_sight_.end(), false) == in_sight_.end() : at(in_sight_, from);
 }
 
 }  // namespace motley

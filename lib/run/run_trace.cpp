@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/at.h"
 #include "kernels/kernel_names.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
@@ -37,7 +38,7 @@ std::vector<TracePeer> peers_of(const std::vector<Piece>& pieces) {
 TraceItem item_of(const Program& program, const RunKernel& run) {
   TraceItem item{.kind = TraceItem::Kind::kernel, .name = run.pass};
   for (std::size_t k = 0; k + 1 < run.operands.size(); k++)
-    if (const Buffer& b = program.buffers[static_cast<std::size_t>(run.operands[k].buffer)]; b.space == Space::peer) item.peers.push_back({b.peer, b.bytes});
+    if (const Buffer& b = at(program.buffers, run.operands[k].buffer); b.space == Space::peer) item.peers.push_back({b.peer, b.bytes});
   item.peers = sum_by_rank(item.peers);
   const KernelOp op = run.spec.op;
   if (op == KernelOp::sgd)
@@ -57,7 +58,7 @@ TraceItem item_of(const Program& program, int exchange, const Post& post, TraceI
   const bool posts = kind == TraceItem::Kind::post;
   const auto is_message = [](const Piece& p) { return !p.window; };
   return {.kind = kind,
-          .name = program.exchange_names[static_cast<std::size_t>(exchange)],
+          .name = at(program.exchange_names, exchange),
           .group = posts ? "posts" : "waits",
           .peers = peers_of(posts ? post.sends : post.receives),
           .exchange = exchange,

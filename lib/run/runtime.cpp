@@ -90,7 +90,7 @@ Ending guarded(const std::function<void()>& body) {
 }
 
 void say(const std::string& text) {
-  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // nobody listens
+  if (std::fputs((text + "\n").c_str(), stderr) < 0) return;  // no one listens
 }
 
 std::string named(const std::string& rank, const std::string& text) {

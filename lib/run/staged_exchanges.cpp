@@ -67,7 +67,7 @@ void StagedExchanges::post(int exchange) {
   e.begun = false;
   e.sent = 0;
   open_.push_back(exchange);
-  if (direct_) return;  // what is received may lie where kernels so far still read
+  if (direct_) return;  // what is received may be where kernels so far still read
   e.front->hold(Queue::copy);
   for (Piece& p : e.receives) {
     p.ticket = transport_.receive(p.message.peer, exchange, {pinned(e, p), p.message.bytes.size()});

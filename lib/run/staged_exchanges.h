@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of a rank whose slices lie in a device's memory: each passes through pinned memory of the host. The pieces and their
+// The messages of a rank whose slices are in a device's memory: each passes through pinned memory of the host. The pieces and their
 // order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange. Where the transport takes
 // the device's memory, they go from and to there.
 #pragma once
@@ -26,11 +26,11 @@ class StagedExchanges {
   // The pieces of one exchange, which is under way from step `posted` to step `waited`.
   void add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited);
   void allocate();  // the pinned memory, after the last add(). DeviceError
-  // Starts the receives, and the copies of what is to be sent behind all kernels so far.
+  // Starts the receives, and the copies of what is to be sent after all kernels so far.
   void post(int exchange);
   // Of all exchanges under way: sends what the device has given, gives it what has arrived. To be called between kernels.
   void progress();
-  // Until the exchange is over; kernels from now on run behind what it brought. The others go on meanwhile. Returns the seconds in
+  // Until the exchange is over; kernels from now on run after what it brought. The others go on meanwhile. Returns the seconds in
   // which this rank's own device was still at work.
   double wait(int exchange, const std::string& name);
 

@@ -12,7 +12,7 @@ struct Start {
   bool launched = false;  // by motley's own launcher
   int rank = 0, ranks = 1;
   int lone_tasks = 0;               // by srun without PMI: so many tasks that know nothing of each other; else 0
-  std::filesystem::path records{};  // launched: where the ranks' records lie
+  std::filesystem::path records{};  // launched: where the ranks' records are
   std::string device{}, kind{};     // launched: of this rank
 };
 // What is left over in the environment (PMI_RANK without its socket, SLURM_JOB_ID) counts for nothing.

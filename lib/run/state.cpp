@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/at.h"
 #include "base/random.h"
 #include "graph/passes.h"
 #include "plan/plan_data.h"
@@ -18,12 +19,12 @@ namespace {
 
 // Elements contracted per output: of the pass that reads the layer's weight.
 Index fan_in(const Passes& passes, int parameter) {
-  const std::string& layer = passes.tensors[static_cast<std::size_t>(parameter)].layer;
+  const std::string& layer = at(passes.tensors, parameter).layer;
   for (const Pass& p : passes.passes) {
     if (p.layer != layer || p.kind != PassKind::forward || (p.op != KernelOp::conv2d && p.op != KernelOp::dense)) continue;
     Index n = 1;
     for (int i : p.reads[1].indices)
-      if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= p.indices[static_cast<std::size_t>(i)].size;
+      if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= at(p.indices, i).size;
     return n;
   }
   return 1;
@@ -32,9 +33,9 @@ Index fan_in(const Passes& passes, int parameter) {
 template <class T>
 void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& name, Index fan, bool bias, std::uint64_t seed) {
   const View view = view_of(buffer, 0, buffer.box);
-  for_each_index(buffer.box, [&](const std::vector<Index>& at) {
-    const Index global = position_of(shape, at);
-    out[element_of(view, buffer.box, at)] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
+  for_each_index(buffer.box, [&](const std::vector<Index>& here) {
+    const Index global = position_of(shape, here);
+    out[element_of(view, buffer.box, here)] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
   });
 }
 
@@ -52,8 +53,8 @@ State::State(const Plan& plan, const Program& program, std::uint64_t seed, Devic
     memory_.emplace(static_cast<int>(i), std::move(made));
   }
   for (const Slice& s : program.slices) {
-    const Shape& shape = passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
-    const Buffer& b = program.buffers[static_cast<std::size_t>(s.value)];
+    const Shape& shape = at(passes.tensors, s.tensor).shape;
+    const Buffer& b = at(program.buffers, s.value);
     const bool bias = s.name.ends_with(".bias");
     const Index fan = fan_in(passes, s.tensor);
     if (program.dtype == DType::f64)
@@ -71,12 +72,12 @@ State::State(const Plan& plan, const Program& program, std::uint64_t seed, Devic
   }
   if (device == nullptr) return;
   for (auto& [id, block] : memory_) {
-    const auto bytes = static_cast<std::size_t>(program.buffers[static_cast<std::size_t>(id)].bytes);
+    const auto bytes = static_cast<std::size_t>(at(program.buffers, id).bytes);
     DeviceMemory::Block there;
     try {
       there = device->allocate(std::max<std::size_t>(bytes, 1));
     } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + " for \"" + program.buffers[static_cast<std::size_t>(id)].name + "\"; " + too_large(program, 0) +
+      throw DeviceError(std::string(e.what()) + " for \"" + at(program.buffers, id).name + "\"; " + too_large(program, 0) +
                         "; give this rank a smaller part");
     }
     copy_and_wait(*device, there.get(), block.get(), bytes);

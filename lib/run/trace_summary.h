@@ -32,7 +32,7 @@ struct RankTraceSummary {
   std::optional<double> disturbed{};  // share of the time in which other processes had its cores
   Quartiles step{};                   // as it is timed: inputs and figures are not part of it
   std::optional<double> predicted_step{};
-  std::vector<TraceRow> rows{};    // one per pass and exchange (its posts and waits added), and what lies between events
+  std::vector<TraceRow> rows{};    // one per pass and exchange (its posts and waits added), and what is between events
   std::vector<TraceRow> groups{};
 };
 

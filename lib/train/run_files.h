@@ -53,7 +53,7 @@ struct TrainSummary {
   std::optional<double> disturbed() const;  // the most disturbed rank's
 };
 
-// Whole or not at all. UserError(io). Also for whoever outlives the ranks (the launcher) and knows why they ended.
+// Whole or not at all. UserError(io). Also for the caller that outlives the ranks (the launcher) and knows why they ended.
 void write_run_json(const std::filesystem::path& directory, const TrainSummary& summary);
 TrainSummary load_run_json(const std::filesystem::path& file);  // UserError with every complaint
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up samples: every value is told by (seed, sample, element), so every run, rank and layout sees the same ones.
+// Made-up samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
 #include <motley/error.h>
 
 #include "base/random.h"

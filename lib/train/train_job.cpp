@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/at.h"
 #include "base/core_use.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
@@ -62,7 +63,7 @@ class Job {
     const Passes& passes = plan_.data().passes;
     const int image = passes.find(in_.names.image);
     if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
-    batch_ = passes.tensors[static_cast<std::size_t>(image)].shape[0].size;
+    batch_ = at(passes.tensors, image).shape[0].size;
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to 1 at least");
     total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();
@@ -70,13 +71,13 @@ class Job {
     const Index mine = trainer_.executor().memory_bytes();
     const auto memory = rt.transport().gather_all(std::as_bytes(std::span(&mine, 1)));
     for (int r = 0; r < rt.ranks(); r++) {
-      const PredictedRank& predicted = plan_.data().predicted[static_cast<std::size_t>(r)];
+      const PredictedRank& predicted = at(plan_.data().predicted, r);
       RankFigures& figures = out_.ranks.emplace_back();
       if (out_.predicted_step_seconds) figures.predicted_step_seconds = predicted.seconds;
       figures.bytes_predicted = predicted.bytes;
       out_.bytes_predicted = out_.bytes_predicted.value_or(0) + predicted.bytes;
       Index taken = 0;
-      std::memcpy(&taken, memory[static_cast<std::size_t>(r)].data(), sizeof taken);
+      std::memcpy(&taken, at(memory, r).data(), sizeof taken);
       figures.memory_bytes = taken;
     }
     timed_.resize(static_cast<std::size_t>(rt.ranks()));
@@ -243,7 +244,7 @@ class Job {
   Index batch_ = 0, total_ = 0;
   std::optional<Order> order_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
-  std::optional<Error> write_error_{};    // rank 0: told to all after the next step
+  std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
   TrainSummary out_{};
   bool stop_ = false;
   std::optional<CoreUse> cores_{};  // since the first timed step

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/at.h"
 #include "base/hash.h"
 #include "plan/plan_fields.h"
 #include "run/copies.h"
@@ -96,25 +97,25 @@ struct Trainer::Impl {
   void feed(const std::map<std::string, ReadBox>& feeds) {
     for (const auto& [name, read] : feeds) {
       const int tensor = plan.data().passes.find(name);
-      const TensorRole role = tensor < 0 ? TensorRole::activation : plan.data().passes.tensors[static_cast<std::size_t>(tensor)].role;
+      const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
       if (role != TensorRole::input && role != TensorRole::label) throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
     }
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-      const auto at = feeds.find(name);
-      if (at == feeds.end()) throw UserError("input \"" + name + "\" is not fed; name it in Trainer::step");
-      at->second(box, out);
+      const auto found = feeds.find(name);
+      if (found == feeds.end()) throw UserError("input \"" + name + "\" is not fed; name it in Trainer::step");
+      found->second(box, out);
     });
   }
 
-  // The loss lies at one rank; all get it in one message.
+  // The loss is at one rank; all get it in one message.
   double agreed_loss() {
     const Passes& passes = plan.data().passes;
     struct Loss {
       double value;
       std::int32_t here;
     } mine{0, 0};
-    for (const Held& h : plan.data().tensors[static_cast<std::size_t>(passes.loss)].owners)
-      if (h.rank == rt.rank()) mine = {executor.read(program.main_buffer[static_cast<std::size_t>(passes.loss)], h.box).front(), 1};
+    for (const Shard& h : at(plan.data().tensors, passes.loss).owners)
+      if (h.rank == rt.rank()) mine = {executor.read(at(program.main_buffer, passes.loss), h.box).front(), 1};
     for (const Loss& l : exchange(rt.transport(), mine))
       if (l.here != 0) return l.value;
     throw InternalError("no rank holds the loss");
@@ -141,7 +142,7 @@ struct Trainer::Impl {
       first = all[r];
       rank = static_cast<int>(r);
     }
-    const std::string name = first < 0 ? "unknown" : "\"" + passes.tensors[static_cast<std::size_t>(first)].name + "\" on rank " + std::to_string(rank);
+    const std::string name = first < 0 ? "unknown" : "\"" + at(passes.tensors, first).name + "\" on rank " + std::to_string(rank);
     throw LossNotFinite(what + " not finite at step " + std::to_string(step) + "; first bad tensor: " + name +
                             "; try a smaller learning rate, or look for bad values in the data",
                         rank);
@@ -152,7 +153,7 @@ struct Trainer::Impl {
     if (differences.empty()) return;
     std::vector<std::string> names;
     for (const CopyDifference& d : differences)
-      if (const std::string& name = plan.data().passes.tensors[static_cast<std::size_t>(d.tensor)].name; names.empty() || names.back() != name) names.push_back(name);
+      if (const std::string& name = at(plan.data().passes.tensors, d.tensor).name; names.empty() || names.back() != name) names.push_back(name);
     throw CopiesDiffer("copies differ at step " + std::to_string(step) + ": " + to_text(differences, plan) +
                            "; every copy has its owner's bits, so memory, a link or a kernel is damaged: results since the last comparison are not to be trusted",
                        differences.front().reader, std::move(names));

@@ -12,6 +12,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/at.h"
 #include "base/json.h"
 #include "plan/plan_data.h"
 #include "run/fits_hosts.h"
@@ -28,27 +29,27 @@ using Clock = std::chrono::steady_clock;
 
 Batch first_batch(const VerifyInput& in, Index batch) { return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0); }
 
-// Tensors at whose values a kink lies: what relu makes, what max_pool2d reads.
+// Tensors at whose values a kink is: what relu makes, what max_pool2d reads.
 std::vector<int> deciding_tensors(const Passes& passes) {
   std::vector<int> out;
   for (const Pass& p : passes.passes) {
     if (p.op == KernelOp::fold && p.fold == FoldKind::activation && p.activation == Activation::relu) out.push_back(p.writes.tensor);
-    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward && passes.tensors[static_cast<std::size_t>(p.reads[0].tensor)].role == TensorRole::activation)
+    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward && at(passes.tensors, p.reads[0].tensor).role == TensorRole::activation)
       out.push_back(p.reads[0].tensor);
   }
   return out;
 }
 
-// Takes over the other run's values where they agree within the bound. A row that nobody reads is in neither.
+// Takes over the other run's values where they agree within the bound. A row that no one reads is in neither.
 void decide_alike(Executor& executor, const Program& program, int buffer, const WholeTensor& other) {
-  const Box box = program.buffers[static_cast<std::size_t>(buffer)].box;
+  const Box box = at(program.buffers, buffer).box;
   std::vector<double> values = executor.read(buffer, box);
   double most = 0;
   for (double v : values) most = std::max(most, std::abs(v));
   std::size_t k = 0;
-  for_each_index(box, [&](const std::vector<Index>& at) {
+  for_each_index(box, [&](const std::vector<Index>& here) {
     double& v = values[k++];
-    const double theirs = other.values[static_cast<std::size_t>(position_of(other.shape, at))];
+    const double theirs = at(other.values, position_of(other.shape, here));
     if (std::abs(v - theirs) <= kF32Values * most) v = theirs;
   });
   executor.write(buffer, box, values);
@@ -76,19 +77,19 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   };
   RunRecord out;
   out.weights_before = parameters(Part::value);
-  const Batch batch = first_batch(in, passes.tensors[static_cast<std::size_t>(passes.label)].shape[0].size);
+  const Batch batch = first_batch(in, at(passes.tensors, passes.label).shape[0].size);
   for (Index s = 0; s < in.steps; s++) {
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
       check(name == in.names.image || name == in.names.label, "a step reads images and labels");
       (name == in.names.image ? batch.images : batch.labels)(box, to);
     });
     executor.run_forward([&](int step) {
-      const auto* run = std::get_if<RunKernel>(&program.steps[static_cast<std::size_t>(step)].what);
+      const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
       if (alike == nullptr || run == nullptr) return;
       for (int t : deciding) {
-        const int buffer = program.main_buffer[static_cast<std::size_t>(t)];
-        const auto other = alike->decided[static_cast<std::size_t>(s)].find(passes.tensors[static_cast<std::size_t>(t)].name);
-        if (buffer == run->operands.back().buffer && other != alike->decided[static_cast<std::size_t>(s)].end())
+        const int buffer = at(program.main_buffer, t);
+        const auto other = at(alike->decided, s).find(at(passes.tensors, t).name);
+        if (buffer == run->operands.back().buffer && other != at(alike->decided, s).end())
           decide_alike(executor, program, buffer, other->second);
       }
     });
@@ -150,8 +151,8 @@ double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth, std::span<char> worst_one) {
   double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (const auto& [name, whole] : truth) {
-    const auto at = values.find(name);
-    const double one = at == values.end() ? std::numeric_limits<double>::quiet_NaN() : apart(at->second.values, whole.values);
+    const auto found = values.find(name);
+    const double one = found == values.end() ? std::numeric_limits<double>::quiet_NaN() : apart(found->second.values, whole.values);
     if (!(one <= worst)) worst_one[name.copy(worst_one.data(), worst_one.size() - 1)] = 0;
     worst = worse(worst, one);
   }
@@ -167,8 +168,8 @@ void dump_run(Dump& dump, const std::string& folder, const RunRecord& run, DType
 }
 
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype) {
-  const Shape& images = passes.tensors[static_cast<std::size_t>(passes.find(in.names.image))].shape;
-  const Shape& labels = passes.tensors[static_cast<std::size_t>(passes.label)].shape;
+  const Shape& images = at(passes.tensors, passes.find(in.names.image)).shape;
+  const Shape& labels = at(passes.tensors, passes.label).shape;
   const Batch batch = first_batch(in, labels[0].size);
   WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
   batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));

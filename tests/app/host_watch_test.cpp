@@ -287,7 +287,7 @@ TEST_CASE("hosts that cannot be reached: not linked, after the patience") {
   for (const HostLink& link : listener.accept(3, kToken, 0.05)) CHECK(!link.open());
   CHECK(!reach({}, 1, kToken, 0.05).open());
   const auto addresses = listener.addresses();
-  CHECK(!reach(addresses, 1, kToken, 0.05).open());  // nobody answers
+  CHECK(!reach(addresses, 1, kToken, 0.05).open());  // no one answers
   const std::string note = unheard_note({{0, 1}, {2, 3}, {4}}, {true, false, true}, {"a", "b", "c"}, 30);
   CHECK_THAT(note, Contains("host b (ranks 2, 3)") && Contains("MOTLEY_HUNG_SECONDS") && !Contains("host c"));
   CHECK(unheard_note({{0}, {1}}, {true, true}, {"a", "b"}, 30).empty());
@@ -350,7 +350,7 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
     REQUIRE(hung);
     CHECK_THAT(hung->text, Contains("every rank waits and nothing has moved for 1 s: rank 0 waits for the other ranks in \"x\"; rank 1"));
   }
-  SECTION("all but one wait for long: nobody is ended, the slow one is named") {
+  SECTION("all but one wait for long: no one is ended, the slow one is named") {
     ranks.all[0]->waiting("x", 2);
     ranks.all[1]->waiting("x", 2);
     ranks.all[2]->phase("a long kernel");

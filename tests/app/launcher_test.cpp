@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way in which a run can end: the right code and sentence, within seconds, with nothing left behind.
+// Every way in which a run can end: the right code and sentence, within seconds, with nothing left after.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -19,7 +19,7 @@ TEST_CASE("Philox4x32-10 gives the paper's known answers") {
         PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("uniform numbers are in (0, 1), even, and told by seed, name and counter alone") {
+TEST_CASE("uniform numbers are in (0, 1), even, and determined by seed, name and counter alone") {
   constexpr int kMany = 20000;
   double sum = 0, squares = 0;
   for (std::uint64_t i = 0; i < kMany; i++) {

@@ -116,7 +116,7 @@ TEST_CASE("gradient: pools") {
   }
 }
 
-TEST_CASE("gradient: activations, told from y") {
+TEST_CASE("gradient: activations, computed from y") {
   const FoldOperand dense{DType::f64, {1}};
   for (const Activation activation : {Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu}) {
     KernelSpec forward = fold(FoldKind::activation, {20}, {dense, dense});

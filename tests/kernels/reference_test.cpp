@@ -163,7 +163,7 @@ TEST_CASE("pools of a slice: the margin is no border") {
   CHECK(run(lower, {second}) == Image{12, 20, 30});
   upper.op = lower.op = KernelOp::max_pool2d;
   upper.roles.p = 4;
-  upper.padding[1] = 3;  // the last window lies beyond
+  upper.padding[1] = 3;  // the last window is beyond
   CHECK(run(upper, {first}) == Image{48, 48, 48, -INFINITY});
   upper.roles.p = 3;
   upper.padding[1] = 2;
@@ -209,7 +209,7 @@ TEST_CASE("fold: copies, broadcasts, transposes, scales") {
   spec.scale = -2;
   CHECK(run(spec, {{1, 2, 3}}) == Image{-2, -4, -6, -2, -4, -6});
   CHECK(run(fold(FoldKind::copy, {}, {{}, {}}), {{8}}) == Image{8});
-  // into a wider slice: what lies between is left alone
+  // into a wider slice: what is between is left alone
   const Image wide = run(fold(FoldKind::copy, {2, 2}, {{2, 1}, {3, 1}}), {{1, 2, 3, 4}});
   CHECK((wide.size() == 5 && wide[0] == 1 && wide[1] == 2 && std::isnan(wide[2]) && wide[3] == 3 && wide[4] == 4));
 }

@@ -173,7 +173,7 @@ TEST_CASE("closed form: a dense head without rules moves its weights alone", "[l
 TEST_CASE("closed form: changes of layout along one axis", "[law]") {
   const Index d = 100, e = 12;
   auto held = [&](const Counts& parts, std::size_t dim) {
-    std::vector<Held> out;
+    std::vector<Shard> out;
     for (int r = 0; r < static_cast<int>(parts.size()); r++) {
       Box box{{0, d}, {0, e}};
       box[dim] = Partition::of(parts).range(r);
@@ -181,14 +181,14 @@ TEST_CASE("closed form: changes of layout along one axis", "[law]") {
     }
     return out;
   };
-  auto moved = [](const std::vector<Held>& from, const std::vector<Held>& to) {
+  auto moved = [](const std::vector<Shard>& from, const std::vector<Shard>& to) {
     Counts out(3, 0);
     for (const BoxMessage& m : copies(from, to))
       if (m.from != m.to) out[static_cast<std::size_t>(m.to)] += volume(m.box);
     return out;
   };
   const Counts p{60, 30, 10}, q{34, 33, 33}, c{7, 0, 5};
-  std::vector<Held> all;
+  std::vector<Shard> all;
   for (int r = 0; r < 3; r++) all.push_back({r, {{0, d}, {0, e}}});
   CHECK(moved(held(p, 0), held(p, 0)) == Counts(3, 0));
   CHECK(moved(held(p, 0), all) == Counts{(d - 60) * e, (d - 30) * e, (d - 10) * e});

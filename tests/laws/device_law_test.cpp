@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device law: slices that lie in a device's memory, with its kernels and copies in queues of their own, change nothing: the same plan
+// Device law: slices that are in a device's memory, with its kernels and copies in queues of their own, change nothing: the same plan
 // gives the same bits with any of its ranks on such a device, and counts the same bytes.
 #include <motley/error.h>
 #include <motley/executor.h>

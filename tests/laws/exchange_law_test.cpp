@@ -66,7 +66,7 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   CHECK(refused([&] {
           redistribute(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(room)), DType::f64, one, one, *transport);
         }) == "rank 0 is to hold 24 values, its box [0,6)x[0,4), but 23 were given; size it by layout.box(mesh, rank)");
-  // A jagged circle leaves an element to nobody.
+  // A jagged circle leaves an element to no one.
   const Mesh mesh = mesh_of({{"x", 2}, {"y", 2}});
   auto jagged = [](int axis) { return Cut{{axis}, 1 - axis, {Partition::of(std::vector<Index>{2, 0}), Partition::of(std::vector<Index>{0, 2})}}; };
   const LaidOut circle{mesh, {Shape{{"a", 2}, {"b", 2}}, {{"a", jagged(0)}, {"b", {{1}, 0, {Partition::of(std::vector<Index>{0, 2}), Partition::of(std::vector<Index>{2, 0})}}}}}};

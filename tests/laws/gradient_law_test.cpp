@@ -28,7 +28,7 @@ struct Runner {
         program(compile(plan, 0, {.keep_gradients = true})),
         state(plan, program, 3),
         executor(program, *backend, *transport.front(), state) {}
-  void feed() {  // before each run: an input's memory is used again behind its last reader
+  void feed() {  // before each run: an input's memory is used again after its last reader
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       const RandomStream stream(5, name);
       for (Index i = 0; i < volume(box); i++) {

@@ -21,7 +21,7 @@ namespace {
 
 using Changed = std::function<void()>;  // called while one thing is changed
 
-// ---- calls `changed` with each small change made to `value`, one at a time, and undone behind it. Of long lists some elements.
+// ---- calls `changed` with each small change made to `value`, one at a time, and undone after it. Of long lists some elements.
 
 template <class T>
 void change(T& value, const Changed& changed);
@@ -109,7 +109,7 @@ void change_leaf(Parts& value, const Changed& changed) {
     if (other.index() != value.index()) with(value, other, changed);
 }
 void change_leaf(Optimizer& value, const Changed& changed) { change(std::get<Sgd>(value), changed); }
-// Classes that keep their fields to themselves are made anew; what they refuse is no value.
+// Classes that keep their fields to themselves are made again; what they refuse is no value.
 void change_leaf(Shape& value, const Changed& changed) {
   std::vector<Dim> dims = value.dims();
   change(dims, [&] {
@@ -213,7 +213,7 @@ TEST_CASE("hash law: meshes and rules", "[law]") {
   CHECK(hold(rules) > 35);
   CHECK(hold(BalanceOptions{}) == 2);
   CHECK(hash_of(LayoutRules{{"f", "ab"}}) != hash_of(LayoutRules{{"f", {"a", "b"}}}));
-  CHECK(hash_of(Axes({"ab", "c"})) != hash_of(Axes({"a", "bc"})));  // texts behind their lengths
+  CHECK(hash_of(Axes({"ab", "c"})) != hash_of(Axes({"a", "bc"})));  // texts after their lengths
 }
 
 TEST_CASE("hash law: steps and plans", "[law]") {

@@ -32,7 +32,7 @@ std::vector<Axis> random_axes(Random& random, int most) {
 
 }  // namespace
 
-TEST_CASE("a tensor that several read in several layouts is sent once per layout, and its memory serves others behind the last reader", "[law]") {
+TEST_CASE("a tensor that several read in several layouts is sent once per layout, and its memory serves others after the last reader", "[law]") {
   const Dim batch{"batch", 12}, in{"in", 6}, a{"a", 6}, b{"b", 6}, c{"c", 6};
   for (const bool twice : {false, true}) {
     Graph g;
@@ -53,7 +53,7 @@ TEST_CASE("a tensor that several read in several layouts is sent once per layout
         for (Index k = 0; k < 6; k++) {
           const Box at{{i, i + 1}, {k, k + 1}};
           bool has = false, reads = false;
-          for (const Held& h : tensor.home) has = has || (h.rank == r && contains(h.box, at));
+          for (const Shard& h : tensor.home) has = has || (h.rank == r && contains(h.box, at));
           for (std::size_t p = 0; p < plan.data().passes.passes.size(); p++)
             for (const PassOperand& o : plan.data().passes.passes[p].reads) {
               const auto& work = plan.data().pass_plans[p].work;

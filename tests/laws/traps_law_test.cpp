@@ -107,7 +107,7 @@ TEST_CASE("trap 7: a batch cut with windows that no row cut would like", "[law]"
 TEST_CASE("trap 8: giving up one of two axes moves what is missing only", "[law]") {
   const Mesh mesh = mesh_of({{"a", 2}, {"b", 2}});
   const Cut nested{{0, 1}, -1, {Partition::even(8, 4)}}, inner{{1}, -1, {Partition::of(std::vector<Index>{4, 4})}};
-  std::vector<Held> from, to;
+  std::vector<Shard> from, to;
   for (int r = 0; r < 4; r++) {
     from.push_back({r, {nested.at(mesh, r)}});
     to.push_back({r, {inner.at(mesh, r)}});

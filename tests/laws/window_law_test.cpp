@@ -242,7 +242,7 @@ std::string races(const Plan& plan, const CompileOptions& options, int* shared, 
 
 }  // namespace
 
-TEST_CASE("window law: every look is ordered against every write, and nobody waits in a circle", "[law]") {
+TEST_CASE("window law: every look is ordered against every write, and no one waits in a circle", "[law]") {
   int shared = 0, unshared = 0, hidden = 0, at_once = 0;
   for (int number = 0; number < share_of(150); number++) {
     Random random(static_cast<unsigned>(31000 + number));

@@ -245,7 +245,7 @@ TEST_CASE("what is wrong in a model file") {
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"add\", \"from\": [\"middle\", \"middle\"] }",
        {"m.json:7:39: error: /layers/3/from/1: \"middle\" is listed twice"}},
-      // What was meant is read instead, so that what lies behind it is looked at too.
+      // What was meant is read instead, so that what is after it is looked at too.
       {"\"window\": 2 },\n    { \"op\": \"conv2d\",",
        "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"stride\": 0,",
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",

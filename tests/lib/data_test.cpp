@@ -154,7 +154,7 @@ TEST_CASE("a damaged gzip file is named with the byte") {
     const Refused r = refused([&] { load_mnist(folder.path); });
     INFO(size << " bytes: " << r.text);
     CHECK(r.code == Exit::data);
-    CHECK(says(r, name + (size < 2 ? ": byte " : ": unpacked byte ")));  // two bytes tell gzip
+    CHECK(says(r, name + (size < 2 ? ": byte " : ": unpacked byte ")));  // two bytes identify gzip
   }
   std::string flipped = good;
   flipped[flipped.size() - 6] = static_cast<char>(flipped[flipped.size() - 6] ^ 1);  // of the checksum
@@ -191,7 +191,7 @@ TEST_CASE("CIFAR-10 batches are read and checked") {
   CHECK(says(r, "data_batch_3.bin: byte 3074: the file ends here"));
 }
 
-TEST_CASE("synthetic samples are told by the seed alone and can be learnt") {
+TEST_CASE("synthetic samples are determined by the seed alone and can be learnt") {
   const Datasets data = synthetic({2, 5, 3}, 4, 64, 7), again = synthetic({2, 5, 3}, 4, 200, 7),
                  other = synthetic({2, 5, 3}, 4, 64, 8);
   CHECK(data.train->samples() == 64);

@@ -96,7 +96,7 @@ TEST_CASE("a GPU whose memory does not suffice gets less, or nothing") {
   }
 }
 
-TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go in pieces that both ends cut alike") {
+TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go in pieces that both ends cut equally") {
   const Step step = network();
   const Plan plan = balance(step, gpu_and_cpu(), {{"f1", "all"}, {"f2", "all"}}, profile_of({3e10, 2e10}, 2e-6, 1e11));
   CHECK(part(plan, "f2", 1) > 0);
@@ -115,7 +115,7 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
   Index most = 0;
   for (const auto& [exchange, bytes] : pieces(gpu, true)) most = std::max(most, bytes);
   CHECK(most == kStagedBytes);
-  // No weights are laid out anew for cuDNN; without a GPU in the mesh they stay as the CPU's packing reads them best.
+  // No weights are laid out again for cuDNN; without a GPU in the mesh they stay as the CPU's packing reads them best.
   const auto weights_lie = [](const Program& program, Format format) {
     return std::all_of(program.steps.begin(), program.steps.end(), [&](const ProgramStep& s) {
       const auto* run = std::get_if<RunKernel>(&s.what);

@@ -180,7 +180,7 @@ TEST_CASE("rules that do not fit") {
         Lines{"/split/filters1/per: the mesh has no axis \"date\"; did you mean \"data\"?"});
 }
 
-TEST_CASE("tensors and places nobody knows") {
+TEST_CASE("tensors and places no one knows") {
   auto with = [](const std::string& tensor, Rule rule) { return LayoutRules().tensor(tensor, {std::move(rule)}); };
   CHECK(complaints_of(kAll, with("fist", {"batch", "all"})) ==
         Lines{"/tensors/fist: the model has no input, layer or parameter \"fist\"; did you mean \"first\"?"});

@@ -75,13 +75,13 @@ TEST_CASE("virtual time: a rank is faster while the other rank of its host rests
   CHECK(simulate(two_ranks(), profile).step_seconds == Approx(4 + 1.5 + 1));
 }
 
-TEST_CASE("virtual time: a message travels while kernels run, one behind the other") {
+TEST_CASE("virtual time: a message travels while kernels run, one after the other") {
   auto programs = two_ranks();
   std::swap(programs[0].steps[0], programs[0].steps[1]);  // rank 0 sends first
   programs[1].steps = {{Post{0, {}, {{0, {0, 0}, 1000}}}}, {RunKernel{update(1), {}, "first", false}}, {Wait{0}}, {RunKernel{update(1), {}, "then", false}}};
   const Profile profile = one_second_an_element(1);
   const Simulated hidden = simulate(programs, profile);
-  CHECK(hidden.waiting_seconds[1] == Approx(0.5));  // 1.5 s of a message, 1 s of them behind the first kernel
+  CHECK(hidden.waiting_seconds[1] == Approx(0.5));  // 1.5 s of a message, 1 s of them after the first kernel
   CHECK(hidden.step_seconds == Approx(4));
   programs[0].steps.insert(programs[0].steps.begin() + 1, {Post{1, {{1, {0, 0}, 500}}, {}}});
   programs[0].steps.push_back({Wait{1}});
@@ -138,7 +138,7 @@ std::string order(Beside beside) {
 
 }  // namespace
 
-TEST_CASE("exchanges that go on: kernels that nothing waits for come behind a send, and before a wait, but not where a send waits for that") {
+TEST_CASE("exchanges that go on: kernels that nothing waits for come after a send, and before a wait, but not where a send waits for that") {
   const std::string as_it_was = "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, behind a send, wait 1, ";
   CHECK(order(Beside::nothing) == as_it_was);
   CHECK(order(Beside::other_kernels) == as_it_was);

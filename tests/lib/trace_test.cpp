@@ -128,7 +128,7 @@ struct Chrome {
   }
 };
 
-// Each event lies in its training step, but for the inputs before and the figures after it; none overlaps another. Rounded to nanoseconds.
+// Each event is in its training step, but for the inputs before and the figures after it; none overlaps another. Rounded to nanoseconds.
 void check_nesting(std::vector<Event> events) {
   constexpr double kRound = 1.5e-3;
   std::vector<Event> steps;
@@ -320,7 +320,7 @@ TEST_CASE("trace: a rank that holds fewer steps, and one whose clock is another"
   CHECK(trace.notes[0].find("clocks") != std::string::npos);
 }
 
-TEST_CASE("trace summary: medians by name, what lies between, and shares of the gap", "[trace]") {
+TEST_CASE("trace summary: medians by name, what is between, and shares of the gap", "[trace]") {
   const Quartiles q = quartiles({4, 1, 3, 2});
   CHECK(q.q25 == Approx(1.75));
   CHECK(q.median == Approx(2.5));
@@ -356,7 +356,7 @@ TEST_CASE("trace summary: medians by name, what lies between, and shares of the 
   CHECK(groups.at("posts").measured.median == Approx(0.25));
   CHECK(groups.at("waits").measured.median == Approx(0.75));
   CHECK(groups.at("agreements").measured.median == Approx(0.5));
-  CHECK(s.ranks[0].rows.front().name == "feed");  // 1 s that nobody predicted
+  CHECK(s.ranks[0].rows.front().name == "feed");  // 1 s that no one predicted
   s.ranks[0].disturbed = 0.25;
 
   const Folder folder;

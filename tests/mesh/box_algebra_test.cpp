@@ -60,16 +60,16 @@ bool holds(const Box& box, const Point& p) {
   return true;
 }
 
-std::vector<Held> random_held(const Box& space, int ranks) {
-  std::vector<Held> held;
+std::vector<Shard> random_held(const Box& space, int ranks) {
+  std::vector<Shard> held;
   for (int r = 0; r < ranks; r++)
     for (Index i = below(3); i > 0; i--) held.push_back({r, below(4) == 0 ? space : random_box(space)});
   return held;
 }
 
 // The same elements for each rank, in boxes that do not overlap (where a reader's boxes do, copies fills each of them).
-std::vector<Held> apart(const std::vector<Held>& held) {
-  std::vector<Held> out;
+std::vector<Shard> apart(const std::vector<Shard>& held) {
+  std::vector<Shard> out;
   for (std::size_t i = 0; i < held.size(); i++) {
     std::vector<Box> before;
     for (std::size_t j = 0; j < i; j++)
@@ -79,9 +79,9 @@ std::vector<Held> apart(const std::vector<Held>& held) {
   return out;
 }
 
-std::set<int> holders(const std::vector<Held>& held, const Point& p) {
+std::set<int> holders(const std::vector<Shard>& held, const Point& p) {
   std::set<int> out;
-  for (const Held& h : held)
+  for (const Shard& h : held)
     if (holds(h.box, p)) out.insert(h.rank);
   return out;
 }
@@ -107,14 +107,14 @@ TEST_CASE("subtract: what is left is disjoint, and is what it should be") {
 TEST_CASE("owners: one per element, among its holders") {
   for (int round = 0; round < 400; round++) {
     const Box space = random_space(1 + static_cast<std::size_t>(round % 4));
-    const std::vector<Held> held = random_held(space, 1 + static_cast<int>(below(4)));
-    const std::vector<Held> owned = owners(held);
+    const std::vector<Shard> held = random_held(space, 1 + static_cast<int>(below(4)));
+    const std::vector<Shard> owned = owners(held);
     REQUIRE(std::is_sorted(owned.begin(), owned.end()));
     REQUIRE(owners(held) == owned);
-    for (const Held& o : owned) REQUIRE(volume(o.box) > 0);
+    for (const Shard& o : owned) REQUIRE(volume(o.box) > 0);
     each_point(space, [&](const Point& p) {
       const std::set<int> who = holders(held, p), its = holders(owned, p);
-      REQUIRE(std::count_if(owned.begin(), owned.end(), [&](const Held& o) { return holds(o.box, p); }) == (who.empty() ? 0 : 1));
+      REQUIRE(std::count_if(owned.begin(), owned.end(), [&](const Shard& o) { return holds(o.box, p); }) == (who.empty() ? 0 : 1));
       if (!who.empty()) REQUIRE(who.contains(*its.begin()));
     });
   }
@@ -122,28 +122,28 @@ TEST_CASE("owners: one per element, among its holders") {
 
 TEST_CASE("owners: what everybody holds is shared evenly along the longest dim, in rank order") {
   const Box box{{0, 3}, {0, 10}, {0, 10}};
-  const std::vector<Held> owned = owners(std::vector<Held>{{2, box}, {0, box}, {1, box}});
+  const std::vector<Shard> owned = owners(std::vector<Shard>{{2, box}, {0, box}, {1, box}});
   CHECK(owned ==
-        std::vector<Held>{{0, {{0, 3}, {0, 4}, {0, 10}}}, {1, {{0, 3}, {4, 7}, {0, 10}}}, {2, {{0, 3}, {7, 10}, {0, 10}}}});
-  // More holders than elements: the later ones own nothing. An empty box owns nothing, nobody owns nothing.
-  CHECK(owners(std::vector<Held>{{0, {{0, 1}}}, {1, {{0, 1}}}, {2, {{0, 0}}}}) == std::vector<Held>{{0, {{0, 1}}}});
+        std::vector<Shard>{{0, {{0, 3}, {0, 4}, {0, 10}}}, {1, {{0, 3}, {4, 7}, {0, 10}}}, {2, {{0, 3}, {7, 10}, {0, 10}}}});
+  // More holders than elements: the later ones own nothing. An empty box owns nothing, no one owns nothing.
+  CHECK(owners(std::vector<Shard>{{0, {{0, 1}}}, {1, {{0, 1}}}, {2, {{0, 0}}}}) == std::vector<Shard>{{0, {{0, 1}}}});
   CHECK(owners({}).empty());
-  CHECK(owners(std::vector<Held>{{1, {}}, {0, {}}}) == std::vector<Held>{{0, {}}});
+  CHECK(owners(std::vector<Shard>{{1, {}}, {0, {}}}) == std::vector<Shard>{{0, {}}});
 }
 
 TEST_CASE("copies: every asked element comes once, from its owner") {
   for (int round = 0; round < 400; round++) {
     const Box space = random_space(1 + static_cast<std::size_t>(round % 4));
     const int ranks = 1 + static_cast<int>(below(4));
-    std::vector<Held> held = random_held(space, ranks);
+    std::vector<Shard> held = random_held(space, ranks);
     held.push_back({static_cast<int>(below(ranks)), space});  // so that everything has an owner
-    const std::vector<Held> from = owners(held), to = apart(random_held(space, ranks));
+    const std::vector<Shard> from = owners(held), to = apart(random_held(space, ranks));
     const std::vector<BoxMessage> messages = copies(from, to);
     for (const BoxMessage& m : messages) {
       REQUIRE(volume(m.box) > 0);
       REQUIRE(m.writers.empty());
-      REQUIRE(std::any_of(from.begin(), from.end(), [&](const Held& h) { return h.rank == m.from && contains(h.box, m.box); }));
-      REQUIRE(std::any_of(to.begin(), to.end(), [&](const Held& h) { return h.rank == m.to && contains(h.box, m.box); }));
+      REQUIRE(std::any_of(from.begin(), from.end(), [&](const Shard& h) { return h.rank == m.from && contains(h.box, m.box); }));
+      REQUIRE(std::any_of(to.begin(), to.end(), [&](const Shard& h) { return h.rank == m.to && contains(h.box, m.box); }));
     }
     REQUIRE(std::is_sorted(messages.begin(), messages.end(), [](const BoxMessage& a, const BoxMessage& b) {
       return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);

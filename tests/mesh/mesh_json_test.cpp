@@ -48,7 +48,7 @@ TEST_CASE("a mesh file is read whole") {
   CHECK(mesh.device(3).slowdown == 3.5);
   REQUIRE(mesh.device(3).of);
   CHECK(mesh.device(3).of->threads == 3);
-  CHECK(mesh.device(3).threads == 3);  // told once, true of both
+  CHECK(mesh.device(3).threads == 3);  // given once, true of both
   const Mesh again = Mesh::load(folder.write("again.json", to_text(to_json(mesh), 2)));
   CHECK(to_text(to_json(again)) == to_text(to_json(mesh)));
 }

@@ -16,7 +16,7 @@ TEST_CASE("mpi: every case") {
   }
 }
 
-TEST_CASE("mpi: whether messages may lie in a GPU's memory is what this MPI says") {
+TEST_CASE("mpi: whether messages may be in a GPU's memory is what this MPI says") {
   CHECK(world().takes_device_memory() == (MPIX_Query_cuda_support() == 1));
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("proportional parts are within one of their share, zero shares get not
   CHECK_THROWS_AS(sizes(4, {}), UserError);
 }
 
-TEST_CASE("given sizes, and a cut behind a window op") {
+TEST_CASE("given sizes, and a cut after a window op") {
   CHECK(Partition::of(std::vector<Index>{3, 0, 5}).range(2) == Range{3, 8});
   CHECK(Partition::of(std::vector<Index>{}).parts() == 0);
   CHECK_THROWS_AS(Partition::of(std::vector<Index>{3, -1}), UserError);

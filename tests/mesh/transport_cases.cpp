@@ -212,7 +212,7 @@ struct Heard : WaitObserver {
   int blind_to = -2;
 };
 
-// Of a rank that the observer does not see nobody says that it hangs: the wait has its deadline. On threads the deadline is everybody's:
+// Of a rank that the observer does not see no one says that it hangs: the wait has its deadline. On threads the deadline is everybody's:
 // the other ranks poll meanwhile and wait for nothing.
 void observer_is_blind(Transport& t) {
   if (t.size() < 2) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring with made-up devices that take the time they are told to: no assertion on the speed of this machine.
+// Measuring with synthetic devices that take the time they are told to: no assertion on the speed of this machine.
 #include <motley/error.h>
 
 #include <algorithm>

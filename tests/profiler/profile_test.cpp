@@ -73,7 +73,7 @@ TEST_CASE("a bias rides along, but where implementations were timed with it: whi
   }
 }
 
-TEST_CASE("a message from or to a device's memory: three ways one behind the other, the slowest sets the pace of its pieces", "[profile]") {
+TEST_CASE("a message from or to a device's memory: three ways one after the other, the slowest sets the pace of its pieces", "[profile]") {
   Profile p;
   const Index most = Index{1} << 40;
   for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}, {0, 2}}) p.links.push_back({from, to, {{most, 1e-6, 1e9}}});

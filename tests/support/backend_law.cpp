@@ -35,7 +35,7 @@ double absolute(double v) {
   return std::abs(v);
 }
 
-// |.|: the same sums over absolute values, told by a spec that computes them from changed operands.
+// |.|: the same sums over absolute values, determined by a spec that computes them from changed operands.
 LawCase magnitude_of(const LawCase& one) {
   LawCase m = one;
   KernelSpec& spec = m.spec;
@@ -69,7 +69,7 @@ LawCase magnitude_of(const LawCase& one) {
   return m;
 }
 
-// Additions behind one result.
+// Additions after one result.
 double terms_of(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   const auto real = [](Index v) { return static_cast<double>(v); };

@@ -22,7 +22,7 @@ namespace motley::testing {
 //        sigmoid, tanh, elu, exp, log anywhere: and 2^-19 (1 + |.|)
 enum class LawMode { exact, tolerance };
 
-// One case: told from (seed, number, mode) alone, so that a failing one can be run again by itself.
+// One case: computed from (seed, number, mode) alone, so that a failing one can be run again by itself.
 struct LawCase {
   KernelSpec spec{};
   std::vector<Image> images{};  // a result's is empty: kNothing

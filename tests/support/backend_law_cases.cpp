@@ -234,7 +234,7 @@ int alias_of(Random& random, KernelSpec& spec) {
   return static_cast<int>(at);
 }
 
-// What operand i's elements are drawn from; reals keep exp, log and the gradients told from y in their usual ranges.
+// What operand i's elements are drawn from; reals keep exp, log and the gradients computed from y in their usual ranges.
 double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mode) {
   if (spec.op == KernelOp::fold && spec.operands[i].dtype == DType::i32) return static_cast<double>(random.in(0, 12));
   if (mode == LawMode::exact) {

@@ -17,7 +17,7 @@ namespace {
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// The device's pages, one block behind the other in a reserved range, and the two queues; blocks and marks keep it alive.
+// The device's pages, one block after the other in a reserved range, and the two queues; blocks and marks keep it alive.
 class Hidden {
  public:
   explicit Hidden(std::uint64_t seed) : random_(seed) {

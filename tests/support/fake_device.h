@@ -8,7 +8,7 @@
 
 namespace motley::testing {
 
-// What the two queues were given is done when somebody asks a mark whether it has passed, the queues' works taken in turns told by
+// What the two queues were given is done when somebody asks a mark whether it has passed, the queues' works taken in turns determined by
 // the seed, each turn as far as holds allow: a copy that does not wait for what it needs finds other bytes in some seed. Device
 // memory is readable and writable only while a kernel or a copy of this device runs: whoever else touches it dies (SIGSEGV).
 // memory_bytes: allocate() refuses more; 0: any. choices: a convolution has so many implementations, "3 runs", "2 runs", "1 runs",

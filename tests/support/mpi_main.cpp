@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2's main over MPI. After each test case the ranks tell each other whether anyone failed; then all end. Those who wait
+// Catch2's main over MPI. After each test case the ranks agree whether anyone failed; then all end. Those who wait
 // for a rank that left a case early are woken by their deadline, so nothing hangs.
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <motley/mpi.h>

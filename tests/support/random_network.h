@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random small networks and cuts for the laws, as data: a number tells a case, a failing case can be made smaller (shrink.h).
+// Random small networks and cuts for the laws, as data: a number determines a case, a failing case can be made smaller (shrink.h).
 #pragma once
 #include <motley/kernel_spec.h>
 #include <motley/mesh.h>
@@ -68,9 +68,9 @@ struct Case {
   Recipe net{};
   std::vector<Axis> axes{};
   std::vector<CutRecipe> cuts{};
-  unsigned picks = 0;  // not 0: every pass takes a pick at random, told by this number
-  int hosts = 1;           // that the ranks lie on in turn
-  unsigned schedules = 0;  // not 0: every exchange takes a schedule at random, told by this number
+  unsigned picks = 0;  // not 0: every pass takes a pick at random, determined by this number
+  int hosts = 1;           // that the ranks are on in turn
+  unsigned schedules = 0;  // not 0: every exchange takes a schedule at random, determined by this number
 };
 LayoutRules rules_of(const Case& one, const Network& net);
 Mesh mesh_of(const std::vector<Axis>& axes, int hosts = 1);

@@ -26,10 +26,10 @@ struct RunOptions {
   Index piece_bytes = 64;    // of a piece of a message from or to a device with memory of its own
   bool device_messages = false;  // the transport takes the device's memory (support/device_transport.h)
   CompileOptions program{};  // share: false: messages alone
-  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, told by this seed, and run a forward half before each step
+  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, determined by this seed, and run a forward half before each step
 };
 // A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.
-// Inputs are told by the element's global index and the seed; labels in 0..classes-1.
+// Inputs are determined by the element's global index and the seed; labels in 0..classes-1.
 Outcome run_plan(const Plan& plan, const RunOptions& options = {});
 // Largest difference over a tensor, divided by its largest magnitude.
 double difference(const Outcome& a, const Outcome& b);

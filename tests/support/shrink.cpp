@@ -29,7 +29,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
     const auto all = sweeper.candidates(p);
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
-  PlanData data = plan_told(passes, mesh, layouts, rules, picks, dtype);
+  PlanData data = plan_of_picks(passes, mesh, layouts, rules, picks, dtype);
   tile_all(data, [&](const Hop&) { return chance(random, 0.5) ? static_cast<int>(pick(random, 1, 5)) : 0; });
   return plan_from(step, mesh, std::move(data));
 }
@@ -60,10 +60,10 @@ namespace {
 std::string sent_twice(const Plan& plan) {
   for (std::size_t t = 0; t < plan.data().tensors.size(); t++) {
     const TensorPlan& tensor = plan.data().tensors[t];
-    const std::vector<Held>* before = &tensor.owners;
+    const std::vector<Shard>* before = &tensor.owners;
     for (const auto* hop : {&tensor.copy.messages, &tensor.fill.messages}) {
       std::map<int, std::vector<Box>> has;
-      for (const Held& h : *before) has[h.rank].push_back(h.box);
+      for (const Shard& h : *before) has[h.rank].push_back(h.box);
       for (const BoxMessage& m : *hop) {
         if (m.from == m.to) continue;
         for (const Box& b : has[m.to])

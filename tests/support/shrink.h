@@ -10,10 +10,10 @@
 
 namespace motley::law {
 
-// Every pass takes one of its legal picks at random, told by the number, and tensors that may be tiled are, at random. UserError: the rules do not go together.
+// Every pass takes one of its legal picks at random, determined by the number, and tensors that may be tiled are, at random. UserError: the rules do not go together.
 Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype);
 
-// The same plan, every exchange by a schedule at random, told by the number.
+// The same plan, every exchange by a schedule at random, determined by the number.
 Plan with_random_schedules(const Plan& plan, unsigned number);
 
 // The same plan, every rank on a host of its own: all that travels goes by message, and beside kernels.

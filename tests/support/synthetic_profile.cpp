@@ -7,7 +7,7 @@ namespace motley::testing {
 
 namespace {
 
-// A point tells its op and pass the device's rate (Known::modelled).
+// A point gives its op and pass the device's rate (Known::modelled).
 void add_rate(Profile& profile, int device, KernelOp op, PassKind pass, double flops_per_second) {
   KernelSpec spec;
   spec.op = op;

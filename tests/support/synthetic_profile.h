@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic profiles: every kernel at one rate per device, every link alike.
+// Synthetic profiles: every kernel at one rate per device, every link equal.
 #pragma once
 #include <motley/mesh.h>
 #include <motley/profile.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = activation(x), elementwise; dx = dy * activation'(x), told from y.
+// y = activation(x), elementwise; dx = dy * activation'(x), computed from y.
+#include "base/at.h"
 #include "graph/activate.h"
 #include "graph/nodes.h"
 
@@ -34,7 +35,7 @@ class ActivationOp final : public Op {
 
 Tensor activation_of(const Tensor& x, Activation activation, const std::string& name) {
   static const char* kinds[] = {"identity", "relu", "sigmoid", "tanh", "elu"};
-  return GraphNodes::graph_of({x})->add(kinds[static_cast<std::size_t>(activation)], name, std::make_shared<ActivationOp>(activation), {x},
+  return GraphNodes::graph_of({x})->add(at(kinds, activation), name, std::make_shared<ActivationOp>(activation), {x},
                                         x.shape());
 }
 

@@ -3,6 +3,7 @@
 // the gradient needs it: nothing but x and dy is kept or sent.
 #include <algorithm>
 
+#include "base/at.h"
 #include "graph/ops/windows.h"
 
 namespace motley {
@@ -41,11 +42,11 @@ class Pool2d final : public Op {
       if (d.name != slides_[0].dim && d.name != slides_[1].dim) others.push_back(d);
     return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides_, Dim{});
   }
-  // A winner is told from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the windows do.
+  // A winner is found from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the windows do.
   static std::vector<int> add_reach(Pass& p, std::vector<int> x_at) {
     for (std::size_t i = 0; i < 2; i++) {
       Window window = p.windows[i];
-      const PassIndex read = p.indices[static_cast<std::size_t>(window.read)];
+      const PassIndex read = at(p.indices, window.read);
       std::replace(x_at.begin(), x_at.end(), window.read, static_cast<int>(p.indices.size()));
       window.read = static_cast<int>(p.indices.size());
       p.indices.push_back({"reach:" + read.name, read.size});

@@ -34,23 +34,23 @@ std::string product_text(const std::vector<Dim>& dims) {
 
 // The sizes of `out`, at most one of which is left open.
 std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vector<Dim>& in, std::vector<Dim> out) {
-  Index all = 1, told = 1;
+  Index all = 1, given = 1;
   for (const Dim& d : in) all *= d.size;
   Dim* open = nullptr;
   for (Dim& d : out) {
     if (d.size > 0)
-      told *= d.size;
+      given *= d.size;
     else if (open != nullptr)
       throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; give one of them");
     else
       open = &d;
   }
   const std::string from = "\"" + x.name() + "\" has " + product_text(in) + (in.size() > 1 ? " = " + std::to_string(all) : "") + " in `in`";
-  if (open == nullptr && told != all)
-    throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(told) + " elements, " + from);
-  if (open != nullptr && all % told != 0)
-    throw UserError(op + ": " + from + ", which " + std::to_string(told) + " does not divide: \"" + open->name + "\" would not have an integer size");
-  if (open != nullptr) open->size = all / told;
+  if (open == nullptr && given != all)
+    throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(given) + " elements, " + from);
+  if (open != nullptr && all % given != 0)
+    throw UserError(op + ": " + from + ", which " + std::to_string(given) + " does not divide: \"" + open->name + "\" would not have an integer size");
+  if (open != nullptr) open->size = all / given;
   return out;
 }
 
