@@ -63,7 +63,9 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
   found.line("CPU", backend->model());
   found.line("cores", fmt::format("{} in {} socket{}; processing units allowed: {}", physical, host.sockets.size(),
                                   host.sockets.size() == 1 ? "" : "s", to_text(cores)));
-  found.line("ranks", fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer", cores.size()));
+  found.line("ranks",
+             fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer",
+                         cores.size()));
   found.line("ISA", fmt::format("{}", fmt::join(usable_isas(), " ")));
   found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
 }
@@ -77,7 +79,8 @@ void look_at_gpus(Findings& found, const HostFacts& host) {
   for (const auto& [model, count] : models) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, model);
   if (text.empty()) text = host.cards > 0 ? fmt::format("{} NVIDIA card(s), none can be used", host.cards) : "none";
   found.line("GPUs", text);
-  found.line("CUDA", host.cuda.library.empty() ? host.cuda.missing : host.cuda.library + (host.cuda.missing.empty() ? "" : "; " + host.cuda.missing));
+  found.line("CUDA", host.cuda.library.empty() ? host.cuda.missing
+                                               : host.cuda.library + (host.cuda.missing.empty() ? "" : "; " + host.cuda.missing));
   if (host.cards > 0 && !host.cuda.missing.empty()) found.missing.push_back("GPUs that can be used: " + host.cuda.missing);
 }
 
@@ -100,9 +103,10 @@ void look_at_mpi(Findings& found, bool takes_device_memory) {
   try {
     const fs::path mpiexec = find_mpiexec();
     const std::string version = first_version(mpiexec);
-    found.line("MPI", version.empty() ? mpiexec.string() + ": its version is unknown; expected MPICH's mpiexec"
-                                      : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
-                                                    takes_device_memory ? "go from and to their memory" : "are staged in the host's memory"));
+    found.line("MPI", version.empty()
+                          ? mpiexec.string() + ": its version is unknown; expected MPICH's mpiexec"
+                          : fmt::format("MPICH {} ({}); messages of GPUs {}", version, mpiexec.string(),
+                                        takes_device_memory ? "go from and to their memory" : "are staged in the host's memory"));
     if (version.empty()) found.packages.emplace_back("mpich");
   } catch (const DeviceError&) {
     found.line("MPI", "no mpiexec");
@@ -167,7 +171,9 @@ int doctor(const Options& options) {
     write_file(options.mesh.string(), to_text(to_json(mesh), 2) + "\n");
     found.line("mesh", options.mesh.string());
     if (mesh.ranks() == 1)
-      found.line("note", "the mesh has one rank, so nothing will be split; to try motley on one CPU, give each rank some of its cores and cap one's \"isa\" (configs/meshes/fast_slow.json)");
+      found.line("note",
+                 "the mesh has one rank, so nothing will be split; to try motley on one CPU, give each rank some of its cores and "
+                 "cap one's \"isa\" (configs/meshes/fast_slow.json)");
   }
   print_result(found.lines);
   return 0;

@@ -16,13 +16,13 @@
 #include "app/cpu_isas.h"
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "balance/choose_parts.h"
+#include "balance/needed_kernels.h"
+#include "balance/variables.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
-#include "balance/choose_parts.h"
-#include "balance/needed_kernels.h"
 #include "plan/planner.h"
-#include "balance/variables.h"
 #include "profiler/measure_kernels.h"
 #include "run/start.h"
 
@@ -78,8 +78,7 @@ Profile profile_at_hand(const Job& job) {
   const fs::path file = profile_path(job);
   // Parts that need no profile are planned with one only where the job names it and it is there: seconds are then known.
   if (!needs_profile(job.rules)) return job.profile.given && fs::exists(file) ? Profile::load(file) : Profile();
-  if (!fs::exists(file))
-    throw UserError(missing_profile(file.string()), Exit::missing);
+  if (!fs::exists(file)) throw UserError(missing_profile(file.string()), Exit::missing);
   Profile profile = Profile::load(file);
   for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
@@ -102,7 +101,12 @@ void check_made_here(const Profile& profile, const Job& job) {
     if (!cpu) cpu = open_backend(Device{.name = "cpu"});  // not capped
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
     const bool capped = !device.isa.empty() && order(device.isa) < order(cpu->isa());
-    DeviceFacts here{.name = device.name, .kind = was.kind, .model = cpu->model(), .isa = capped ? device.isa : cpu->isa(), .library = cpu->library(), .threads = was.threads};
+    DeviceFacts here{.name = device.name,
+                     .kind = was.kind,
+                     .model = cpu->model(),
+                     .isa = capped ? device.isa : cpu->isa(),
+                     .library = cpu->library(),
+                     .threads = was.threads};
     if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may not have it, and use the one before
     check_same_device(was, here, profile_path(job).string());
   }
@@ -139,13 +143,15 @@ std::vector<std::string> core_notes(const Mesh& mesh) {
     if (!mesh.device(r).host.empty()) continue;
     for (const int core : own) ranks[core].push_back(r);
     if (const int threads = driven(mesh.device(r)).threads; threads > static_cast<int>(own.size()))
-      notes.push_back(fmt::format("rank {} ({}) has {} threads on {} {}; more threads than cores make kernels slower", r, mesh.device(r).name, threads, own.size(),
-                                  own.size() == 1 ? "core" : "cores"));
+      notes.push_back(fmt::format("rank {} ({}) has {} threads on {} {}; more threads than cores make kernels slower", r,
+                                  mesh.device(r).name, threads, own.size(), own.size() == 1 ? "core" : "cores"));
   }
   std::string shared;
   for (const auto& [core, several] : ranks)
-    if (several.size() > 1) shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
-  if (!shared.empty()) notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
+    if (several.size() > 1)
+      shared += fmt::format("{}core {} (ranks {})", shared.empty() ? "" : ", ", core, fmt::join(several, ", "));
+  if (!shared.empty())
+    notes.push_back("ranks share " + shared + "; predicted seconds assume a core for each rank, so a step will take longer");
   return notes;
 }
 
@@ -154,7 +160,8 @@ namespace {
 // What a mesh says of a device's speed.
 bool look_equal(const Device& a, const Device& b) {
   const Device &x = driven(a), &y = driven(b);
-  return a.kind == b.kind && a.slowdown == b.slowdown && x.kind == y.kind && x.threads == y.threads && x.isa == y.isa && x.tf32 == y.tf32;
+  return a.kind == b.kind && a.slowdown == b.slowdown && x.kind == y.kind && x.threads == y.threads && x.isa == y.isa &&
+         x.tf32 == y.tf32;
 }
 
 // Geometric mean of b's times over a's, of the kernels that were measured on both.
@@ -186,7 +193,8 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
     const Device& d = driven(mesh.device(r));
     if (d.kind != DeviceKind::cpu || !mesh.device(r).host.empty() || d.isa.empty()) continue;
     if (std::find(here.begin(), here.end(), d.isa) == here.end())
-      notes.push_back(fmt::format("rank {} ({}): \"isa\": \"{}\" has no effect, this CPU's best is {}", r, mesh.device(r).name, d.isa, here.back()));
+      notes.push_back(fmt::format("rank {} ({}): \"isa\": \"{}\" has no effect, this CPU's best is {}", r, mesh.device(r).name,
+                                  d.isa, here.back()));
   }
   constexpr int kMostCompared = 32;  // ranks; a note for each pair of more would be no help
   for (int a = 0; a < std::min(mesh.ranks(), kMostCompared); a++)
@@ -197,10 +205,13 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
       with_isa_of_y.isa = y.isa;
       const bool only_isa = x.kind == DeviceKind::cpu && x.host.empty() && y.host.empty() && look_equal(with_isa_of_y, y);
       if (only_isa && level(x) == level(y))
-        notes.push_back(fmt::format("ranks {} ({}) and {} ({}) differ in \"isa\" alone, and on this CPU that makes no difference: they are equal", a, x.name, b, y.name));
+        notes.push_back(fmt::format(
+            "ranks {} ({}) and {} ({}) differ in \"isa\" alone, and on this CPU that makes no difference: they are equal", a,
+            x.name, b, y.name));
       else if (const auto ratio = measured_ratio(profile, a, b); ratio && std::abs(*ratio - 1) < kEqual)
-        notes.push_back(fmt::format("ranks {} ({}) and {} ({}) look unequal in the mesh and measure as equal: kernel times differ by {:.1f} %", a, x.name, b, y.name,
-                                    100 * std::abs(*ratio - 1)));
+        notes.push_back(
+            fmt::format("ranks {} ({}) and {} ({}) look unequal in the mesh and measure as equal: kernel times differ by {:.1f} %",
+                        a, x.name, b, y.name, 100 * std::abs(*ratio - 1)));
     }
   return notes;
 }
@@ -208,7 +219,8 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile) {
 std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
   std::vector<std::string> notes;
   for (const std::string& note : profile.notes)
-    if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos) notes.push_back("the profile was measured on a disturbed machine: " + note);
+    if (note.find("contended") != std::string::npos || note.find("drifting") != std::string::npos)
+      notes.push_back("the profile was measured on a disturbed machine: " + note);
   for (int rank = 0; rank < plan.mesh().ranks() && !profile.empty(); rank++) {
     int all = 0, modelled = 0;
     for (const KernelSpec& s : kernels_of(plan.data(), rank)) {
@@ -217,7 +229,9 @@ std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
       modelled += profile.seconds(rank, s).known == Known::modelled;
     }
     if (modelled > 0)
-      notes.push_back(fmt::format("rank {} ({}): {} of {} kernel times are modelled, not measured; measure them with: motley profile JOB", rank, plan.mesh().device(rank).name, modelled, all));
+      notes.push_back(
+          fmt::format("rank {} ({}): {} of {} kernel times are modelled, not measured; measure them with: motley profile JOB", rank,
+                      plan.mesh().device(rank).name, modelled, all));
   }
   return notes;
 }

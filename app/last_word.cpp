@@ -36,7 +36,10 @@ LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
   }
   try {
     RunDirectory own = std::move(directory);  // its lock goes with this process
-    write_failed_run(own.path(), {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"}, mesh);
+    write_failed_run(
+        own.path(),
+        {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"},
+        mesh);
   } catch (const std::exception&) {  // no one listens any more
   }
   _exit(0);

@@ -8,7 +8,8 @@
 
 namespace motley::app {
 
-// On rank 0: a child process that outlives this one's sudden end, and then writes that the run failed. Needs `directory` until its end.
+// On rank 0: a child process that outlives this one's sudden end, and then writes that the run failed. Needs `directory` until its
+// end.
 class LastWord {
  public:
   LastWord(RunDirectory& directory, const Mesh& mesh);

@@ -362,8 +362,8 @@ Outcome Launch::outcome() const {
   }
   if (bare >= 0) {
     const auto now = record(static_cast<std::size_t>(bare));
-    const std::string rank =
-        now ? who(*now) + " exited without reporting, in phase '" + now->phase + "'" : "rank " + std::to_string(bare) + " never started";
+    const std::string rank = now ? who(*now) + " exited without reporting, in phase '" + now->phase + "'"
+                                 : "rank " + std::to_string(bare) + " never started";
     return {kHung, bare, rank, false};
   }
   if (output_failed_) return {static_cast<int>(Exit::io), -1, "could not write to stdout", false};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/launcher.h"
 
-#include <algorithm>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <motley/error.h>
-#include <fcntl.h>
 #include <sys/statvfs.h>
+#include <algorithm>
 
 #include <cerrno>
 #include <cstdio>
@@ -91,8 +91,8 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
     std::vector<int> absent = devices[rank].host.empty() ? devices[rank].cores : std::vector<int>{};
     std::erase_if(absent, [&](int core) { return std::find(allowed.begin(), allowed.end(), core) != allowed.end(); });
     if (!absent.empty())
-      out.push_back("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + to_text(absent) + "; this process may use " + to_text(allowed) +
-                    "; change \"cores\" in the mesh or leave it out");
+      out.push_back("rank " + std::to_string(rank) + " (" + devices[rank].name + ") asks for core " + to_text(absent) +
+                    "; this process may use " + to_text(allowed) + "; change \"cores\" in the mesh or leave it out");
   }
   return out;
 }

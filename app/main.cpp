@@ -41,8 +41,8 @@ void silence() {
 }
 
 int work(const Parsed& parsed, const app::CommandLine& line) {
-  const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check || parsed.options->verb == Verb::trace ||
-                                        parsed.options->verb == Verb::schema);
+  const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check ||
+                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema);
   if ((alone || !parsed.options) && how_started().rank > 0) silence();
   if (!parsed.options) {
     if (parsed.code == 0)

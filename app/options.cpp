@@ -4,8 +4,8 @@
 #include <motley/dims.h>
 #include <motley/error.h>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -22,7 +22,8 @@ constexpr std::array kLater{"eval", "predict", "report", "simulate", "convert", 
 struct LaterOption {
   const char *verb, *option;
 };
-constexpr std::array kLaterOptions{LaterOption{"train", "--resume"}, LaterOption{"plan", "--advise"}, LaterOption{"verify", "--inference"}};
+constexpr std::array kLaterOptions{LaterOption{"train", "--resume"}, LaterOption{"plan", "--advise"},
+                                   LaterOption{"verify", "--inference"}};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -63,7 +64,8 @@ void one_of(CLI::Option* option, const std::vector<std::string>& words) {
   for (const std::string& word : words) shown += (shown.empty() ? "" : "|") + word;
   option->type_name(shown)->check(CLI::Validator(
       [words, shown](std::string& given) {
-        return std::find(words.begin(), words.end(), given) != words.end() ? std::string() : "expected " + shown + ", found \"" + given + "\"";
+        return std::find(words.begin(), words.end(), given) != words.end() ? std::string()
+                                                                           : "expected " + shown + ", found \"" + given + "\"";
       },
       ""));
 }
@@ -75,8 +77,10 @@ void within(CLI::Option* option, const char* shown, T least, T most) {
       [least, most](std::string& given) {
         T value{};
         const auto read = std::from_chars(given.data(), given.data() + given.size(), value);
-        if (read.ec == std::errc{} && read.ptr == given.data() + given.size() && value >= least && value <= most) return std::string();
-        return fmt::format("expected {} from {} to {}, found \"{}\"", std::is_integral_v<T> ? "an integer" : "a number", least, most, given);
+        if (read.ec == std::errc{} && read.ptr == given.data() + given.size() && value >= least && value <= most)
+          return std::string();
+        return fmt::format("expected {} from {} to {}, found \"{}\"", std::is_integral_v<T> ? "an integer" : "a number", least,
+                           most, given);
       },
       ""));
 }
@@ -85,7 +89,9 @@ void add_common(CLI::App& app, Options& o, Words& w) {
   app.add_option("--set", o.sets, "change a value of the job: train.batch=64, mesh.devices.0.threads=2 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  one_of(app.add_option("--progress", w.progress, "auto: one updating line on a terminal; plain: a line every few seconds; never: none"), {"auto", "plain", "never"});
+  one_of(app.add_option("--progress", w.progress,
+                        "auto: one updating line on a terminal; plain: a line every few seconds; never: none"),
+         {"auto", "plain", "never"});
   one_of(app.add_option("--log-level", w.log_level, "what is printed on stderr"), {"error", "warning", "info", "debug"});
   app.add_flag("--quiet,-q", w.quiet, "only errors on stderr");
 }
@@ -107,7 +113,8 @@ void add_form(CLI::App* verb, Words& w) {
 
 void add_verbs(CLI::App& app, Options& o, Words& w) {
   CLI::App* doctor = add_verb(app, "doctor", "list devices, libraries, limits and data; what is missing and how to get it");
-  doctor->add_option("--mesh,-o", o.mesh, "write a mesh of this node: one rank per GPU, one per kind of CPU core and socket")->type_name("FILE");
+  doctor->add_option("--mesh,-o", o.mesh, "write a mesh of this node: one rank per GPU, one per kind of CPU core and socket")
+      ->type_name("FILE");
 
   CLI::App* check = add_verb(app, "check", "validate jobs, meshes, models, layouts, profiles, plans and runs: all errors at once");
   check->add_option("FILE", o.files, "the files to validate")->required()->type_name("");
@@ -118,7 +125,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   profile->add_option("-o,--output", o.output, "write the profile there (default: the job's profile.path)")->type_name("FILE");
   within(profile->add_option("--budget-seconds", o.budget_seconds, "time limit (default 60)"), "SECONDS", 0.1, 1e6);
 
-  CLI::App* plan = add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
+  CLI::App* plan =
+      add_verb(app, "plan", "show how the model is split, predicted time and traffic per rank, why, and the runner-up");
   add_job(plan, w, "the job file")->required();
   add_form(plan, w);
   plan->add_flag("--full", o.full, "list every rank, exchange and tensor, also of a plan for more than 16 ranks");
@@ -135,13 +143,15 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
-  train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")->type_name("FILE");
+  train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")
+      ->type_name("FILE");
 
   CLI::App* trace = add_verb(app, "trace", "compare a run's predicted and measured times, kernel by kernel");
   trace->add_option("RUN", o.run_directory, "the run directory")->required()->type_name("DIR");
   add_form(trace, w);
 
-  CLI::App* verify = add_verb(app, "verify", "check that the sharded job computes the same result as the unsharded one, in f64 and f32");
+  CLI::App* verify =
+      add_verb(app, "verify", "check that the sharded job computes the same result as the unsharded one, in f64 and f32");
   add_job(verify, w, "the job file")->required();
   within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
   within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
@@ -152,7 +162,9 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   one_of(schema->add_option("KIND", w.kind, "kind of file")->required(), schema_kinds());
 
   for (const LaterOption& l : kLaterOptions)
-    app.get_subcommand(l.verb)->add_flag_callback(l.option, [&w, &l] { w.later = std::string(l.verb) + " " + l.option; })->group("");
+    app.get_subcommand(l.verb)
+        ->add_flag_callback(l.option, [&w, &l] { w.later = std::string(l.verb) + " " + l.option; })
+        ->group("");
   for (const char* name : kLater) app.add_subcommand(name, "not built yet")->group("")->prefix_command()->set_help_flag();
   add_job(app.add_subcommand(kRank, "what the launcher starts")->group(""), w, "the run directory")->required();
 }
@@ -160,7 +172,8 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (verb->get_name() != kRank && std::find(kLater.begin(), kLater.end(), verb->get_name()) == kLater.end()) out.push_back(verb->get_name());
+    if (verb->get_name() != kRank && std::find(kLater.begin(), kLater.end(), verb->get_name()) == kLater.end())
+      out.push_back(verb->get_name());
   return out;
 }
 
@@ -190,8 +203,9 @@ std::string unexpected(const CLI::App& app) {
 }
 
 Verb verb_of(const std::string& name) {
-  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check}, {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train}, {"trace", Verb::trace}, {"verify", Verb::verify}, {"schema", Verb::schema},
+  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check},     {"profile", Verb::profile},
+                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train},
+                                                 {"trace", Verb::trace},   {"verify", Verb::verify},   {"schema", Verb::schema},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }
@@ -202,7 +216,7 @@ void apply(const Words& w, Options& o) {
   static const std::map<std::string, LogLevel> levels{
       {"error", LogLevel::error}, {"warning", LogLevel::warning}, {"info", LogLevel::info}, {"debug", LogLevel::debug}};
   o.log_level = w.quiet ? LogLevel::error : levels.at(w.log_level);
-  o.progress = !w.progress.empty() && !w.quiet      ? modes.at(w.progress)
+  o.progress = !w.progress.empty() && !w.quiet  ? modes.at(w.progress)
                : o.log_level == LogLevel::error ? ProgressMode::never
                                                 : ProgressMode::automatic;
   o.form = w.form == "json" ? Form::json : Form::text;
@@ -211,9 +225,8 @@ void apply(const Words& w, Options& o) {
 }
 
 Parsed usage(const std::string& text, const std::string& verb) {
-  return {{},
-          static_cast<int>(Exit::usage),
-          "motley: " + text + "\nSee 'motley " + (verb.empty() ? "" : verb + " ") + "--help'.\n"};
+  return {
+      {}, static_cast<int>(Exit::usage), "motley: " + text + "\nSee 'motley " + (verb.empty() ? "" : verb + " ") + "--help'.\n"};
 }
 
 Parsed not_built(const std::string& what) {
@@ -241,7 +254,8 @@ Parsed parse_options(const std::vector<std::string>& given) {
   add_common(app, options, words);
   add_verbs(app, options, words);
   if (given.size() > 1 && given[0] == "help" && given[1].front() != '-')
-    if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[1]) == verbs.end()) return usage("unknown command \"" + given[1] + "\"" + did_you_mean(given[1], verbs), "");
+    if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[1]) == verbs.end())
+      return usage("unknown command \"" + given[1] + "\"" + did_you_mean(given[1], verbs), "");
   std::string verb;
   const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };
   try {

@@ -8,7 +8,18 @@
 
 namespace motley {
 
-enum class Verb : std::uint8_t { doctor, check, profile, plan, explain, train, trace, verify, schema, rank };  // rank: what the launcher starts
+enum class Verb : std::uint8_t {
+  doctor,
+  check,
+  profile,
+  plan,
+  explain,
+  train,
+  trace,
+  verify,
+  schema,
+  rank
+};  // rank: what the launcher starts
 enum class Form : std::uint8_t { text, json };
 enum class ProgressMode : std::uint8_t { automatic, plain, never };
 enum class LogLevel : std::uint8_t { error, warning, info, debug };
@@ -21,11 +32,11 @@ struct Options {
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
-  std::string kind{};    // schema: of which file
-  std::string tensor{};  // explain: one of them; empty: the whole plan
-  bool overwrite = false, full = false;  // full: of plan
-  int steps = 3, batch = 4;    // of verify
-  double budget_seconds = 60;  // of measuring
+  std::string kind{};                                                               // schema: of which file
+  std::string tensor{};                                                             // explain: one of them; empty: the whole plan
+  bool overwrite = false, full = false;                                             // full: of plan
+  int steps = 3, batch = 4;                                                         // of verify
+  double budget_seconds = 60;                                                       // of measuring
 };
 
 // Options, or what is printed instead of working (help, version: code 0; a usage error 64; what is not built yet 78).

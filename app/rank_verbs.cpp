@@ -43,7 +43,9 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
     for (const KernelPoint& point : profile.kernels()) kernels += static_cast<std::size_t>(point.device) == d ? 1 : 0;
     text += fmt::format("rank {:<7}{}: {}, {}, {} thread{}, {}; {} kernels\n", d, facts.name, facts.model, facts.isa, facts.threads,
                         facts.threads == 1 ? "" : "s", facts.library, kernels);
-    if (facts.alone_over_shared < 1) text += fmt::format("            {:.0f} % of these seconds when the other ranks of its host are idle\n", 100 * facts.alone_over_shared);
+    if (facts.alone_over_shared < 1)
+      text += fmt::format("            {:.0f} % of these seconds when the other ranks of its host are idle\n",
+                          100 * facts.alone_over_shared);
   }
   text += fmt::format("links       {}\n", profile.links.size());
   for (const std::string& note : profile.notes) text += "note        " + note + "\n";
@@ -106,21 +108,22 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
     text += fmt::format("disturbed      {:.1f} % of the time other processes had the cores of a rank\n", 100 * *disturbed);
     if (*disturbed > kDisturbed) text += "note: more than 5 %: the measured seconds are those of a machine that others use too\n";
   }
-  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "feed", "busy", "waiting", "predicted", "received",
-                      "memory");
+  text += fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", "rank", "device", "feed", "busy", "waiting", "predicted",
+                      "received", "memory");
   for (std::size_t r = 0; r < run.ranks.size(); r++) {
     const RankFigures& f = run.ranks[r];
     text +=
         fmt::format("{:<6}{:<18}{:>12}{:>12}{:>12}{:>12}{:>14}{:>14}\n", r, mesh.device(static_cast<int>(r)).name,
-                    time_or_unknown(f.feed_seconds), time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds), time_or_unknown(f.predicted_step_seconds),
-                    bytes_or_unknown(f.bytes_counted), bytes_or_unknown(f.memory_bytes));
+                    time_or_unknown(f.feed_seconds), time_or_unknown(f.busy_seconds), time_or_unknown(f.waiting_seconds),
+                    time_or_unknown(f.predicted_step_seconds), bytes_or_unknown(f.bytes_counted), bytes_or_unknown(f.memory_bytes));
   }
   return text;
 }
 
 }  // namespace
 
-void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console, const std::vector<std::string>& notes) {
+void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console,
+               const std::vector<std::string>& notes) {
   if (options.verb == Verb::explain) {
     if (!options.svg.empty()) give_result(explain_svg(plan, profile, options.tensor), options.svg, console);
     return print_result(options.form == Form::json ? to_text(explain_json(plan, profile, options.tensor), 1) + "\n"

@@ -28,6 +28,7 @@ void verify_ranks(Runtime& rt, const Task& task);
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);
 
 // Text or JSON, to stdout or a file; notes go with the text, or to stderr.
-void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console, const std::vector<std::string>& notes = {});
+void give_plan(const Plan& plan, const Profile& profile, const Options& options, Console& console,
+               const std::vector<std::string>& notes = {});
 
 }  // namespace motley::app

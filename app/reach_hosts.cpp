@@ -122,7 +122,8 @@ void reach_hosts(const std::vector<Device>& devices) {
     return all;
   };
   bool all = false, late = false;
-  while (!(all = all_ended()) && !(late = std::chrono::steady_clock::now() > until) && signals_so_far() == 0) ::poll(nullptr, 0, 20);
+  while (!(all = all_ended()) && !(late = std::chrono::steady_clock::now() > until) && signals_so_far() == 0)
+    ::poll(nullptr, 0, 20);
   for (auto& [host, one] : tries)
     if (!one.ended) give_up(one, "no answer within 10 s");
   if (!all && !late) return;  // whoever asked for the end hears that
@@ -130,10 +131,13 @@ void reach_hosts(const std::vector<Device>& devices) {
   for (auto& [host, one] : tries) {
     if (one.good) continue;
     while (!one.said.empty() && one.said.back() <= ' ') one.said.pop_back();
-    text += (text.empty() ? "" : "\n") + ("host \"" + host + "\" of " + one.ranks) + " cannot be reached: " + (one.said.empty() ? program + " failed" : one.said);
+    text += (text.empty() ? "" : "\n") + ("host \"" + host + "\" of " + one.ranks) +
+            " cannot be reached: " + (one.said.empty() ? program + " failed" : one.said);
   }
   if (!text.empty())
-    throw DeviceError(text + "\nranks on other hosts are started by ssh without a password, this program at the same path there; try: ssh HOST true");
+    throw DeviceError(
+        text +
+        "\nranks on other hosts are started by ssh without a password, this program at the same path there; try: ssh HOST true");
 }
 
 }  // namespace motley

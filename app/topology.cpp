@@ -55,7 +55,8 @@ void add_kinds(hwloc_topology_t topology, const std::vector<int>& cores, const s
     kinds[std::max(0, hwloc_cpukinds_get_by_cpuset(topology, one, 0))].push_back(core);
     hwloc_bitmap_free(one);
   }
-  for (auto& [kind, own] : kinds) out.push_back({std::move(own), kinds.size() == 1 ? name : name + " core kind " + std::to_string(kind)});
+  for (auto& [kind, own] : kinds)
+    out.push_back({std::move(own), kinds.size() == 1 ? name : name + " core kind " + std::to_string(kind)});
 }
 
 std::vector<Socket> sockets() {

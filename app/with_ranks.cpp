@@ -20,8 +20,8 @@
 #include "app/verbs.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "mesh/mesh_json.h"
 #include "explain/explain.h"
+#include "mesh/mesh_json.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 
@@ -81,8 +81,10 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile})
     if (!run_directory.empty() && fs::absolute(file).lexically_normal() == fs::absolute(run_directory / of_run).lexically_normal())
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
-  if (fs::is_regular_file(file) && !is_chrome_trace(file)) throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
-  if (fs::exists(file) && !fs::is_regular_file(file)) throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
+  if (fs::is_regular_file(file) && !is_chrome_trace(file))
+    throw UserError("--trace " + file.string() + " exists and is not a Chrome trace; give another file", Exit::usage);
+  if (fs::exists(file) && !fs::is_regular_file(file))
+    throw UserError("--trace " + file.string() + " is a directory or a device, and would be replaced; give a file", Exit::io);
   require_folder(file);
 }
 

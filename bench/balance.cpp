@@ -3,10 +3,11 @@
 // tables at the same time, first in steps of 8, then around the best cut; balance_dim chooses a cut of the filters. Then all cuts
 // in steps of 4, and of 1 around the chosen one, are timed with both ranks running at once, in interleaved rounds. The best cut is
 // named by the odd rounds; it and the chosen one are timed by the even.
-// With --network: whole small networks instead, each beside a profile of the same run. balance() chooses; all cuts of the cut dims in steps
-// of 4 or 8 (two dims: one after the other from a grid) run real training steps in interleaved rounds, the best few again: medians, the
-// best cut named by every other round, timed by those between. Rounds in which others had more than 5 % of a core are dropped; more than
-// 30 % of them dropped: exit 1. Where one core's speed has moved beside the other's since the profile, the network is profiled and run again.
+// With --network: whole small networks instead, each beside a profile of the same run. balance() chooses; all cuts of the cut dims
+// in steps of 4 or 8 (two dims: one after the other from a grid) run real training steps in interleaved rounds, the best few again:
+// medians, the best cut named by every other round, timed by those between. Rounds in which others had more than 5 % of a core are
+// dropped; more than 30 % of them dropped: exit 1. Where one core's speed has moved beside the other's since the profile, the
+// network is profiled and run again.
 //   balance [--network] [--quick] [--json FILE] [--partner ISA]... [--only PART_OF_A_SHAPE_OR_NAME]
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -86,7 +87,8 @@ void run_rank(Transport& transport, const Arguments& arguments) {
       row.set("library", backend->library());
       if (transport.rank() == 0) print(row);
       rows.push(std::move(row));
-      if (transport.rank() == 0 && !arguments.json.empty()) write_file(arguments.json, to_text(rows, 2) + "\n");  // a run broken off keeps its rows
+      if (transport.rank() == 0 && !arguments.json.empty())
+        write_file(arguments.json, to_text(rows, 2) + "\n");  // a run broken off keeps its rows
     }
 }
 
@@ -108,12 +110,13 @@ void summarise(const std::vector<Json>& rows, const std::string& partner) {
   for (const char* key : {"chosen_over_best", "even_over_best", "proportional_over_best", "fast_alone_over_best"}) {
     std::vector<double> v;
     for (const Json& row : rows)
-      if ((partner.empty() || std::get<std::string>(row.find("partner_isa")->value) == partner) && std::isfinite(number_in(row, key)))
+      if ((partner.empty() || std::get<std::string>(row.find("partner_isa")->value) == partner) &&
+          std::isfinite(number_in(row, key)))
         v.push_back(number_in(row, key));
     if (v.empty()) continue;
     std::sort(v.begin(), v.end());
-    std::printf("%s%-8s %-24s median %.3f  max %.3f  (%zu rows)\n", partner.empty() ? "all rows" : "beside ", partner.c_str(), key, v[v.size() / 2],
-                v.back(), v.size());
+    std::printf("%s%-8s %-24s median %.3f  max %.3f  (%zu rows)\n", partner.empty() ? "all rows" : "beside ", partner.c_str(), key,
+                v[v.size() / 2], v.back(), v.size());
   }
 }
 
@@ -182,25 +185,30 @@ int run_all(const Arguments& arguments) {
 void print_network(const Json& row) {
   auto number = [&](const char* key) { return number_in(row, key); };
   auto text = [&](const char* key) { return std::get<std::string>(row.find(key)->value); };
-  std::printf("%-16s %-6s %-24s %-24s %8.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %7.0f %5.0f\n", text("network").c_str(), text("partner_isa").c_str(),
-              to_text(*row.find("chosen_parts")).c_str(), to_text(*row.find("best_parts")).c_str(), number("best_seconds") * 1e3, number("chosen_over_best"),
-              number("even_over_best"), number("proportional_over_best"), number("fast_alone_over_best"), number("predicted_over_measured"), number("speed_moved"),
-              number("spread"), number("rounds"), number("rounds_dropped"));
+  std::printf("%-16s %-6s %-24s %-24s %8.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %6.3f %7.0f %5.0f\n", text("network").c_str(),
+              text("partner_isa").c_str(), to_text(*row.find("chosen_parts")).c_str(), to_text(*row.find("best_parts")).c_str(),
+              number("best_seconds") * 1e3, number("chosen_over_best"), number("even_over_best"), number("proportional_over_best"),
+              number("fast_alone_over_best"), number("predicted_over_measured"), number("speed_moved"), number("spread"),
+              number("rounds"), number("rounds_dropped"));
   std::fflush(stdout);
 }
 
-// Exit code 1, with a message: other processes had the cores too often for a row to say anything, or one core's speed moved beside the other's.
+// Exit code 1, with a message: other processes had the cores too often for a row to say anything, or one core's speed moved beside
+// the other's.
 int judged(const std::vector<Json>& rows) {
   std::string names;
   double dropped = 0;
   for (const Json& row : rows) {
     dropped += number_in(row, "rounds_dropped");
     if (number_in(row, "dropped_share") > bench::kMostDropped || !(number_in(row, "speed_moved") <= bench::kMoved))
-      names += " " + std::get<std::string>(row.find("network")->value) + "/" + std::get<std::string>(row.find("partner_isa")->value);
+      names +=
+          " " + std::get<std::string>(row.find("network")->value) + "/" + std::get<std::string>(row.find("partner_isa")->value);
   }
   std::printf("%.0f rounds dropped: other processes had more than %.0f %% of a core\n", dropped, 100 * bench::kDisturbed);
   if (names.empty()) return 0;
-  std::fprintf(stderr, "balance: other processes disturbed more than %.0f %% of the rounds, or one core's speed moved by more than %.0f %% beside the other's, of:%s; run it again on a quieter machine\n",
+  std::fprintf(stderr,
+               "balance: other processes disturbed more than %.0f %% of the rounds, or one core's speed moved by more than %.0f %% "
+               "beside the other's, of:%s; run it again on a quieter machine\n",
                100 * bench::kMostDropped, 100 * (bench::kMoved - 1), names.c_str());
   return 1;
 }
@@ -209,11 +217,12 @@ int run_networks(const Arguments& arguments) {
   std::vector<std::string> names = bench::small_network_names();
   if (arguments.quick) names = {"pair_3x3", "batch"};
   std::erase_if(names, [&](const std::string& name) { return name.find(arguments.only) == std::string::npos; });
-  if (names.empty()) throw UserError("--only " + arguments.only + " leaves no network; without it --network lists all of them", Exit::usage);
+  if (names.empty())
+    throw UserError("--only " + arguments.only + " leaves no network; without it --network lists all of them", Exit::usage);
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-networks-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  std::printf("%-16s %-6s %-24s %-24s %8s %6s %6s %6s %6s %6s %6s %6s %7s %5s\n", "network", "beside", "chosen", "best", "best ms", "chosen", "even", "prop.",
-              "alone", "pred.", "moved", "spread", "rounds", "lost");
+  std::printf("%-16s %-6s %-24s %-24s %8s %6s %6s %6s %6s %6s %6s %6s %7s %5s\n", "network", "beside", "chosen", "best", "best ms",
+              "chosen", "even", "prop.", "alone", "pred.", "moved", "spread", "rounds", "lost");
   std::fflush(stdout);
   std::vector<Json> rows;
   int code = 0;
@@ -221,11 +230,13 @@ int run_networks(const Arguments& arguments) {
     for (const std::string& name : names) {
       const std::string file = (folder / (name + "_" + partner + ".json")).string();
       Json row;
-      code = bench::launched(fast_and(partner).devices(), {"--network-rank", name, partner, file, arguments.quick ? "quick" : "whole"}, file, row);
+      code = bench::launched(fast_and(partner).devices(),
+                             {"--network-rank", name, partner, file, arguments.quick ? "quick" : "whole"}, file, row);
       if (code != 0) return code;
       print_network(row);
       rows.push_back(std::move(row));
-      if (!arguments.json.empty()) write_file(arguments.json, to_text(Json(Json::Array(rows)), 2) + "\n");  // a run broken off keeps its rows
+      if (!arguments.json.empty())
+        write_file(arguments.json, to_text(Json(Json::Array(rows)), 2) + "\n");  // a run broken off keeps its rows
     }
   std::filesystem::remove_all(folder);
   for (const std::string& partner : arguments.partners) summarise(rows, partner);
@@ -256,7 +267,9 @@ Arguments read_arguments(int argc, char** argv) {
     else if (word == "--partner")
       out.partners.push_back(value());
     else
-      throw UserError("unknown option " + word + "; known: --network --quick --json FILE --partner ISA --only PART_OF_A_SHAPE_OR_NAME", Exit::usage);
+      throw UserError(
+          "unknown option " + word + "; known: --network --quick --json FILE --partner ISA --only PART_OF_A_SHAPE_OR_NAME",
+          Exit::usage);
   }
   const bool wide = __builtin_cpu_supports("avx512f") != 0;  // without it AVX2 is the whole ISA
   if (out.network && out.partners.empty() && !wide) out.partners = {"sse41"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
-// With --gpu [--batch N]... [--tf32]: what does choosing a GPU's engines by measurement gain, and how close are its own kernels to a copy within
-// the device? --own: these alone.
+// With --gpu [--batch N]... [--tf32]: what does choosing a GPU's engines by measurement gain, and how close are its own kernels to
+// a copy within the device? --own: these alone.
 #include <fmt/core.h>
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -280,7 +280,8 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
 // ---- memory-bound kernels
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
   fmt::print(
-      "\nmemory-bound kernels, 8 MiB per operand of 64 channels: GB/s read and written, beside memcpy of as many bytes\n{:>40} {:>8} {:>8} "
+      "\nmemory-bound kernels, 8 MiB per operand of 64 channels: GB/s read and written, beside memcpy of as many bytes\n{:>40} "
+      "{:>8} {:>8} "
       "{:>6}\n",
       "kernel", "motley", "memcpy", "ratio");
   for (const bench::MemoryBound& one : bench::memory_bound(32)) {
@@ -325,7 +326,9 @@ Options parse(int argc, char** argv) {
     else if (flag == "--batch")
       options.batches.push_back(std::stoi(value()));
     else
-      throw UserError("unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --own, --tf32, --batch N)", Exit::usage);
+      throw UserError(
+          "unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --own, --tf32, --batch N)",
+          Exit::usage);
   }
   if (!options.gpu && (options.own || options.tf32)) throw UserError("--own and --tf32 go with --gpu", Exit::usage);
   return options;
@@ -349,7 +352,8 @@ void run_gpu(const Options& options) {
   fmt::print("{}, {}, {}\n", backend->model(), backend->isa(), backend->library());
   std::vector<std::string> json;
   bench::own_kernels(*backend, options.quick, json);
-  if (!options.own) bench::gpu_kernels(*backend, options.batches.empty() ? std::vector<Index>{32, 256} : options.batches, options.quick, json);
+  if (!options.own)
+    bench::gpu_kernels(*backend, options.batches.empty() ? std::vector<Index>{32, 256} : options.batches, options.quick, json);
   write(options, json);
 }
 

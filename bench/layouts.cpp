@@ -142,7 +142,10 @@ int bench_all(const Arguments& a) {
   for (const bool square : {false, true}) {
     const std::string file = (folder / (square ? "square.json" : "line.json")).string();
     Json made;
-    if (const int code = bench::launched(mesh_of(square).devices(), {"--rank", square ? "square" : "line", file, std::to_string(a.budget), a.quick ? "5" : "15"}, file, made); code != 0)
+    if (const int code = bench::launched(
+            mesh_of(square).devices(), {"--rank", square ? "square" : "line", file, std::to_string(a.budget), a.quick ? "5" : "15"},
+            file, made);
+        code != 0)
       return code;
     for (const Json& row : std::get<Json::Array>(made.value)) {
       auto number = [&](const char* key) { return std::get<double>(row.find(key)->value); };

@@ -5,9 +5,9 @@
 // virtual time says that it pays; in turn in one run, the slower rank's medians. exposed = the step less its own kernels run alone;
 // hidden = 1 - exposed / exposed at once; link_over_kernels: the seconds of the messages alone over those of the kernels; polling:
 // this process's own time between kernels spent on messages under way (by TCP it copies there what has come; the kernel's part is
-// in no one's column). Two networks: a synthetic one that delays each message by bytes over rate and takes no core's time (as one with
-// an engine of its own), and TCP between two network namespaces, where both cores compute and the kernel copies on the same two.
-// Goal: at least 0.7 hidden where the link takes no longer than the kernels.
+// in no one's column). Two networks: a synthetic one that delays each message by bytes over rate and takes no core's time (as one
+// with an engine of its own), and TCP between two network namespaces, where both cores compute and the kernel copies on the same
+// two. Goal: at least 0.7 hidden where the link takes no longer than the kernels.
 //   overlap [--quick] [--json FILE] [--budget SECONDS]
 // TCP needs root and Debian's iproute2, and is started from the top folder: tests/laws/two_hosts.py.
 #include <motley/error.h>
@@ -71,7 +71,8 @@ double link_seconds(const Program& program, const Profile& profile) {
 
 std::size_t tiled_hops(const Plan& plan) {
   std::size_t out = 0;
-  for (const TensorPlan& t : plan.data().tensors) for (const auto hop : kHops) out += (t.*hop).tiles > 0;
+  for (const TensorPlan& t : plan.data().tensors)
+    for (const auto hop : kHops) out += (t.*hop).tiles > 0;
   return out;
 }
 
@@ -196,7 +197,8 @@ int bench_all(const std::vector<std::string>& words) {
     std::fflush(stdout);
   };
   const int rounds = quick ? 5 : 11;
-  for (const double rate : {400e6, 200e6, 100e6, 70e6}) take(by_delays((folder / "delays").string(), {20e-6, rate}, budget, rounds));
+  for (const double rate : {400e6, 200e6, 100e6, 70e6})
+    take(by_delays((folder / "delays").string(), {20e-6, rate}, budget, rounds));
   take(by_tcp(std::filesystem::read_symlink("/proc/self/exe"), (folder / "tcp").string(), std::to_string(budget),
               std::to_string(rounds)));
   std::filesystem::remove_all(folder);

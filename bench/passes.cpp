@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16 (one dense
-// layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32: all passes, then each of them switched off. Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with
-// one rate for all kernels of a kind (200 Gflop/s for contractions) and links of 0.5 GB/s between hosts, 10 GB/s inside one; the same on every machine.
+// What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16
+// (one dense layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32: all passes, then each of them
+// switched off. Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with one
+// rate for all kernels of a kind (200 Gflop/s for contractions) and links of 0.5 GB/s between hosts, 10 GB/s inside one; the same
+// on every machine.
 //   passes [--quick] [--json FILE]
 #include <motley/error.h>
 #include <motley/motley.h>
@@ -61,8 +63,18 @@ Json row_of(const std::string& net, const std::string& cut, const Way& way, cons
   }
   const Simulated times = simulate(programs, profile);
   Json row;
-  row.set("net", net).set("ranks", way.plan.mesh().ranks()).set("cut", cut).set("off", way.off).set("kernels", kernels).set("messages", messages).set("message_bytes", sent).set("flags", flags).set("in_place_bytes", in_place);
-  row.set("arena_bytes", arena).set("step_seconds", times.step_seconds).set("waiting_seconds", *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end()));
+  row.set("net", net)
+      .set("ranks", way.plan.mesh().ranks())
+      .set("cut", cut)
+      .set("off", way.off)
+      .set("kernels", kernels)
+      .set("messages", messages)
+      .set("message_bytes", sent)
+      .set("flags", flags)
+      .set("in_place_bytes", in_place);
+  row.set("arena_bytes", arena)
+      .set("step_seconds", times.step_seconds)
+      .set("waiting_seconds", *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end()));
   return row;
 }
 
@@ -73,8 +85,10 @@ double number(const Json& row, const char* key) {
 
 int bench_all(const std::string& json) {
   Json rows{Json::Array{}};
-  std::printf("net    ranks  cut      off            kernels  messages  message MB  flags  in place MB  arena MB  step ms  waiting ms\n");
-  for (const auto& [name, ranks, cut] : {std::tuple{std::string("wide"), 2, std::string("filters")}, {"vgg16", 4, "filters"}, {"vgg16", 4, "batch"}}) {
+  std::printf(
+      "net    ranks  cut      off            kernels  messages  message MB  flags  in place MB  arena MB  step ms  waiting ms\n");
+  for (const auto& [name, ranks, cut] :
+       {std::tuple{std::string("wide"), 2, std::string("filters")}, {"vgg16", 4, "filters"}, {"vgg16", 4, "batch"}}) {
     const bench::Network net = bench::network(name, 32);
     const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
     std::vector<Device> devices(static_cast<std::size_t>(ranks));
@@ -82,13 +96,16 @@ int bench_all(const std::string& json) {
     const Mesh mesh({{"all", ranks}}, devices);
     const Profile profile = profile_of(mesh);
     LayoutRules rules;
-    for (const std::string& dim : cut == "batch" ? std::vector<std::string>{"batch"} : net.filter_dims) rules.split.push_back({dim, "all", CutBy::even});
+    for (const std::string& dim : cut == "batch" ? std::vector<std::string>{"batch"} : net.filter_dims)
+      rules.split.push_back({dim, "all", CutBy::even});
     const Plan plan = balance(step, mesh, rules, profile);
-    for (const Way& way : {Way{"nothing", plan}, Way{"fuse", plan, {.fuse = false}}, Way{"share", plan, {.share = false}}, Way{"tile", without_tiles(plan)},
-                           Way{"overlap", plan, {.pending = Pending::none}}, Way{"settle", plan, {.settle = false}}, Way{"place", plan, {.reuse_memory = false}}}) {
+    for (const Way& way : {Way{"nothing", plan}, Way{"fuse", plan, {.fuse = false}}, Way{"share", plan, {.share = false}},
+                           Way{"tile", without_tiles(plan)}, Way{"overlap", plan, {.pending = Pending::none}},
+                           Way{"settle", plan, {.settle = false}}, Way{"place", plan, {.reuse_memory = false}}}) {
       Json row = row_of(name, cut, way, profile);
-      std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", name.c_str(), ranks, cut.c_str(), way.off, number(row, "kernels"), number(row, "messages"),
-                  number(row, "message_bytes") / 1e6, number(row, "flags"), number(row, "in_place_bytes") / 1e6, number(row, "arena_bytes") / 1e6,
+      std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", name.c_str(), ranks, cut.c_str(),
+                  way.off, number(row, "kernels"), number(row, "messages"), number(row, "message_bytes") / 1e6,
+                  number(row, "flags"), number(row, "in_place_bytes") / 1e6, number(row, "arena_bytes") / 1e6,
                   number(row, "step_seconds") * 1e3, number(row, "waiting_seconds") * 1e3);
       rows.push(std::move(row));
     }
@@ -104,8 +121,10 @@ int main(int argc, char** argv) {
   std::string json;
   return bench::reported("passes", [&] {
     for (std::size_t i = 0; i < words.size(); i++) {
-      if (words[i] == "--json" && i + 1 < words.size()) json = words[++i];
-      else if (words[i] != "--quick") throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json)", Exit::usage);
+      if (words[i] == "--json" && i + 1 < words.size())
+        json = words[++i];
+      else if (words[i] != "--quick")
+        throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json)", Exit::usage);
     }
     return bench_all(json);
   });

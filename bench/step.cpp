@@ -2,13 +2,14 @@
 // What does a training step cost beside its convolutions, and what does an uneven cut gain? The paper's networks, VGG-11 and one
 // column -> row pair at batch 32 on one rank, two equal ranks and two unequal ones (whole ISA beside a capped one), one core each.
 // Chosen cut, even cut and the fast rank alone run in turn within one job, two steps each, of which the second counts; medians over
-// rounds; convolutions are rank 0's, weight packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its convolutions; AVX-512 + AVX2 at least
-// 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it; predicted within 15 % of measured. A shared
-// machine's speed moves between the profile and the run: "same_speed" is that ratio at the speed that both ranks alone show, "speed_moved" how far
-// one rank's moved beside the other's (a row with more than 1.1 says little).
-// On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but one, which drives the GPU), which shall not be
-// slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
-//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut filters|pairs|batch]... [--budget SECONDS] [--tf32]
+// rounds; convolutions are rank 0's, weight packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its
+// convolutions; AVX-512 + AVX2 at least 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it;
+// predicted within 15 % of measured. A shared machine's speed moves between the profile and the run: "same_speed" is that ratio at
+// the speed that both ranks alone show, "speed_moved" how far one rank's moved beside the other's (a row with more than 1.1 says
+// little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but one, which drives the GPU),
+// which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
+//   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut
+//   filters|pairs|batch]... [--budget SECONDS] [--tf32]
 #include <motley/error.h>
 #include <motley/motley.h>
 #include <unistd.h>
@@ -126,16 +127,25 @@ void run_rank(Runtime& rt, const Asked& asked) {
     for (bench::Bound* b : {chosen.get(), other.get(), alone[0].get(), alone[1].get()}) timed(b);
   // A step lasts until its slowest rank is through.
   auto slowest = [&](bench::Bound* b) {
-    return second_of_two(bench::slowest(rt.transport(), b == nullptr ? std::vector<double>(2 * static_cast<std::size_t>(rounds), 0) : b->seconds()));
+    return second_of_two(
+        bench::slowest(rt.transport(), b == nullptr ? std::vector<double>(2 * static_cast<std::size_t>(rounds), 0) : b->seconds()));
   };
-  const double step_seconds = slowest(chosen.get()), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0, alone_seconds = mesh.ranks() > 1 ? slowest(alone[0].get()) : 0,
+  const double step_seconds = slowest(chosen.get()), even_seconds = mesh.ranks() > 1 ? slowest(other.get()) : 0,
+               alone_seconds = mesh.ranks() > 1 ? slowest(alone[0].get()) : 0,
                slow_alone_seconds = mesh.ranks() > 1 ? slowest(alone[1].get()) : 0;
   if (rt.rank() != 0) return;
   Json row{Json::Object{}};
-  row.set("net", net_name).set("cut", mesh.ranks() > 1 ? cut : "none").set("mesh", mesh_name).set("batch", batch).set("threads", rt.backend(mesh).threads()).set("step_seconds", step_seconds);
-  row.set("convolutions_seconds", second_of_two(chosen->convolutions())).set("ratio", step_seconds / second_of_two(chosen->convolutions()));
+  row.set("net", net_name)
+      .set("cut", mesh.ranks() > 1 ? cut : "none")
+      .set("mesh", mesh_name)
+      .set("batch", batch)
+      .set("threads", rt.backend(mesh).threads())
+      .set("step_seconds", step_seconds);
+  row.set("convolutions_seconds", second_of_two(chosen->convolutions()))
+      .set("ratio", step_seconds / second_of_two(chosen->convolutions()));
   row.set("fast_alone_convolutions_seconds", alone[0] ? Json(second_of_two(alone[0]->convolutions())) : Json(nullptr));
-  row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr)).set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
+  row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr))
+      .set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
   const auto& planned = chosen->plan().data();
   row.set("fast_alone_predicted_seconds", planned.baselines.fast_alone ? Json(*planned.baselines.fast_alone) : Json(nullptr));
   row.set("predicted_seconds", planned.step_seconds ? Json(*planned.step_seconds) : Json(nullptr));
@@ -143,10 +153,15 @@ void run_rank(Runtime& rt, const Asked& asked) {
   if (planned.step_seconds) row.set("predicted_over_measured", *planned.step_seconds / step_seconds);
   if (planned.step_seconds && alone[0]) {
     const bench::Speeds speeds = bench::speeds_of(alone_seconds / alone_predicted[0], slow_alone_seconds / alone_predicted[1]);
-    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * speeds.both).set("speed_moved", speeds.moved);
+    row.set("predicted_over_measured_same_speed", *planned.step_seconds / step_seconds * speeds.both)
+        .set("speed_moved", speeds.moved);
   }
   if (mesh.device(0).kind == DeviceKind::cuda)
-    row.set("dtype", "f32").set("tf32_convolutions", tf32).set("tf32_products", tf32).set("layout", "channels_last").set("deterministic", mesh.device(0).deterministic);
+    row.set("dtype", "f32")
+        .set("tf32_convolutions", tf32)
+        .set("tf32_products", tf32)
+        .set("layout", "channels_last")
+        .set("deterministic", mesh.device(0).deterministic);
   row.set("machine", rt.backend(mesh).model()).set("library", rt.backend(mesh).library()).set("isa", rt.backend(mesh).isa());
   write_file(file, to_text(row) + "\n");
 }
@@ -158,22 +173,36 @@ Arguments parse(const std::vector<std::string>& words) {
       if (i + 1 >= words.size()) throw UserError(words[i] + " needs a value", Exit::usage);
       return words[++i];
     };
-    if (words[i] == "--quick") out.quick = true;
-    else if (words[i] == "--json") out.json = value();
-    else if (words[i] == "--net") out.nets.push_back(value());
-    else if (words[i] == "--mesh") out.meshes.push_back(value());
-    else if (words[i] == "--batch") out.batches.push_back(std::stoi(value()));
-    else if (words[i] == "--budget") out.budget = std::stod(value());
-    else if (words[i] == "--tf32") out.tf32 = true;
-    else if (words[i] == "--cut") out.cuts.push_back(value());
-    else throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --cut --budget --tf32)", Exit::usage);
+    if (words[i] == "--quick")
+      out.quick = true;
+    else if (words[i] == "--json")
+      out.json = value();
+    else if (words[i] == "--net")
+      out.nets.push_back(value());
+    else if (words[i] == "--mesh")
+      out.meshes.push_back(value());
+    else if (words[i] == "--batch")
+      out.batches.push_back(std::stoi(value()));
+    else if (words[i] == "--budget")
+      out.budget = std::stod(value());
+    else if (words[i] == "--tf32")
+      out.tf32 = true;
+    else if (words[i] == "--cut")
+      out.cuts.push_back(value());
+    else
+      throw UserError("unknown argument \"" + words[i] + "\" (known: --quick --json --net --mesh --batch --cut --budget --tf32)",
+                      Exit::usage);
   }
-  if (out.nets.empty()) out.nets = out.quick ? std::vector<std::string>{"paper_cifar"} : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11", "pair"};
-  if (out.meshes.empty()) out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
+  if (out.nets.empty())
+    out.nets = out.quick ? std::vector<std::string>{"paper_cifar"}
+                         : std::vector<std::string>{"paper_mnist", "paper_cifar", "vgg11", "pair"};
+  if (out.meshes.empty())
+    out.meshes = out.quick ? std::vector<std::string>{"one", "avx2"} : std::vector<std::string>{"one", "equal", "avx2", "sse41"};
   if (out.batches.empty()) out.batches = {32};
   if (out.cuts.empty()) out.cuts = {"pairs"};
   for (const std::string& cut : out.cuts)
-    if (cut != "filters" && cut != "pairs" && cut != "batch") throw UserError("--cut " + cut + " (known: filters pairs batch)", Exit::usage);
+    if (cut != "filters" && cut != "pairs" && cut != "batch")
+      throw UserError("--cut " + cut + " (known: filters pairs batch)", Exit::usage);
   if (out.quick) out.budget = std::min(out.budget, 15.0);
   return out;
 }
@@ -184,11 +213,12 @@ double number(const Json& row, const char* key) {
 }
 
 std::string table_line(const Json& row, const std::string& net, const std::string& mesh, int batch, const std::string& cut) {
-  const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"), predicted = number(row, "predicted_seconds");
+  const double step = number(row, "step_seconds"), alone = number(row, "fast_alone_seconds"),
+               predicted = number(row, "predicted_seconds");
   char line[200];
-  std::snprintf(line, sizeof line, "%-12s %-7s %5d %-7s %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(), mesh.c_str(), batch, cut.c_str(), step * 1e3,
-                number(row, "convolutions_seconds") * 1e3, number(row, "ratio"), alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3,
-                alone > 0 ? alone / step : 0.0, predicted / step);
+  std::snprintf(line, sizeof line, "%-12s %-7s %5d %-7s %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(),
+                mesh.c_str(), batch, cut.c_str(), step * 1e3, number(row, "convolutions_seconds") * 1e3, number(row, "ratio"),
+                alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3, alone > 0 ? alone / step : 0.0, predicted / step);
   return line;
 }
 
@@ -196,7 +226,9 @@ int bench_all(const Arguments& a) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("motley-step-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   Json rows{Json::Array{}};
-  std::string table = "net          mesh    batch cut       step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  predicted/measured\n";
+  std::string table =
+      "net          mesh    batch cut       step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  "
+      "predicted/measured\n";
   for (const std::string& net : a.nets)
     for (const std::string& mesh : a.meshes)
       for (const int batch : a.batches)
@@ -204,7 +236,11 @@ int bench_all(const Arguments& a) {
           if (mesh == "one" && &cut != &a.cuts.front()) continue;
           const std::string file = (folder / (net + "_" + mesh + "_" + cut + "_" + std::to_string(batch) + ".json")).string();
           Json row;
-          if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(), {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget), a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32", cut}, file, row); code != 0)
+          if (const int code = bench::launched(mesh_of(mesh, a.tf32).devices(),
+                                               {"--rank", net, mesh, file, std::to_string(batch), std::to_string(a.budget),
+                                                a.quick ? "5" : "15", a.tf32 ? "tf32" : "f32", cut},
+                                               file, row);
+              code != 0)
             return code;
           table += table_line(row, net, mesh, batch, cut);
           rows.push(std::move(row));
@@ -221,6 +257,9 @@ int bench_all(const Arguments& a) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 9 && words[0] == "--rank")
-    return run(argc, argv, [&](Runtime& rt) { run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32", words[8]}); });
+    return run(argc, argv, [&](Runtime& rt) {
+      run_rank(rt, {words[1], words[2], words[3], std::stoi(words[4]), std::stod(words[5]), std::stoi(words[6]), words[7] == "tf32",
+                    words[8]});
+    });
   return bench::reported("step", [&] { return bench_all(parse(words)); });
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of motley used alone: rows cut 6 : 3 : 1 over the ranks become columns cut evenly, in a program that brings its own MPI.
+// One piece of motley used alone: rows cut 6 : 3 : 1 over the ranks become columns cut evenly, in a program that brings its own
+// MPI.
 //   mpiexec -n 3 build/examples/redistribute
 #include <motley/mpi.h>
 #include <motley/redistribute.h>

@@ -5,13 +5,13 @@
 using namespace motley;
 
 int main(int argc, char** argv) {
-  return run(argc, argv, [](Runtime& rt) {            // one rank, one device; an error on any rank stops all of them
+  return run(argc, argv, [](Runtime& rt) {  // one rank, one device; an error on any rank stops all of them
     const Mesh mesh = Mesh::load("configs/meshes/fast_slow.json");
 
     const Dim batch{"batch", 128}, in{"in", 1}, rows{"rows", 28}, cols{"cols", 28};
     const Dim f1{"f1", 32}, f2{"f2", 64}, hidden{"hidden", 256}, classes{"classes", 10};
 
-    Graph g;                                          // what to compute: no device, no rank, no cut
+    Graph g;  // what to compute: no device, no rank, no cut
     const Tensor image = g.input("image", {batch, in, rows, cols});
     const Tensor label = g.input("label", {batch}, DType::i32);
     Tensor h = relu(conv2d(image, {.in = in, .out = f1, .over = {rows, cols}, .window = 5, .padding = same}));
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     rt.print(plan.table());
 
     Trainer trainer(rt, plan);
-    for (const Batch& b : FashionMnist{}.train(batch, /*seed=*/1))           // a batch reads only the box this rank asks for
+    for (const Batch& b : FashionMnist{}.train(batch, /*seed=*/1))  // a batch reads only the box this rank asks for
       rt.print(trainer.step({{image, b.images}, {label, b.labels}}).line());
   });
 }

@@ -17,7 +17,8 @@ void copy_and_wait(DeviceMemory& device, void* to, const void* from, std::size_t
 std::unique_ptr<Kernel> Backend::compile_as(const KernelSpec& spec, const std::string& implementation) {
   auto kernel = compile(spec);
   if (kernel->implementation() == implementation) return kernel;
-  throw DeviceError("the plan computes " + summary(spec) + " by \"" + implementation + "\", which " + model() + " with " + library() +
+  throw DeviceError("the plan computes " + summary(spec) + " by \"" + implementation + "\", which " + model() + " with " +
+                    library() +
                     " does not have; plan again with a profile of this device (motley profile, or \"measure\": \"always\")");
 }
 

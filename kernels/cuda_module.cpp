@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the library (or program) that holds this function, where it is installed; in the build tree, where it is built (tests are one or
-// two folders deeper). $MOTLEY_CUDA names another file.
+// Beside the library (or program) that holds this function, where it is installed; in the build tree, where it is built (tests are
+// one or two folders deeper). $MOTLEY_CUDA names another file.
 std::vector<fs::path> places(const char* named) {
   if (named != nullptr) return {named};
   Dl_info here{};
@@ -30,8 +30,9 @@ struct Opened {
 
 Opened open_module() {
   const char* named = std::getenv("MOTLEY_CUDA");
-  std::string why = named != nullptr ? "MOTLEY_CUDA in the environment names \"" + std::string(named) + "\", which does not exist"
-                                    : "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
+  std::string why = named != nullptr
+                        ? "MOTLEY_CUDA in the environment names \"" + std::string(named) + "\", which does not exist"
+                        : "motley_cuda.so is not here; build with CUDA 12 or newer and cuDNN 9: meson setup build -Dcuda=enabled";
   for (const fs::path& file : places(named)) {
     if (!fs::exists(file)) continue;
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays: its backends outlive this call

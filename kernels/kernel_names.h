@@ -17,16 +17,34 @@ inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};
 
-inline const std::vector<std::string>& names_of(KernelOp) { return kKernelOpNames; }
-inline const std::vector<std::string>& names_of(PassKind) { return kPassKindNames; }
-inline const std::vector<std::string>& names_of(Activation) { return kActivationNames; }
-inline const std::vector<std::string>& names_of(FoldKind) { return kFoldKindNames; }
-inline const std::vector<std::string>& names_of(Combine) { return kCombineNames; }
-inline const std::vector<std::string>& names_of(DType) { return kDTypeNames; }
-inline const std::vector<std::string>& names_of(Format) { return kFormatNames; }
+inline const std::vector<std::string>& names_of(KernelOp) {
+  return kKernelOpNames;
+}
+inline const std::vector<std::string>& names_of(PassKind) {
+  return kPassKindNames;
+}
+inline const std::vector<std::string>& names_of(Activation) {
+  return kActivationNames;
+}
+inline const std::vector<std::string>& names_of(FoldKind) {
+  return kFoldKindNames;
+}
+inline const std::vector<std::string>& names_of(Combine) {
+  return kCombineNames;
+}
+inline const std::vector<std::string>& names_of(DType) {
+  return kDTypeNames;
+}
+inline const std::vector<std::string>& names_of(Format) {
+  return kFormatNames;
+}
 
 template <class E>
-  requires requires(E v) { names_of(v); }
-const std::string& name_of(E v) { return names_of(v).at(static_cast<std::size_t>(v)); }
+requires requires(E v) {
+  names_of(v);
+}
+const std::string& name_of(E v) {
+  return names_of(v).at(static_cast<std::size_t>(v));
+}
 
 }  // namespace motley

@@ -17,16 +17,27 @@ constexpr Index kMostDims = 64;          // of a fold
 // ---- writing
 
 template <class E>
-  requires std::is_enum_v<E>
-Json json_of(E value) { return Json(name_of(value)); }
-Json json_of(bool value) { return Json(value); }
-Json json_of(Index value) { return Json(value); }
-Json json_of(int value) { return Json(value); }
-Json json_of(double value) { return Json(value); }
+requires std::is_enum_v<E> Json json_of(E value) {
+  return Json(name_of(value));
+}
+Json json_of(bool value) {
+  return Json(value);
+}
+Json json_of(Index value) {
+  return Json(value);
+}
+Json json_of(int value) {
+  return Json(value);
+}
+Json json_of(double value) {
+  return Json(value);
+}
 template <HasFields T>
 Json json_of(const T& value);
 template <class List>
-  requires requires(const List& list) { list.begin(); }
+requires requires(const List& list) {
+  list.begin();
+}
 Json json_of(const List& list) {
   Json::Array array;
   for (const auto& one : list) array.push_back(json_of(one));
@@ -56,7 +67,7 @@ template <HasFields T>
 const Table<T>& table_of();
 
 template <class E>
-  requires std::is_enum_v<E>
+requires std::is_enum_v<E>
 void read(Reader& reader, const Json& json, E& out, std::int64_t) {
   std::string word;
   const std::vector<std::string>& words = names_of(out);
@@ -64,8 +75,12 @@ void read(Reader& reader, const Json& json, E& out, std::int64_t) {
   for (std::size_t i = 0; i < words.size(); i++)
     if (words[i] == word) out = static_cast<E>(i);
 }
-void read(Reader& reader, const Json& json, bool& out, std::int64_t) { reader.boolean(json, out); }
-void read(Reader& reader, const Json& json, Index& out, std::int64_t least) { reader.integer(json, out, std::max(least, -kMost), kMost); }
+void read(Reader& reader, const Json& json, bool& out, std::int64_t) {
+  reader.boolean(json, out);
+}
+void read(Reader& reader, const Json& json, Index& out, std::int64_t least) {
+  reader.integer(json, out, std::max(least, -kMost), kMost);
+}
 void read(Reader& reader, const Json& json, int& out, std::int64_t least) {
   std::int64_t value = out;
   if (reader.integer(json, value, least, kMostDims)) out = static_cast<int>(value);
@@ -75,7 +90,9 @@ void read(Reader& reader, const Json& json, double& out, std::int64_t) {
   reader.number(json, out, -most, most);
 }
 template <HasFields T>
-void read(Reader& reader, const Json& json, T& out, std::int64_t) { reader.object(json, table_of<T>(), out); }
+void read(Reader& reader, const Json& json, T& out, std::int64_t) {
+  reader.object(json, table_of<T>(), out);
+}
 template <class T>
 void read(Reader& reader, const Json& json, std::vector<T>& out, std::int64_t least) {
   out.clear();
@@ -125,7 +142,9 @@ void check_strides(Reader& reader, const Json& json, const KernelSpec& spec) {
 
 }  // namespace
 
-Json to_json_value(const KernelSpec& spec) { return json_of(spec); }
+Json to_json_value(const KernelSpec& spec) {
+  return json_of(spec);
+}
 
 std::string to_json(const KernelSpec& spec) {
   return to_text(to_json_value(spec));

@@ -11,10 +11,15 @@ namespace motley {
 // Of the operands of convolutions, dense layers and pools on a device with memory of its own: what its vectors need.
 inline constexpr int kDeviceAlignment = 16;
 
-inline bool is_pool(KernelOp op) { return op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d; }
-inline bool is_window(KernelOp op) { return op == KernelOp::conv2d || is_pool(op); }
+inline bool is_pool(KernelOp op) {
+  return op == KernelOp::max_pool2d || op == KernelOp::avg_pool2d;
+}
+inline bool is_window(KernelOp op) {
+  return op == KernelOp::conv2d || is_pool(op);
+}
 
-// Of a fold: operands before the result (`given` of add), and which of them holds labels (-1: none; then no extent runs over classes).
+// Of a fold: operands before the result (`given` of add), and which of them holds labels (-1: none; then no extent runs over
+// classes).
 inline std::size_t fold_inputs(FoldKind fold, std::size_t given) {
   switch (fold) {
     case FoldKind::add: return given;

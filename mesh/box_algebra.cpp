@@ -112,9 +112,8 @@ std::vector<Shard> owners(std::span<const Shard> held) {
 namespace {
 
 void sort_messages(std::vector<BoxMessage>& messages) {
-  std::sort(messages.begin(), messages.end(), [](const BoxMessage& a, const BoxMessage& b) {
-    return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from);
-  });
+  std::sort(messages.begin(), messages.end(),
+            [](const BoxMessage& a, const BoxMessage& b) { return std::tie(a.to, a.box, a.from) < std::tie(b.to, b.box, b.from); });
 }
 
 }  // namespace
@@ -185,7 +184,8 @@ std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard>
           most = gives;
         }
       }
-      if (best < 0) throw UserError("rank " + std::to_string(need.rank) + " asks for " + to_string(missing.front()) + ", which no rank holds");
+      if (best < 0)
+        throw UserError("rank " + std::to_string(need.rank) + " asks for " + to_string(missing.front()) + ", which no rank holds");
       given[best] += most;
       take(best, has[best]);
     }
@@ -221,8 +221,8 @@ std::vector<Box> subtract(const Box& box, std::span<const Box> removed) {
 }
 
 std::string to_string(Collective c) {
-  static const char* names[] = {"none", "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "halo",
-                                "send", "broadcast",  "gather",         "scatter"};
+  static const char* names[] = {"none", "all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                "halo", "send",       "broadcast",      "gather",     "scatter"};
   return names[static_cast<std::size_t>(c)];
 }
 

@@ -48,14 +48,15 @@ void add_group(const fs::path& group, const std::string& name, const Version& ve
   const auto used = whole_number(group / version.used);
   struct stat info {};
   if (!limit || !used || stat(group.c_str(), &info) != 0) return;
-  const std::uint64_t cached = number_of(group / "memory.stat", version.inactive) + number_of(group / "memory.stat", version.active);
+  const std::uint64_t cached =
+      number_of(group / "memory.stat", version.inactive) + number_of(group / "memory.stat", version.active);
   const std::uint64_t taken = *used - std::min(*used, cached);
   const std::uint64_t id = (static_cast<std::uint64_t>(info.st_dev) << 40U) ^ static_cast<std::uint64_t>(info.st_ino);
   out.push_back({std::max<std::uint64_t>(id, 1), *limit - std::min(*limit, taken), "the control group " + name});
 }
 
-// From the group up to the root of the mount. In a container the path may be the host's, of which only the root is mounted here: levels
-// that are not there limit nothing.
+// From the group up to the root of the mount. In a container the path may be the host's, of which only the root is mounted here:
+// levels that are not there limit nothing.
 void add_path(const fs::path& mount, const std::string& path, const Version& version, std::vector<MemoryLimit>& out) {
   for (fs::path at = fs::path(path).relative_path();; at = at.parent_path()) {
     if (std::none_of(at.begin(), at.end(), [](const fs::path& part) { return part == ".."; }))
@@ -125,7 +126,8 @@ MemoryReading read_memory(const fs::path& root) {
   out.host = gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
   std::ifstream boot(root / "proc/sys/kernel/random/boot_id");
   if (!(boot >> out.machine)) out.machine = out.host;
-  if (const std::uint64_t kib = number_of(root / "proc/meminfo", "MemAvailable:"); kib > 0) out.limits.push_back({0, kib * 1024, "the machine"});
+  if (const std::uint64_t kib = number_of(root / "proc/meminfo", "MemAvailable:"); kib > 0)
+    out.limits.push_back({0, kib * 1024, "the machine"});
   add_groups(root, out.limits);
   return out;
 }
@@ -156,9 +158,10 @@ void check_host_memory(Transport& transport, std::uint64_t bytes, const MemoryRe
   }
   for (const auto& [where, one] : limits)
     if (one.needed > one.free)
-      throw DeviceError("the ranks of host " + one.host + " need " + std::to_string(one.needed) + " bytes of its memory together (" + one.ranks +
-                        "), but " + one.name + " has " + std::to_string(one.free) +
-                        " bytes free; use a smaller batch, give the devices of this host smaller parts, or start fewer of its ranks");
+      throw DeviceError(
+          "the ranks of host " + one.host + " need " + std::to_string(one.needed) + " bytes of its memory together (" + one.ranks +
+          "), but " + one.name + " has " + std::to_string(one.free) +
+          " bytes free; use a smaller batch, give the devices of this host smaller parts, or start fewer of its ranks");
 }
 
 }  // namespace motley

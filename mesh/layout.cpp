@@ -19,7 +19,9 @@ std::size_t list_of(const Mesh& mesh, int per, int rank) {
   return per < 0 ? 0 : static_cast<std::size_t>(mesh.coord(rank)[static_cast<std::size_t>(per)]);
 }
 
-Range Cut::at(const Mesh& mesh, int rank) const { return lists[list_of(mesh, per, rank)].range(part_of(mesh, axes, rank)); }
+Range Cut::at(const Mesh& mesh, int rank) const {
+  return lists[list_of(mesh, per, rank)].range(part_of(mesh, axes, rank));
+}
 
 Cut Cut::scaled(Index from, Index to) const {
   Cut out = *this;

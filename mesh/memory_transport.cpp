@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "mesh/control.h"
-#include "mesh/tickets.h"
 #include "mesh/shared_memory.h"
+#include "mesh/tickets.h"
 
 namespace motley {
 

@@ -11,9 +11,11 @@ Mesh::Mesh(std::vector<Axis> axes, std::vector<Device> devices) : axes_(std::mov
   std::set<std::string> names;
   if (axes_.empty()) throw UserError("a mesh has at least one axis");
   for (const Axis& a : axes_) {
-    if (!is_name(a.name)) throw UserError("\"" + a.name + "\" is not a valid axis name: letters, digits, _ and -, a letter or _ first");
+    if (!is_name(a.name))
+      throw UserError("\"" + a.name + "\" is not a valid axis name: letters, digits, _ and -, a letter or _ first");
     if (!names.insert(a.name).second) throw UserError("axis \"" + a.name + "\" is listed twice in the mesh");
-    if (a.size < 1 || a.size > 4096) throw UserError("axis \"" + a.name + "\" has the size " + std::to_string(a.size) + "; expected 1 to 4096");
+    if (a.size < 1 || a.size > 4096)
+      throw UserError("axis \"" + a.name + "\" has the size " + std::to_string(a.size) + "; expected 1 to 4096");
     ranks *= static_cast<std::size_t>(a.size);
   }
   if (ranks != devices_.size())

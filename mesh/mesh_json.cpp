@@ -20,10 +20,16 @@ struct MeshFile {
 
 template <class T>
 Field<T> small(const char* name, const char* doc, int T::*member, std::int64_t lo, std::int64_t hi, bool required = false) {
-  return {name, doc, "integer", required, [=](Reader& r, const Json& j, T& out) {
+  return {name,
+          doc,
+          "integer",
+          required,
+          [=](Reader& r, const Json& j, T& out) {
             std::int64_t v = 0;
             if (r.integer(j, v, lo, hi)) out.*member = static_cast<int>(v);
-          }, {}, T{}.*member};
+          },
+          {},
+          T{}.*member};
 }
 
 const Table<Axis>& axis_table() {
@@ -73,7 +79,8 @@ const Table<Device>& device_table() {
       word_field("kind", "cpu, cuda or emulated", &Device::kind, device_kinds(), true),
       small<Device>("index", "cuda: which GPU of its host", &Device::index, 0, 1023),
       small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
-      {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores, schema_of_list(schema_of_type("integer"))},
+      {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
+       schema_of_list(schema_of_type("integer"))},
       {"isa", "cap of what its CPU kernels may use; default: all that the CPU has", "text", false,
        [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
       {"memory_bytes", "limit of the memory that it may use; default: what the device has", "integer", false,
@@ -83,7 +90,8 @@ const Table<Device>& device_table() {
       {"slowdown", "emulated: how many times slower, at least 1", "number", false,
        [](Reader& r, const Json& j, Device& d) { r.number(j, d.slowdown, 1, 1000); }},
       boolean_field("tf32", "cuda: f32 products may lose bits on tensor cores", &Device::tf32),
-      boolean_field("deterministic", "cuda: false lets sums be made in an order that varies from run to run", &Device::deterministic)};
+      boolean_field("deterministic", "cuda: false lets sums be made in an order that varies from run to run",
+                    &Device::deterministic)};
   return table;
 }
 
@@ -93,12 +101,9 @@ std::string text_of(DeviceKind kind) {
 
 // Keys that mean nothing for this kind.
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
-  const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
-                                                            {"tf32", {DeviceKind::cuda}},
-                                                            {"deterministic", {DeviceKind::cuda}},
-                                                            {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
-                                                            {"of", {DeviceKind::emulated}},
-                                                            {"slowdown", {DeviceKind::emulated}}};
+  const std::map<std::string, std::vector<DeviceKind>> only{
+      {"index", {DeviceKind::cuda, DeviceKind::emulated}}, {"tf32", {DeviceKind::cuda}},   {"deterministic", {DeviceKind::cuda}},
+      {"isa", {DeviceKind::cpu, DeviceKind::emulated}},    {"of", {DeviceKind::emulated}}, {"slowdown", {DeviceKind::emulated}}};
   for (const auto& [key, kinds] : only)
     if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
       r.in(key, [&, &key_ = key, &kinds_ = kinds] {
@@ -162,19 +167,23 @@ Table<MeshFile> mesh_table(VersionKey version) {
              if (refuse_auto(r, j, "write a list of { \"name\", \"size\" }")) return;
              const auto* list = std::get_if<Json::Array>(&j.value);
              if (list != nullptr && (list->empty() || list->size() > kMostAxes))
-               return r.complain(j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");
+               return r.complain(
+                   j, list->empty() ? "a mesh has at least one axis" : "a mesh has at most " + std::to_string(kMostAxes) + " axes");
              r.list(j, [&](const Json& one, std::size_t) {
                Axis axis;
                r.object(one, axis_table(), axis);
                for (const Axis& other : m.axes)
-                 if (!axis.name.empty() && other.name == axis.name) r.complain(one, "axis \"" + axis.name + "\" is listed twice in the mesh");
+                 if (!axis.name.empty() && other.name == axis.name)
+                   r.complain(one, "axis \"" + axis.name + "\" is listed twice in the mesh");
                m.axes.push_back(std::move(axis));
              });
            },
            schema_of_list(object_schema(axis_table()))},
-          {"devices", "one per rank, row-major in the axes", "list", true, [](Reader& r, const Json& j, MeshFile& m) {
+          {"devices", "one per rank, row-major in the axes", "list", true,
+           [](Reader& r, const Json& j, MeshFile& m) {
              r.list(j, [&](const Json& one, std::size_t) { m.devices.push_back(read_device(r, one)); });
-           }, schema_of_list(object_schema(device_table()))}};
+           },
+           schema_of_list(object_schema(device_table()))}};
 }
 
 void check_whole(Reader& r, const Json& j, MeshFile& m) {
@@ -197,7 +206,8 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
   for (std::size_t i = 0; i < m.devices.size(); i++) {
     if (m.devices[i].name.empty()) m.devices[i].name = "rank " + std::to_string(i);
     if (!names.insert(m.devices[i].name).second && r.complaints.list.size() < Reader::kMostInList)
-      complain_below(r, j, "/devices/" + std::to_string(i) + "/name", "two devices are called \"" + m.devices[i].name + "\"; name them apart");
+      complain_below(r, j, "/devices/" + std::to_string(i) + "/name",
+                     "two devices are called \"" + m.devices[i].name + "\"; name them apart");
   }
 }
 
@@ -238,9 +248,9 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
   auto is_right = [&](const std::string& key) {
     const std::string at = reader.path + "/" + key;
     const auto& list = reader.complaints.list;
-    return is_list(key.c_str()) && std::none_of(list.begin() + static_cast<std::ptrdiff_t>(before), list.end(), [&](const Complaints::One& one) {
-             return one.path == at || one.path.starts_with(at + "/");
-           });
+    return is_list(key.c_str()) &&
+           std::none_of(list.begin() + static_cast<std::ptrdiff_t>(before), list.end(),
+                        [&](const Complaints::One& one) { return one.path == at || one.path.starts_with(at + "/"); });
   };
   const bool axes = is_right("axes"), devices = is_right("devices");
   if (is_list("axes") && is_list("devices")) check_whole(reader, json, file);
@@ -250,7 +260,9 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
   return parts;
 }
 
-Json mesh_schema(VersionKey version) { return object_schema(mesh_table(version)); }
+Json mesh_schema(VersionKey version) {
+  return object_schema(mesh_table(version));
+}
 
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version) {
   return read_mesh_parts(reader, json, version).whole;

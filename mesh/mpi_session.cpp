@@ -29,16 +29,17 @@ bool on_several_hosts() {
   return size > 1 && (here == nullptr || std::atoi(here) < size);
 }
 
-// In MPI_Finalize UCX closes a TCP connection with a PUT that the other end has to answer, then waits in the process manager's barrier,
-// where it answers nothing (MPICH 4.0, UCX 1.13). A rank that answers from here, before it sends its own, lets the other end go there too
-// early, and then waits for ever. So no rank makes an MPI call while others may be in MPI_Finalize already.
+// In MPI_Finalize UCX closes a TCP connection with a PUT that the other end has to answer, then waits in the process manager's
+// barrier, where it answers nothing (MPICH 4.0, UCX 1.13). A rank that answers from here, before it sends its own, lets the other
+// end go there too early, and then waits for ever. So no rank makes an MPI call while others may be in MPI_Finalize already.
 void come_to_rest() {
   MPI_Request all_here = MPI_REQUEST_NULL;
   mpi_check(MPI_Ibarrier(MPI_COMM_WORLD, &all_here), "MPI_Ibarrier");
   Backoff backoff(false);
   for (int done = 0; done == 0; backoff.pause()) {
     mpi_check(MPI_Test(&all_here, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (backoff.due() && backoff.seconds() > deadline_seconds()) throw Error(Exit::hung, "not all ranks have come to the end of the job");
+    if (backoff.due() && backoff.seconds() > deadline_seconds())
+      throw Error(Exit::hung, "not all ranks have come to the end of the job");
   }
   std::this_thread::sleep_for(kRest);
 }
@@ -94,8 +95,8 @@ void MpiSession::finish() {
 }
 
 void MpiSession::end_others(int code) noexcept {
-  // Ranks of other hosts outlive one that merely exits (MPICH 4.0: a proxy ends its own ranks alone, mpiexec all after a signal or this).
-  // MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
+  // Ranks of other hosts outlive one that merely exits (MPICH 4.0: a proxy ends its own ranks alone, mpiexec all after a signal or
+  // this). MPI_LOCALNRANKS: the manager is MPICH's, and its PMI has version 1.
   const char* const socket = std::getenv("PMI_FD");
   if (socket == nullptr || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
   const std::string line = "cmd=abort exitcode=" + std::to_string(code) + "\n";

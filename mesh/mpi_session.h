@@ -20,16 +20,16 @@ class MpiSession {
   // Ends all ranks with this code, without unwinding anything. Where MPI does not run yet or any more, mpiexec sees to the
   // others.
   [[noreturn]] static void abort(int code) noexcept;
-  // For a thread that may make no MPI call: what MPI_Abort says to MPICH's process manager, which then ends the ranks of all hosts with
-  // this code, stopped ones too. This process has to end by itself.
+  // For a thread that may make no MPI call: what MPI_Abort says to MPICH's process manager, which then ends the ranks of all hosts
+  // with this code, stopped ones too. This process has to end by itself.
   static void end_others(int code) noexcept;
 
  private:
   bool ours_ = false;
 };
 
-// Whether this MPI library takes the memory of CUDA devices, asked at run time; one that cannot be asked does not. Where MPI has not been
-// initialised a child process asks: call it there before threads are started and devices opened.
+// Whether this MPI library takes the memory of CUDA devices, asked at run time; one that cannot be asked does not. Where MPI has
+// not been initialised a child process asks: call it there before threads are started and devices opened.
 bool mpi_takes_device_memory();
 
 }  // namespace motley

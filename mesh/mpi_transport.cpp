@@ -16,8 +16,8 @@
 #include "mesh/control.h"
 #include "mesh/mpi_check.h"
 #include "mesh/mpi_session.h"
-#include "mesh/tickets.h"
 #include "mesh/shared_memory.h"
+#include "mesh/tickets.h"
 
 namespace motley {
 
@@ -131,8 +131,8 @@ class MpiTransport final : public Transport {
     }
     int done = 0;
     MPI_Status status;
-    // MPI_Test looks at the network for a finished request too, MPI_Request_get_status for an unfinished one alone (MPICH 4.0, over TCP:
-    // one microsecond of nine). MPI_Wait on a finished request comes back at once.
+    // MPI_Test looks at the network for a finished request too, MPI_Request_get_status for an unfinished one alone (MPICH 4.0, over
+    // TCP: one microsecond of nine). MPI_Wait on a finished request comes back at once.
     mpi_check(MPI_Request_get_status(op.request, &done, &status), "MPI_Request_get_status");
     if (done == 0) return false;
     mpi_check(MPI_Wait(&op.request, &status), "MPI_Wait");
@@ -200,7 +200,8 @@ class MpiTransport final : public Transport {
     mine.token = (std::uint64_t{random()} << 32U) | random();
     std::memcpy(probe.bytes().data(), &mine.token, sizeof mine.token);
     std::vector<Seat> seats;
-    for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1)))) std::memcpy(&seats.emplace_back(), bytes.data(), sizeof(Seat));
+    for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1))))
+      std::memcpy(&seats.emplace_back(), bytes.data(), sizeof(Seat));
     find_crowd(seats);
     find_hosts(seats);  // a rank leaves it when all have looked, so the probe is there
   }
@@ -225,7 +226,8 @@ class MpiTransport final : public Transport {
   void find_hosts(const std::vector<Seat>& seats) {
     std::vector<std::byte> seen;
     for (std::size_t r = 0; r < seats.size(); r++)
-      seen.push_back(static_cast<std::byte>(static_cast<int>(r) == rank_ || seats[r].machine != seats[static_cast<std::size_t>(rank_)].machine || maps(seats[r])));
+      seen.push_back(static_cast<std::byte>(static_cast<int>(r) == rank_ ||
+                                            seats[r].machine != seats[static_cast<std::size_t>(rank_)].machine || maps(seats[r])));
     const auto all = control::gather(*this, seen);
     for (std::size_t r = 0; r < seats.size(); r++) {
       std::size_t first = r;

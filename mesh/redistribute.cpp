@@ -40,7 +40,8 @@ std::vector<T> ordered(const std::vector<T>& in, const std::vector<std::size_t>&
 
 void check_cuts(const LaidOut& at) {
   for (const auto& [dim, cut] : at.layout.cuts) {
-    if (!at.layout.shape.has(dim)) throw UserError("the layout cuts \"" + dim + "\", which is not a dim of " + dims_of(at.layout.shape));
+    if (!at.layout.shape.has(dim))
+      throw UserError("the layout cuts \"" + dim + "\", which is not a dim of " + dims_of(at.layout.shape));
     for (const Partition& list : cut.lists)
       if (list.size() != at.layout.shape.size_of(dim))
         throw UserError("the parts of \"" + dim + "\" sum to " + std::to_string(list.size()) + ", its size is " +
@@ -49,8 +50,12 @@ void check_cuts(const LaidOut& at) {
 }
 
 // A rank after the mesh's last holds nothing.
-Box box_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? at.layout.box(at.mesh, rank) : Box(at.layout.shape.rank()); }
-Index values_of(const LaidOut& at, int rank) { return rank < at.mesh.ranks() ? volume(at.layout.box(at.mesh, rank)) : 0; }
+Box box_of(const LaidOut& at, int rank) {
+  return rank < at.mesh.ranks() ? at.layout.box(at.mesh, rank) : Box(at.layout.shape.rank());
+}
+Index values_of(const LaidOut& at, int rank) {
+  return rank < at.mesh.ranks() ? volume(at.layout.box(at.mesh, rank)) : 0;
+}
 
 std::vector<Shard> held_by(const LaidOut& at, const std::vector<std::size_t>& order) {
   std::vector<Shard> out;
@@ -59,7 +64,9 @@ std::vector<Shard> held_by(const LaidOut& at, const std::vector<std::size_t>& or
   return out;
 }
 
-std::vector<std::size_t> as_is(const Shape& shape) { return order_of(shape, shape); }
+std::vector<std::size_t> as_is(const Shape& shape) {
+  return order_of(shape, shape);
+}
 
 // Memory that holds a box in some order of its dims.
 template <class Byte>
@@ -103,7 +110,8 @@ struct Packet {
   }
 };
 
-void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result, Transport& transport) {
+void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result,
+              Transport& transport) {
   const int me = transport.rank();
   std::map<int, Packet> outgoing, incoming;
   for (const BoxMessage& m : messages) {
@@ -154,7 +162,8 @@ void check_size(std::size_t found, const LaidOut& at, std::size_t item, const st
   const auto values = static_cast<std::size_t>(values_of(at, rank));
   if (found != values * item)
     throw UserError("rank " + std::to_string(rank) + " " + what + " " + std::to_string(values) + " values, its box " +
-                    to_string(box_of(at, rank)) + ", but " + std::to_string(found / item) + " were given; size it by layout.box(mesh, rank)");
+                    to_string(box_of(at, rank)) + ", but " + std::to_string(found / item) +
+                    " were given; size it by layout.box(mesh, rank)");
 }
 
 template <class T>
@@ -172,20 +181,21 @@ std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to) {
   return fill(held_by(from, as_is(from.layout.shape)), held_by(to, order_of(to.layout.shape, from.layout.shape)));
 }
 
-void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from, const LaidOut& to,
-                  Transport& transport) {
+void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
+                  const LaidOut& to, Transport& transport) {
   const std::vector<BoxMessage> messages = moves(from, to);
   const int me = transport.rank();
   const std::size_t item = bytes_of(dtype);
   for (const LaidOut* at : {&from, &to})
     if (at->mesh.ranks() > transport.size())
-      throw UserError("the mesh has " + std::to_string(at->mesh.ranks()) + " ranks, the transport " + std::to_string(transport.size()) +
-                      "; start one rank per device");
+      throw UserError("the mesh has " + std::to_string(at->mesh.ranks()) + " ranks, the transport " +
+                      std::to_string(transport.size()) + "; start one rank per device");
   check_size(local.size(), from, item, "holds", me);
   check_size(result.size(), to, item, "is to hold", me);
   const std::vector<std::size_t> order = order_of(to.layout.shape, from.layout.shape);
   const Box had = box_of(from, me), gets = box_of(to, me);
-  exchange(messages, {local, had, row_major(had), item}, {result, ordered(gets, order), ordered(row_major(gets), order), item}, transport);
+  exchange(messages, {local, had, row_major(had), item}, {result, ordered(gets, order), ordered(row_major(gets), order), item},
+           transport);
 }
 
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
@@ -194,7 +204,8 @@ std::vector<float> redistribute(std::span<const float> local, const LaidOut& fro
 std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
   return moved(local, DType::f64, from, to, transport);
 }
-std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to, Transport& transport) {
+std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
+                                       Transport& transport) {
   return moved(local, DType::i32, from, to, transport);
 }
 

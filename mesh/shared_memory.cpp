@@ -28,7 +28,8 @@ std::string because(const char* call) {
 
 }  // namespace
 
-SharedMemory::SharedMemory(std::size_t bytes) : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
+SharedMemory::SharedMemory(std::size_t bytes)
+    : size_(bytes), mapped_((std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage) {
   const std::string asked = std::to_string(bytes) + " bytes for buffers";
   if (const std::uint64_t free = free_bytes(read_memory()); bytes > free)
     throw DeviceError("asked for " + asked + ", but only " + std::to_string(free) +
@@ -64,15 +65,19 @@ SharedMemory::~SharedMemory() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-SharedMemory::Name SharedMemory::name() const { return {static_cast<std::int32_t>(getpid()), fd_, size_}; }
+SharedMemory::Name SharedMemory::name() const {
+  return {static_cast<std::int32_t>(getpid()), fd_, size_};
+}
 
 PeerSharedMemory::PeerSharedMemory(const SharedMemory::Name& name) : size_(name.bytes) {
   const std::string path = "/proc/" + std::to_string(name.pid) + "/fd/" + std::to_string(name.fd);
-  auto refuse = [&](const std::string& why) { throw DeviceError("memory of process " + std::to_string(name.pid) + " cannot be mapped: " + why); };
+  auto refuse = [&](const std::string& why) {
+    throw DeviceError("memory of process " + std::to_string(name.pid) + " cannot be mapped: " + why);
+  };
   if (name.fd < 0) refuse("it is private");
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) refuse(because(("open of " + path).c_str()));
-  struct stat file{};  // a PID of another namespace may name any process: look before touching
+  struct stat file {};  // a PID of another namespace may name any process: look before touching
   if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || static_cast<std::uint64_t>(file.st_size) < name.bytes) {
     ::close(fd);
     refuse(path + " is something else");
@@ -84,7 +89,8 @@ PeerSharedMemory::PeerSharedMemory(const SharedMemory::Name& name) : size_(name.
   start_ = static_cast<std::byte*>(at);
 }
 
-PeerSharedMemory::PeerSharedMemory(PeerSharedMemory&& other) noexcept : start_(std::exchange(other.start_, nullptr)), size_(other.size_) {}
+PeerSharedMemory::PeerSharedMemory(PeerSharedMemory&& other) noexcept
+    : start_(std::exchange(other.start_, nullptr)), size_(other.size_) {}
 
 PeerSharedMemory::~PeerSharedMemory() {
   if (start_ != nullptr) munmap(start_, std::max<std::size_t>(size_, 1));

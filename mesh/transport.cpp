@@ -41,8 +41,9 @@ std::string late(const Transport& t, int from, const std::string& what, double s
          whom + " in \"" + what + "\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it";
 }
 
-// Takes the finished ones off the list; did any finish? All of them, or from the back to the first unfinished one: a test lets every
-// message move, and over TCP takes about one microsecond (bench/exchange between two hosts, 1 KiB: 9 us by one test a round, 10 by two).
+// Takes the finished ones off the list; did any finish? All of them, or from the back to the first unfinished one: a test lets
+// every message move, and over TCP takes about one microsecond (bench/exchange between two hosts, 1 KiB: 9 us by one test a round,
+// 10 by two).
 enum class Look : std::uint8_t { all, last };
 bool sweep(Transport& transport, std::vector<Ticket>& open, Look look) {
   const std::size_t before = open.size();
@@ -177,7 +178,8 @@ std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const
   for (std::size_t r = 0; r < ranks; r++) {
     all[r].resize(frames[r].size);
     std::copy_n(r == me ? mine.data() : frames[r].bytes.data(), r == me ? mine.size() : head(all[r].size()), all[r].begin());
-    if (r != me && all[r].size() > first) receives.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(first)));
+    if (r != me && all[r].size() > first)
+      receives.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(first)));
   }
   receives.insert(receives.end(), sends.begin(), sends.end());
   wait(transport, receives, "gather_all");

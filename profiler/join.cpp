@@ -15,14 +15,16 @@ std::vector<DeviceLink> own_device_links(Backend& backend, const Transport& tran
 
 void add_links(Profile& profile, Backend& backend, Transport& transport, double budget_seconds) {
   if (transport.size() == 1) return;
-  profile.links = measure_links(transport, {.budget_seconds = std::min(10.0, budget_seconds / 6), .device = backend.device_memory()});
+  profile.links =
+      measure_links(transport, {.budget_seconds = std::min(10.0, budget_seconds / 6), .device = backend.device_memory()});
   measure_reads(transport, profile.links, {.most_bytes = Index{4} << 20});
   const std::byte mine{transport.crowded()};
   const auto crowded = transport.gather_all({&mine, 1});
   std::string ranks;
   for (std::size_t r = 0; r < crowded.size(); r++)
     if (crowded[r].front() != std::byte{0}) ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
-  if (!ranks.empty()) profile.notes.push_back("links: contended: the ranks " + ranks + " shared cores, and messages waited for these");
+  if (!ranks.empty())
+    profile.notes.push_back("links: contended: the ranks " + ranks + " shared cores, and messages waited for these");
 }
 
 Profile joined(Transport& transport, const Profile& mine) {

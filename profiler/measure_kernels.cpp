@@ -18,12 +18,12 @@ namespace motley {
 
 namespace {
 
-constexpr int kTries = 4;            // of a run that loses its core
-constexpr double kTold = 0.1;        // of the budget: after that the first runs show what all of them take
-constexpr double kShortest = 20e-6;  // seconds in one timing; the clock costs about 50 ns
-constexpr double kShortestOnDevice = 500e-6;  // a mark's clock steps by about 0.5 us
-constexpr int kFirstRuns = 3;        // of each of several implementations: the least counts
-constexpr double kOutOfRace = 2;     // an implementation so many times slower than another is not timed any more
+constexpr int kTries = 4;                             // of a run that loses its core
+constexpr double kTold = 0.1;                         // of the budget: after that the first runs show what all of them take
+constexpr double kShortest = 20e-6;                   // seconds in one timing; the clock costs about 50 ns
+constexpr double kShortestOnDevice = 500e-6;          // a mark's clock steps by about 0.5 us
+constexpr int kFirstRuns = 3;                         // of each of several implementations: the least counts
+constexpr double kOutOfRace = 2;                      // an implementation so many times slower than another is not timed any more
 constexpr double kSteady = 0.02, kLongestWarmUp = 2;  // seconds; of the budget a twentieth at most
 
 // One of the implementations of a spec.
@@ -95,7 +95,8 @@ class Measurer {
       report(0);
     }
     drop_slow();
-    for (Subject& s : subjects_) s.repeats = static_cast<int>(std::ceil((queue_ == nullptr ? kShortest : kShortestOnDevice) / std::max(s.first, 0.1e-6)));
+    for (Subject& s : subjects_)
+      s.repeats = static_cast<int>(std::ceil((queue_ == nullptr ? kShortest : kShortestOnDevice) / std::max(s.first, 0.1e-6)));
     std::vector<double> firsts;
     for (const Subject& s : subjects_) firsts.push_back(s.first);
     if (!subjects_.empty()) {
@@ -262,20 +263,24 @@ class Measurer {
     for (std::size_t i = 0; i < runs_.size(); i++) seconds[runs_[i].kernel].push_back(steady.seconds[i]);
     std::vector<std::size_t> fastest(specs_.size(), subjects_.size());
     for (std::size_t s = 0; s < subjects_.size(); s++)
-      if (std::size_t& best = fastest[subjects_[s].spec]; best == subjects_.size() || quantile(seconds[s], 2) < quantile(seconds[best], 2)) best = s;
+      if (std::size_t& best = fastest[subjects_[s].spec];
+          best == subjects_.size() || quantile(seconds[s], 2) < quantile(seconds[best], 2))
+        best = s;
     for (const std::size_t s : fastest)
-      out.points.push_back({device_,
-                            specs_[subjects_[s].spec],
-                            {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
-                            subjects_[s].kernel->implementation(),
-                            subjects_[s].choices});
+      out.points.push_back(
+          {device_,
+           specs_[subjects_[s].spec],
+           {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
+           subjects_[s].kernel->implementation(),
+           subjects_[s].choices});
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;
     if (queue_ == nullptr) out.wall_over_cpu = wall_sum_ / std::max(cpu_sum_, 1e-9);
     auto percent = [](double v) { return std::to_string(std::lround(v * 100)) + " %"; };
     const std::string who = "device " + std::to_string(device_) + ": ";
-    if (const std::string condition = backend_.condition(); !condition.empty()) out.notes.push_back(who + "after measuring: " + condition);
+    if (const std::string condition = backend_.condition(); !condition.empty())
+      out.notes.push_back(who + "after measuring: " + condition);
     if (out.wall_over_cpu > 1.1)
       out.notes.push_back(who + "contended: kernels waited for a core " + percent(1 - 1 / out.wall_over_cpu) + " of the time");
     if (out.drift > 0.1)
@@ -313,7 +318,8 @@ DeviceFacts facts_of(const Device& device, const Backend& backend) {
 }
 
 std::string missing_profile(const std::string& file) {
-  return "no profile " + file + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file + "` or let \"measure\" be \"if_missing\"";
+  return "no profile " + file + ", and \"measure\" is \"never\"; run `motley profile JOB -o " + file +
+         "` or let \"measure\" be \"if_missing\"";
 }
 
 void check_same_device(const DeviceFacts& profiled, const DeviceFacts& here, const std::string& profile_name) {

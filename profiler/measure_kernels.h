@@ -24,17 +24,18 @@ using RoundBarrier = std::function<Wish(Wish mine)>;
 struct KernelTimingOptions {
   double budget_seconds = 60;
   int least_rounds = 3, most_rounds = 25;
-  double settled = 0.03;                                   // stop (after five rounds) when every (q25 - min) / min is at most this
-  std::uint64_t seed = 1;                                  // of the rounds' orders
-  Index memory_bytes = 0;                                  // most for operands and workspaces; 0: half of the device's
-  Index step_bytes = 0;                                    // memory of the step whose kernels these are: operands wander through so much of it
+  double settled = 0.03;   // stop (after five rounds) when every (q25 - min) / min is at most this
+  std::uint64_t seed = 1;  // of the rounds' orders
+  Index memory_bytes = 0;  // most for operands and workspaces; 0: half of the device's
+  Index step_bytes = 0;    // memory of the step whose kernels these are: operands wander through so much of it
   std::function<void(const MeasureProgress&)> progress{};  // between kernels, at most four times a second
 };
 
 struct Measurement {
-  std::vector<KernelPoint> points{};  // one per different spec, in the order given, of its fastest implementation; empty when it does not fit the budget
-  bool fits = true;                   // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
-  double needed_seconds = 0;          // for least_rounds, compilation included
+  std::vector<KernelPoint>
+      points{};  // one per different spec, in the order given, of its fastest implementation; empty when it does not fit the budget
+  bool fits = true;           // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
+  double needed_seconds = 0;  // for least_rounds, compilation included
   int rounds = 0;
   double drift = 0;                  // the reference kernel's slowest round over its fastest, minus 1
   double slow = 1, fast = 1;         // quartiles of the machine's speed meanwhile: what kernels took beside what they usually take
@@ -45,8 +46,9 @@ struct Measurement {
 // Every kernel is compiled, first touched and run untimed outside the timing; then rounds in shuffled order, each kernel once
 // untimed and once timed (kernels below 20 us several times within one timing). seconds are wall time, without the machine's own
 // changes of speed (steady.h). Operands are stored in
-// memory that all kernels share, those of each run after those of the one before: inputs hold normal numbers and are never results. Where the device has a choice of implementations each is
-// timed, but for those that take twice as long as another from the start. UserError: the operands of one kernel are larger than the memory.
+// memory that all kernels share, those of each run after those of the one before: inputs hold normal numbers and are never results.
+// Where the device has a choice of implementations each is timed, but for those that take twice as long as another from the start.
+// UserError: the operands of one kernel are larger than the memory.
 Measurement measure_kernels(Backend& backend, int device, std::span<const KernelSpec> specs,
                             const KernelTimingOptions& options = {}, const RoundBarrier& barrier = {});
 

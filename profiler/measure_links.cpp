@@ -106,8 +106,8 @@ int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
   return rounds;
 }
 
-std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, const Memory& memory,
-                                                   double budget, int most_rounds) {
+std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, const Memory& memory, double budget,
+                                                   int most_rounds) {
   std::vector<std::pair<Index, double>> points;
   std::size_t sizes = 0;
   for (std::size_t b = 8; b <= memory.size; b *= 2) sizes++;
@@ -157,7 +157,8 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
   const int pairs = ranks * (ranks - 1) / 2;
   std::vector<Link> links;
   if (pairs == 0) return links;
-  const Memory memory(options.device, transport.takes_device_memory(), static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)));
+  const Memory memory(options.device, transport.takes_device_memory(),
+                      static_cast<std::size_t>(std::max(Index{32}, options.most_bytes)));
   int done = 0;
   for (int a = 0; a < ranks; a++)
     for (int b = a + 1; b < ranks; b++) {
@@ -197,7 +198,8 @@ DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions
       once(to, from, bytes);  // untimed
       double least = HUGE_VAL;
       const double start = now();
-      for (int i = 0; i < options.most_rounds && (i < 3 || now() - start < share); i++) least = std::min(least, once(to, from, bytes));
+      for (int i = 0; i < options.most_rounds && (i < 3 || now() - start < share); i++)
+        least = std::min(least, once(to, from, bytes));
       points.emplace_back(static_cast<Index>(bytes), least);
     }
     return fit_link(points);

@@ -16,15 +16,18 @@ struct LinkOptions {
   Index most_bytes = Index{16} << 20;
   int most_rounds = 200;
   std::function<void(int done, int total)> progress{};  // pairs
-  DeviceMemory* device = nullptr;  // of this rank: its messages begin and end in pinned memory, or on the device where the transport takes that
+  DeviceMemory* device =
+      nullptr;  // of this rank: its messages begin and end in pinned memory, or on the device where the transport takes that
 };
 
 // Collective: ping-pong of every two ranks, one pair after the other, 8 bytes .. most_bytes by factors of 2, half the median
 // round trip. Both directions of a pair get the same segments. The result is the same on every rank, ordered by (from, to).
 std::vector<Link> measure_links(Transport& transport, const LinkOptions& options = {});
 
-// Collective: fills in `in_place` of the links between ranks that share memory, one pair after the other, both directions at once, 64 bytes
-// .. most_bytes by factors of 4: the median of reading what the peer has just written, less that of what this rank has just written.
+// Collective: fills in `in_place` of the links between ranks that share memory, one pair after the other, both directions at once,
+// 64 bytes
+// .. most_bytes by factors of 4: the median of reading what the peer has just written, less that of what this rank has just
+// written.
 void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOptions& options = {});
 
 // Copies between pinned memory and the device's own, as a message waits for them, at the same sizes, the least of some each.

@@ -15,7 +15,9 @@ namespace {
 constexpr int kTag = 9002;
 constexpr double kNothing = 1e-9;  // seconds; a line is fitted by relative errors
 
-void write(std::span<std::byte> bytes, int round) { std::memset(bytes.data(), round & 0x7f, bytes.size()); }
+void write(std::span<std::byte> bytes, int round) {
+  std::memset(bytes.data(), round & 0x7f, bytes.size());
+}
 
 // Reads it all; the sum keeps the compiler from leaving that out.
 std::uint64_t read(std::span<const std::byte> bytes) {
@@ -39,7 +41,8 @@ class PairReader {
   PairReader(Transport& transport, int peer, std::span<std::byte> mine, std::span<const std::byte> theirs)
       : transport_(transport), peer_(peer), mine_(mine), theirs_(theirs) {}
 
-  // Median over rounds of: reading what the peer has just written, less reading what this rank has just written. Both at once, as in a step.
+  // Median over rounds of: reading what the peer has just written, less reading what this rank has just written. Both at once, as
+  // in a step.
   double extra(std::size_t bytes, int rounds) {
     std::vector<double> more;
     for (int round = 0; round <= rounds; round++) {  // the first is untimed
@@ -90,7 +93,8 @@ void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOpt
       if (me == a || me == b) {
         const int peer = me == a ? b : a;
         PairReader pair(transport, peer, mine, all[static_cast<std::size_t>(peer)]);
-        for (std::size_t bytes = 64; bytes <= most; bytes *= 4) points.emplace_back(static_cast<Index>(bytes), pair.extra(bytes, std::min(options.most_rounds, 25)));
+        for (std::size_t bytes = 64; bytes <= most; bytes *= 4)
+          points.emplace_back(static_cast<Index>(bytes), pair.extra(bytes, std::min(options.most_rounds, 25)));
         check(pair.sum() > 0, "what was read was written");
       }
       // The others wait here: pairs do not disturb each other.

@@ -21,8 +21,12 @@ std::size_t hash_of_all(const T&... values) {
   (hash.add(values), ...);
   return hash.value();
 }
-std::size_t key_of(int device, const KernelSpec& spec) { return hash_of_all(device, spec); }
-std::size_t rate_key(int device, const KernelSpec& spec) { return hash_of_all(device, spec.op, spec.pass, spec.dtype); }
+std::size_t key_of(int device, const KernelSpec& spec) {
+  return hash_of_all(device, spec);
+}
+std::size_t rate_key(int device, const KernelSpec& spec) {
+  return hash_of_all(device, spec.op, spec.pass, spec.dtype);
+}
 
 // Folds and updates take time by the element; the other ops work in steps along each of these extents.
 bool by_element(const KernelSpec& spec) {
@@ -136,7 +140,8 @@ void Profile::add_to_families(std::size_t point) {
 
 // Samples have no granule: on the line between the nearest measured numbers of them, or from no time for none.
 double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const {
-  const double first = below == nullptr ? 0 : kernels_[below->point].seconds.typical(), last = kernels_[above.point].seconds.typical();
+  const double first = below == nullptr ? 0 : kernels_[below->point].seconds.typical(),
+               last = kernels_[above.point].seconds.typical();
   const Index from = below == nullptr ? 0 : below->extent;
   return first + (last - first) * static_cast<double>(samples - from) / static_cast<double>(above.extent - from);
 }
@@ -156,7 +161,8 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
       if (near == family->second.end()) --near;
       const KernelPoint& p = kernels_[near->point];
       if (near->extent > 0)
-        return {p.seconds.typical() * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent), Known::interpolated};
+        return {p.seconds.typical() * static_cast<double>(elements_of(spec)) / static_cast<double>(near->extent),
+                Known::interpolated};
     }
   } else {
     double step = HUGE_VAL, past = HUGE_VAL, past_work = 0;
@@ -202,13 +208,15 @@ const Link* Profile::link(int from, int to) const {
 
 Estimate Profile::wire_seconds(int from, int to, Index bytes) const {
   if (from == to) return {0, Known::measured};
-  if (const Link* known = link(from, to); known != nullptr && !known->segments.empty()) return {seconds_of(known->segments, bytes), Known::measured};
+  if (const Link* known = link(from, to); known != nullptr && !known->segments.empty())
+    return {seconds_of(known->segments, bytes), Known::measured};
   return {5e-6 + static_cast<double>(bytes) / 2e9, Known::modelled};
 }
 
 Estimate Profile::in_place_seconds(int from, int to, Index bytes) const {
   if (from == to || bytes == 0) return {0, Known::measured};
-  if (const Link* known = link(from, to); known != nullptr && !known->in_place.empty()) return {seconds_of(known->in_place, bytes), Known::measured};
+  if (const Link* known = link(from, to); known != nullptr && !known->in_place.empty())
+    return {seconds_of(known->in_place, bytes), Known::measured};
   return {static_cast<double>(bytes) / 10e9, Known::modelled};
 }
 
@@ -230,7 +238,8 @@ Estimate Profile::seconds(int from, int to, Index bytes) const {
   const Index piece = std::min(bytes, kStagedBytes);
   const double down = from_device_seconds(from, piece), up = to_device_seconds(to, piece);
   if (down == 0 && up == 0) return out;
-  const double wire = wire_seconds(from, to, piece).seconds, more = bytes > piece ? static_cast<double>(bytes - piece) / static_cast<double>(piece) : 0;
+  const double wire = wire_seconds(from, to, piece).seconds,
+               more = bytes > piece ? static_cast<double>(bytes - piece) / static_cast<double>(piece) : 0;
   out.seconds = down + wire + up + more * std::max({down, wire, up});  // the slowest of the three sets the pace
   return out;
 }

@@ -33,21 +33,20 @@ Field<T> small_integer(const char* name, const char* doc, int T::*member, int le
 }
 
 const Table<DeviceFacts>& device_fields() {
-  static const Table<DeviceFacts> table{text_field("name", "of the device in its mesh", &DeviceFacts::name, true),
-                                        text_field("kind", "cpu, cuda or emulated", &DeviceFacts::kind, true),
-                                        text_field("model", "what the vendor calls it", &DeviceFacts::model, true),
-                                        text_field("isa", "what its kernels use", &DeviceFacts::isa, true),
-                                        small_integer("threads", "of the kernels", &DeviceFacts::threads, 0),
-                                        text_field("library", "name and version", &DeviceFacts::library, true),
-                                        text_field("host", "empty: the one that measured", &DeviceFacts::host, false),
-                                        {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
-                                         [](Reader& reader, const Json& json, DeviceFacts& out) {
-                                           reader.number(json, out.alone_over_shared, 0.01, 1);
-                                         }},
-                                        {"slow", "upper quartile of what kernels took beside what they usually take", "number", false,
-                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
-                                        {"fast", "lower quartile", "number", false,
-                                         [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};
+  static const Table<DeviceFacts> table{
+      text_field("name", "of the device in its mesh", &DeviceFacts::name, true),
+      text_field("kind", "cpu, cuda or emulated", &DeviceFacts::kind, true),
+      text_field("model", "what the vendor calls it", &DeviceFacts::model, true),
+      text_field("isa", "what its kernels use", &DeviceFacts::isa, true),
+      small_integer("threads", "of the kernels", &DeviceFacts::threads, 0),
+      text_field("library", "name and version", &DeviceFacts::library, true),
+      text_field("host", "empty: the one that measured", &DeviceFacts::host, false),
+      {"alone_over_shared", "of its kernels' seconds, other ranks of the host idle over busy", "number", false,
+       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.alone_over_shared, 0.01, 1); }},
+      {"slow", "upper quartile of what kernels took beside what they usually take", "number", false,
+       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.slow, 1, 1e6); }},
+      {"fast", "lower quartile", "number", false,
+       [](Reader& reader, const Json& json, DeviceFacts& out) { reader.number(json, out.fast, 1e-6, 1); }}};
   return table;
 }
 
@@ -93,17 +92,20 @@ const Table<LinkSegment>& segment_fields() {
 }
 
 const Table<Link>& link_fields() {
-  static const Table<Link> table{small_integer("from", "rank that sends", &Link::from, 0),
-                                 small_integer("to", "rank that receives", &Link::to, 0),
-                                 list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true),
-                                 list_field<Link>("in_place", "reading what the other has just written in shared memory, by size, ascending", &Link::in_place, segment_fields(), false)};
+  static const Table<Link> table{
+      small_integer("from", "rank that sends", &Link::from, 0), small_integer("to", "rank that receives", &Link::to, 0),
+      list_field<Link>("segments", "by size, ascending", &Link::segments, segment_fields(), true),
+      list_field<Link>("in_place", "reading what the other has just written in shared memory, by size, ascending", &Link::in_place,
+                       segment_fields(), false)};
   return table;
 }
 
 const Table<DeviceLink>& device_link_fields() {
-  static const Table<DeviceLink> table{small_integer("device", "index into devices", &DeviceLink::device, 0),
-                                       list_field<DeviceLink>("to_device", "copies from pinned memory, by size, ascending", &DeviceLink::to_device, segment_fields(), true),
-                                       list_field<DeviceLink>("from_device", "copies to pinned memory", &DeviceLink::from_device, segment_fields(), true)};
+  static const Table<DeviceLink> table{
+      small_integer("device", "index into devices", &DeviceLink::device, 0),
+      list_field<DeviceLink>("to_device", "copies from pinned memory, by size, ascending", &DeviceLink::to_device, segment_fields(),
+                             true),
+      list_field<DeviceLink>("from_device", "copies to pinned memory", &DeviceLink::from_device, segment_fields(), true)};
   return table;
 }
 
@@ -154,7 +156,8 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
     if (static_cast<std::size_t>(device) < devices) return;
     const std::string at = of + "/device";
     const Json* value = json.at(at);
-    reader.complaints.add(value ? value->where : json.where, at, "device " + std::to_string(device) + " of " + std::to_string(devices) + " (counted from 0)");
+    reader.complaints.add(value ? value->where : json.where, at,
+                          "device " + std::to_string(device) + " of " + std::to_string(devices) + " (counted from 0)");
   };
   for (std::size_t i = 0; i < raw.kernels.size(); i++) check_device(raw.kernels[i].device, "/kernels/" + std::to_string(i));
   const auto check_order = [&](const std::vector<LinkSegment>& segments, const std::string& at) {
@@ -166,7 +169,8 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   };
   for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
     check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");
-    if (!raw.profile.links[i].in_place.empty()) check_order(raw.profile.links[i].in_place, "/links/" + std::to_string(i) + "/in_place");
+    if (!raw.profile.links[i].in_place.empty())
+      check_order(raw.profile.links[i].in_place, "/links/" + std::to_string(i) + "/in_place");
   }
   for (std::size_t i = 0; i < raw.profile.device_links.size(); i++) {
     const std::string at = "/device_links/" + std::to_string(i);
@@ -236,7 +240,8 @@ std::string Profile::json() const {
   }
   out.set("links", std::exchange(list, {}));
   for (const DeviceLink& l : device_links)
-    list.push_back(object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));
+    list.push_back(
+        object({{"device", l.device}, {"to_device", segments_json(l.to_device)}, {"from_device", segments_json(l.from_device)}}));
   if (!list.empty()) out.set("device_links", std::exchange(list, {}));
   for (const std::string& note : notes) list.push_back(note);
   if (!list.empty()) out.set("notes", std::move(list));

@@ -36,7 +36,8 @@ Steadied without_drift(std::span<const TimedRun> runs) {
       if (!of_kernel[k].empty()) own[k] = quantile_of(of_kernel[k], 2);
     for (std::size_t i = 0; i < runs.size(); i++) {
       around.clear();
-      for (std::size_t j = i - std::min(i, kAround); j < std::min(runs.size(), i + kAround + 1); j++) around.push_back(runs[j].seconds / own[runs[j].kernel]);
+      for (std::size_t j = i - std::min(i, kAround); j < std::min(runs.size(), i + kAround + 1); j++)
+        around.push_back(runs[j].seconds / own[runs[j].kernel]);
       speed[i] = quantile_of(around, 2);
     }
   }

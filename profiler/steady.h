@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel times without the machine's own changes of speed: on a shared machine a core is a third slower for a tenth of a second or for
-// minutes, and a kernel's median then says when it was timed, not how long it takes beside another.
+// Kernel times without the machine's own changes of speed: on a shared machine a core is a third slower for a tenth of a second or
+// for minutes, and a kernel's median then says when it was timed, not how long it takes beside another.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -105,6 +105,8 @@ Alone alone(const Step& step, const Mesh& mesh, int rank, const Profile& profile
   return {std::move(plan), seconds};
 }
 
-Speeds speeds_of(double first, double second) { return {std::sqrt(first * second), std::max(first / second, second / first)}; }
+Speeds speeds_of(double first, double second) {
+  return {std::sqrt(first * second), std::max(first / second, second / first)};
+}
 
 }  // namespace motley::bench

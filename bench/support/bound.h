@@ -40,7 +40,8 @@ struct Alone {
 };
 Alone alone(const Step& step, const Mesh& mesh, int rank, const Profile& profile);
 
-// On a shared machine one core slows down beside the other without any process to be seen. What two ranks alone take beside their predictions.
+// On a shared machine one core slows down beside the other without any process to be seen. What two ranks alone take beside their
+// predictions.
 struct Speeds {
   double both = 1;   // their geometric mean
   double moved = 1;  // the greater over the less; above kMoved the profile was of another machine than the steps

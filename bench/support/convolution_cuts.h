@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "base/json.h"
 #include "balance/balance_dim.h"
+#include "base/json.h"
 #include "profiler/run_clock.h"
 
 namespace motley::bench {

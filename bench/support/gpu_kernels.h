@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU's convolutions: what choosing an engine by measurement gains over the vendor's first one. Its own kernels: bytes per second beside a copy
-// within the device.
+// A GPU's convolutions: what choosing an engine by measurement gains over the vendor's first one. Its own kernels: bytes per second
+// beside a copy within the device.
 #pragma once
 #include <motley/backend.h>
 

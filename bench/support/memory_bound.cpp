@@ -43,10 +43,10 @@ std::vector<MemoryBound> memory_bound(Index batch) {
   list.push_back({"copy", fold_of(FoldKind::copy, {all}, {whole({1}), whole({1})})});
   list.push_back({"copy, strided rows of 48 of 64", fold_of(FoldKind::copy, {n, 48}, {whole(rows), whole({48, 1})})});
   list.push_back({"copy, rows of 3", fold_of(FoldKind::copy, {n, 3}, {whole({4, 1}), whole({3, 1})})});
-  list.push_back(
-      {"copy, plain to channels_last", fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
-  list.push_back(
-      {"copy, channels_last to plain", fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
+  list.push_back({"copy, plain to channels_last",
+                  fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
+  list.push_back({"copy, channels_last to plain",
+                  fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
   list.push_back({"add 2 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1})})});
   list.push_back({"add 4 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1}), whole({1}), whole({1})})});
   list.push_back({"add bias, relu", fold_of(FoldKind::add, {n, c}, {whole(rows), whole({0, 1}), whole(rows)}, Activation::relu)});

@@ -13,7 +13,8 @@ struct MemoryBound {
   KernelSpec spec{};
 };
 
-// Over the first layers' activations of such a batch, 32 x 32 with 64 channels where not named otherwise: a quarter of a MiB per image and operand.
+// Over the first layers' activations of such a batch, 32 x 32 with 64 channels where not named otherwise: a quarter of a MiB per
+// image and operand.
 std::vector<MemoryBound> memory_bound(Index batch);
 
 }  // namespace motley::bench

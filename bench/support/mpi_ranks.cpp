@@ -15,7 +15,9 @@ extern char** environ;
 
 namespace motley::bench {
 
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_path() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
 
 int run_mpiexec(std::vector<std::string> words) {
   words.insert(words.begin(), "mpiexec");

@@ -23,9 +23,9 @@ inline constexpr double kDisturbed = 0.05, kMostDropped = 0.3;
 inline constexpr std::size_t kLeastRounds = 5;
 
 struct NetworkCutsOptions {
-  std::string profile{};      // file that the profile is kept in
+  std::string profile{};       // file that the profile is kept in
   double budget_seconds = 12;  // of the profile
-  std::size_t rounds = 14;    // of the last comparison: every other one names the best cut, those between time it
+  std::size_t rounds = 14;     // of the last comparison: every other one names the best cut, those between time it
 };
 
 // Collective over two ranks.

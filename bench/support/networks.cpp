@@ -35,7 +35,9 @@ struct Layers {
   }
 };
 
-Shape image(Index batch, Index channels, Index size) { return {{"batch", batch}, {"channels", channels}, {"rows", size}, {"cols", size}}; }
+Shape image(Index batch, Index channels, Index size) {
+  return {{"batch", batch}, {"channels", channels}, {"rows", size}, {"cols", size}};
+}
 
 }  // namespace
 

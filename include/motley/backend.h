@@ -40,7 +40,7 @@ class DeviceMemory {
     virtual ~Mark() = default;
     virtual void set(Queue queue) = 0;   ///< after all that the queue was given so far
     virtual void hold(Queue queue) = 0;  ///< what the queue is given from now on waits until the mark, as it is set now, has passed
-    virtual bool passed() = 0;           ///< whether the queue has come so far. DeviceError: an error on the device, of earlier work too
+    virtual bool passed() = 0;  ///< whether the queue has come so far. DeviceError: an error on the device, of earlier work too
     virtual double seconds_since(const Mark& earlier) const = 0;  ///< both have passed
   };
   virtual ~DeviceMemory() = default;
@@ -59,16 +59,16 @@ class Backend {
   virtual ~Backend() = default;
   virtual DeviceMemory* device_memory() { return nullptr; }  ///< where operands are stored; nullptr: in the host's memory
   virtual std::unique_ptr<Kernel> compile(const KernelSpec& spec) = 0;  ///< DeviceError: what this device cannot do
-  /// What may compute the spec here, by Kernel::implementation(), the one that compile() takes first. A function of spec, device and library
-  /// alone. Fewer than two: there is no choice. With a choice the profiler times each, and the plan says which runs.
+  /// What may compute the spec here, by Kernel::implementation(), the one that compile() takes first. A function of spec, device
+  /// and library alone. Fewer than two: there is no choice. With a choice the profiler times each, and the plan says which runs.
   virtual std::vector<std::string> implementations(const KernelSpec&) { return {}; }
   /// Exactly that one. DeviceError: it is not here.
   virtual std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation);
-  virtual std::string model() const = 0;    ///< "AMD EPYC ..."
-  virtual std::string isa() const = 0;      ///< what is really used, as the library reports it
-  virtual std::string library() const = 0;  ///< "oneDNN 2.6.3"
-  virtual int threads() const = 0;          ///< of its kernels
-  virtual Index memory_bytes() const = 0;   ///< limit of the device
+  virtual std::string model() const = 0;                ///< "AMD EPYC ..."
+  virtual std::string isa() const = 0;                  ///< what is really used, as the library reports it
+  virtual std::string library() const = 0;              ///< "oneDNN 2.6.3"
+  virtual int threads() const = 0;                      ///< of its kernels
+  virtual Index memory_bytes() const = 0;               ///< limit of the device
   virtual std::string condition() const { return ""; }  ///< of the device now, for notes: "1980 MHz, 412 W"
   virtual bool repeats() const { return false; }  ///< kernels may run more than once (emulated): in-place ones are not repeated
 };

@@ -27,7 +27,7 @@ class Dataset {
   virtual std::vector<Index> sample_extents() const = 0;  ///< sizes, such as channels, rows, columns
   /// Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
-  virtual std::int32_t label(Index sample) const = 0;     ///< of one sample
+  virtual std::int32_t label(Index sample) const = 0;  ///< of one sample
 };
 
 /// A data set in its two parts.
@@ -48,9 +48,9 @@ Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index sampl
 /// Used by one thread: it keeps the epoch's permutation.
 class Order {
  public:
-  Order(Index samples, Index batch, std::uint64_t seed);              ///< UserError: fewer samples than one batch
-  Index steps_per_epoch() const { return samples_ / batch_; }         ///< complete batches of an epoch
-  std::vector<Index> batch_of(Index step) const;                      ///< sample indices; step counted from 0 over all epochs
+  Order(Index samples, Index batch, std::uint64_t seed);       ///< UserError: fewer samples than one batch
+  Index steps_per_epoch() const { return samples_ / batch_; }  ///< complete batches of an epoch
+  std::vector<Index> batch_of(Index step) const;               ///< sample indices; step counted from 0 over all epochs
 
  private:
   Index samples_, batch_;
@@ -65,10 +65,10 @@ class Epoch {
   /// Input iterator over batches.
   class iterator {
    public:
-    using value_type = Batch;                                                 ///< what it yields
-    using difference_type = std::ptrdiff_t;                                   ///< signed
-    iterator(const Epoch* of, Index step) : of_(of), step_(step) {}           ///< before the batch of that step
-    Batch operator*() const;                                                  ///< the batch
+    using value_type = Batch;                                        ///< what it yields
+    using difference_type = std::ptrdiff_t;                          ///< signed
+    iterator(const Epoch* of, Index step) : of_(of), step_(step) {}  ///< before the batch of that step
+    Batch operator*() const;                                         ///< the batch
     /// To the next batch.
     iterator& operator++() {
       ++step_;
@@ -82,9 +82,9 @@ class Epoch {
   };
   /// UserError: fewer samples than one batch.
   Epoch(std::shared_ptr<const Dataset> data, Index batch, std::uint64_t seed);
-  iterator begin() const { return {this, 0}; }              ///< the first batch
-  std::default_sentinel_t end() const { return {}; }        ///< after the last
-  Index steps() const;                                      ///< number of batches
+  iterator begin() const { return {this, 0}; }        ///< the first batch
+  std::default_sentinel_t end() const { return {}; }  ///< after the last
+  Index steps() const;                                ///< number of batches
 
  private:
   std::shared_ptr<const Dataset> data_;

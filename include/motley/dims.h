@@ -17,8 +17,8 @@ using Index = std::int64_t;  ///< Sizes, positions and bytes.
 
 /// A named size. Where an op takes a Dim only its name counts, except where the op declares it (`out`, an input's dims).
 struct Dim {
-  std::string name{};  ///< `[A-Za-z_][A-Za-z0-9_-]*`
-  Index size = 0;      ///< elements; 0 where an op may compute it
+  std::string name{};                           ///< `[A-Za-z_][A-Za-z0-9_-]*`
+  Index size = 0;                               ///< elements; 0 where an op may compute it
   bool operator==(const Dim&) const = default;  // name and size
 };
 
@@ -30,14 +30,14 @@ class Shape {
   Shape(std::initializer_list<Dim> dims) : Shape(std::vector<Dim>(dims)) {}
   /// The same, from a list made at run time.
   explicit Shape(std::vector<Dim> dims);
-  const std::vector<Dim>& dims() const { return dims_; }                ///< in order
-  std::size_t rank() const { return dims_.size(); }                     ///< number of dims
-  const Dim& operator[](std::size_t i) const { return dims_[i]; }       ///< the i-th dim, unchecked
-  std::optional<std::size_t> find(const std::string& name) const;       ///< position of a dim, if the shape has it
+  const std::vector<Dim>& dims() const { return dims_; }                      ///< in order
+  std::size_t rank() const { return dims_.size(); }                           ///< number of dims
+  const Dim& operator[](std::size_t i) const { return dims_[i]; }             ///< the i-th dim, unchecked
+  std::optional<std::size_t> find(const std::string& name) const;             ///< position of a dim, if the shape has it
   bool has(const std::string& name) const { return find(name).has_value(); }  ///< whether it has a dim of that name
-  std::size_t position(const std::string& name) const;                  ///< position of a dim. UserError with a suggestion
+  std::size_t position(const std::string& name) const;                        ///< position of a dim. UserError with a suggestion
   Index size_of(const std::string& name) const { return dims_[position(name)].size; }  ///< size of a dim. UserError
-  Index elements() const;                                               ///< product of the sizes; 1 for a scalar
+  Index elements() const;                                                              ///< product of the sizes; 1 for a scalar
   bool operator==(const Shape&) const = default;
 
  private:

@@ -10,9 +10,9 @@ namespace motley {
 /// @addtogroup errors
 /// @{
 
-/// Exit codes, the same on every rank. usage: the command line; data: damaged data; missing: an input that is not there; device: one that
-/// is unavailable or out of memory; internal: a bug, a loss that is not finite, copies that differ; io: a file cannot be written; stopped:
-/// on request; config: a configuration is wrong; hung: a rank hung or died.
+/// Exit codes, the same on every rank. usage: the command line; data: damaged data; missing: an input that is not there; device:
+/// one that is unavailable or out of memory; internal: a bug, a loss that is not finite, copies that differ; io: a file cannot be
+/// written; stopped: on request; config: a configuration is wrong; hung: a rank hung or died.
 enum class Exit : int {
   ok = 0,
   usage = 64,
@@ -29,8 +29,9 @@ enum class Exit : int {
 /// The base of all errors that motley throws. what() is one or more sentences for the user.
 class Error : public std::runtime_error {
  public:
-  Error(Exit code, const std::string& text) : std::runtime_error(text), code_(code) {}  ///< an error that ends the program with `code`
-  Exit code() const { return code_; }                                                   ///< exit code of the program
+  Error(Exit code, const std::string& text)
+      : std::runtime_error(text), code_(code) {}  ///< an error that ends the program with `code`
+  Exit code() const { return code_; }             ///< exit code of the program
 
  private:
   Exit code_;

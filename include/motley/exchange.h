@@ -25,8 +25,8 @@ struct BoxMessage {
   int from = 0;  ///< rank that sends
   int to = 0;    ///< rank that receives
   Box box{};     ///< global indices
-  /// Which of the tensor's writing passes have a partial sum of it at `from`; they are added in this order before anything is sent. Empty
-  /// for a copy of finished values.
+  /// Which of the tensor's writing passes have a partial sum of it at `from`; they are added in this order before anything is sent.
+  /// Empty for a copy of finished values.
   std::vector<int> writers{};
   int tree = -1;  ///< in a schedule's stage: which tree it belongs to (schedule.h)
   auto operator<=>(const BoxMessage&) const = default;
@@ -40,15 +40,15 @@ struct Atom {
 /// The maximal boxes that are in the same set of ranks' boxes, with those ranks.
 std::vector<Atom> atoms(std::span<const Shard> held);
 
-/// One owner per element: space is split into atoms(); the ranks of an atom share it evenly along its longest dim (first of equals), in rank
-/// order. Sorted by rank. A rank owns only what it stores.
+/// One owner per element: space is split into atoms(); the ranks of an atom share it evenly along its longest dim (first of
+/// equals), in rank order. Sorted by rank. A rank owns only what it stores.
 std::vector<Shard> owners(std::span<const Shard> held);
 
 /// Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
 std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to);
 
-/// As copies(), where ranks of `from` may have the same elements: a rank keeps what it has; what it lacks comes from the rank that has
-/// most of it (of equals: who has given least so far, then the first). Every element arrives once. UserError: no rank has it.
+/// As copies(), where ranks of `from` may have the same elements: a rank keeps what it has; what it lacks comes from the rank that
+/// has most of it (of equals: who has given least so far, then the first). Every element arrives once. UserError: no rank has it.
 std::vector<BoxMessage> fill(std::span<const Shard> from, std::span<const Shard> to);
 
 /// `box` without what `removed` covers, as disjoint boxes.

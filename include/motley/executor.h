@@ -37,17 +37,18 @@ class Executor {
   ~Executor();  // before the transport's: with messages unfinished (an error) the transport keeps the memory that they use
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a forward half without its backward half.
+  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a forward half without its backward
+  /// half.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
   Ran run();  ///< Collective: the complete step.
   /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
   Ran run_forward(const std::function<void(int step)>& after = {});
   Ran run_backward();  ///< Collective: the remainder of a step whose run_forward() was just called: gradients and update.
-  /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value that is
-  /// not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
+  /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value
+  /// that is not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
   int first_not_finite();
-  /// The first parameter of which this rank owns a value that is not finite; -1: none. A network can make a finite loss of such values (a
-  /// kernel's relu may turn NaN into 0).
+  /// The first parameter of which this rank owns a value that is not finite; -1: none. A network can make a finite loss of such
+  /// values (a kernel's relu may turn NaN into 0).
   int first_parameter_not_finite() const;
   /// Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
@@ -56,8 +57,8 @@ class Executor {
   void record_into(StepTrace* trace);
   /// Values of a box that this rank has in a tensor's main buffer or in a state buffer, row-major. For inspection and checks.
   std::vector<double> read(int buffer, const Box& box) const;
-  /// XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits. At once
-  /// where they are stored so.
+  /// XXH3 of the box's bytes in this order (plain or channels last), in whatever order they are stored: the same for the same bits.
+  /// At once where they are stored so.
   std::uint64_t hash(int buffer, const Box& box, Format order) const;
   /// Stores values in a box: the inverse of read().
   void write(int buffer, const Box& box, const std::vector<double>& values);

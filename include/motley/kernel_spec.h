@@ -28,10 +28,10 @@ enum class FoldKind : std::uint8_t {
   activation,           ///< `x -> activation(x)`
   activation_gradient,  ///< `dy, y -> dy * activation'(x)`, computed from y
   // class: first_class + (index in the class dim). The label's own exp stays out of s: where it is all but 1, s keeps its digits.
-  sum_exp,              ///< `l, m, label(i32) -> exp(l - m)` where class != label, else 0
-  pick_label,           ///< `l, label(i32) -> l` where class == label, else 0
-  cross_entropy,        ///< `m, s, h -> log(exp(h - m) + s) + m - h`
-  softmax_gradient      ///< `l, m, s, h, label(i32), g -> (class == label ? -s : exp(l - m)) / (exp(h - m) + s) * g`
+  sum_exp,          ///< `l, m, label(i32) -> exp(l - m)` where class != label, else 0
+  pick_label,       ///< `l, label(i32) -> l` where class == label, else 0
+  cross_entropy,    ///< `m, s, h -> log(exp(h - m) + s) + m - h`
+  softmax_gradient  ///< `l, m, s, h, label(i32), g -> (class == label ? -s : exp(l - m)) / (exp(h - m) + s) * g`
 };
 /// How a fold's values meet in its result.
 enum class Combine : std::uint8_t { set, add, max };
@@ -60,7 +60,8 @@ struct FoldOperand {
 
 /// One local computation. Operands of Kernel::run(), the result last:
 ///
-///     conv2d, dense  forward          x, w, [b,] y      y = activation(conv(x, w) + b), or with accumulate activation(y + conv(x, w) + b)
+///     conv2d, dense  forward          x, w, [b,] y      y = activation(conv(x, w) + b), or with accumulate activation(y + conv(x,
+///     w) + b)
 ///                    backward_data    dy, w, dx
 ///                    backward_filter  x, dy, dw
 ///     max_pool2d     forward          x, y              the first element in row-major order wins a tie; padding never wins
@@ -68,45 +69,46 @@ struct FoldOperand {
 ///     avg_pool2d     forward          x, y              mean over the window's real elements (padding does not count)
 ///                    backward_data    dy, dx
 ///     fold           forward          as FoldKind says
-///     sgd            forward          g, v, w           g' = g + weight_decay*w; v = momentum*v + g'; w -= learning_rate*v, in place
+///     sgd            forward          g, v, w           g' = g + weight_decay*w; v = momentum*v + g'; w -= learning_rate*v, in
+///     place
 ///
 /// Conv and pool rows: `y[p]` reads `x[p*stride[0] - padding[0] + r*dilation[0]]` where that is in 0..h-1; columns likewise with
 /// `[1]` and `padding[2]`. padding = top, bottom, left, right; a negative one means x has rows that no window covers at that side.
 ///
-/// Pools: the complete x has `margin` = top, bottom, left, right more real rows and columns that these windows cover and this shard does
-/// not have. A mean divides by them too; a maximum takes the shard's elements only (none, but some in the margin: -infinity). In
-/// max_pool2d's gradient x has the margin (its extents are h, w and the margin), dx not: a winner there takes its dy elsewhere.
+/// Pools: the complete x has `margin` = top, bottom, left, right more real rows and columns that these windows cover and this shard
+/// does not have. A mean divides by them too; a maximum takes the shard's elements only (none, but some in the margin: -infinity).
+/// In max_pool2d's gradient x has the margin (its extents are h, w and the margin), dx not: a winner there takes its dy elsewhere.
 ///
-/// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a fold may write onto an operand of the
-/// same strides.
+/// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a fold may write onto an operand of
+/// the same strides.
 struct KernelSpec {
-  KernelOp op = KernelOp::conv2d;                ///< kind of kernel
-  PassKind pass = PassKind::forward;             ///< which of the op's computations
-  DType dtype = DType::f32;                      ///< of every float operand (storage, compute); f64 on the reference backend only
-  Roles roles{};                                 ///< extents
-  std::array<Index, 2> stride{1, 1};             ///< rows, columns
-  std::array<Index, 2> dilation{1, 1};           ///< rows, columns
-  std::array<Index, 4> padding{0, 0, 0, 0};      ///< top, bottom, left, right
-  std::array<Index, 4> margin{0, 0, 0, 0};       ///< of pools
-  Format x_format = Format::plain;               ///< of x and dx (conv2d, pools)
-  Format w_format = Format::plain;               ///< of w and dw (conv2d)
-  Format y_format = Format::plain;               ///< of y and dy (conv2d, pools)
-  bool bias = false;                             ///< conv2d, dense forward: operand `b[f]`, f32/f64 dense
-  bool accumulate = false;                       ///< conv2d forward: y is added to
-  Activation activation = Activation::none;      ///< forward epilogue; of fold add, activation, activation_gradient
+  KernelOp op = KernelOp::conv2d;            ///< kind of kernel
+  PassKind pass = PassKind::forward;         ///< which of the op's computations
+  DType dtype = DType::f32;                  ///< of every float operand (storage, compute); f64 on the reference backend only
+  Roles roles{};                             ///< extents
+  std::array<Index, 2> stride{1, 1};         ///< rows, columns
+  std::array<Index, 2> dilation{1, 1};       ///< rows, columns
+  std::array<Index, 4> padding{0, 0, 0, 0};  ///< top, bottom, left, right
+  std::array<Index, 4> margin{0, 0, 0, 0};   ///< of pools
+  Format x_format = Format::plain;           ///< of x and dx (conv2d, pools)
+  Format w_format = Format::plain;           ///< of w and dw (conv2d)
+  Format y_format = Format::plain;           ///< of y and dy (conv2d, pools)
+  bool bias = false;                         ///< conv2d, dense forward: operand `b[f]`, f32/f64 dense
+  bool accumulate = false;                   ///< conv2d forward: y is added to
+  Activation activation = Activation::none;  ///< forward epilogue; of fold add, activation, activation_gradient
   /// fold: `result[...] combine= scale * f(operands[...])` over all of fold_extents. Where the result's stride is 0 the index is
   /// reduced (combine add or max; the result then starts from 0 or -infinity, sums run in index order and in f64 before one
   /// rounding); set with no reduced index.
   FoldKind fold = FoldKind::copy;
-  Combine combine = Combine::set;                ///< of a fold
-  double scale = 1.0;                            ///< of a fold
-  std::vector<Index> fold_extents{};             ///< of a fold, outer to inner
-  std::vector<FoldOperand> operands{};           ///< of a fold, result last
-  int class_dim = -1;                            ///< which fold extent runs over classes (sum_exp, pick_label, softmax_gradient)
-  Index first_class = 0;                         ///< global index of that extent's 0
-  double learning_rate = 0;                      ///< of sgd, over roles.n elements
-  double momentum = 0;                           ///< of sgd
-  double weight_decay = 0;                       ///< of sgd
+  Combine combine = Combine::set;       ///< of a fold
+  double scale = 1.0;                   ///< of a fold
+  std::vector<Index> fold_extents{};    ///< of a fold, outer to inner
+  std::vector<FoldOperand> operands{};  ///< of a fold, result last
+  int class_dim = -1;                   ///< which fold extent runs over classes (sum_exp, pick_label, softmax_gradient)
+  Index first_class = 0;                ///< global index of that extent's 0
+  double learning_rate = 0;             ///< of sgd, over roles.n elements
+  double momentum = 0;                  ///< of sgd
+  double weight_decay = 0;              ///< of sgd
   bool operator==(const KernelSpec&) const = default;
 };
 

@@ -16,9 +16,9 @@ namespace motley {
 /// One dim over an ordered tuple of axes: one flat list of offsets, ranks row-major in those axes. The list is the same
 /// for all ranks (`lists.size() == 1`), or one per coordinate of the axis `per` (jagged).
 struct Cut {
-  std::vector<int> axes{};         ///< positions in the mesh
-  int per = -1;                    ///< position of the axis along which the list differs; -1: none
-  std::vector<Partition> lists{};  ///< one, or one per coordinate of `per`
+  std::vector<int> axes{};                     ///< positions in the mesh
+  int per = -1;                                ///< position of the axis along which the list differs; -1: none
+  std::vector<Partition> lists{};              ///< one, or one per coordinate of `per`
   Range at(const Mesh& mesh, int rank) const;  ///< global indices that a rank has
   Cut scaled(Index from, Index to) const;      ///< each list scaled: Partition::scaled
   auto operator<=>(const Cut&) const = default;
@@ -26,8 +26,8 @@ struct Cut {
 
 /// Cuts of a tensor's dims, no two of which use one axis. On an axis without a cut a rank stores what it reads.
 struct Layout {
-  Shape shape{};                      ///< of the complete tensor
-  std::map<std::string, Cut> cuts{};  ///< dim -> its cut
+  Shape shape{};                              ///< of the complete tensor
+  std::map<std::string, Cut> cuts{};          ///< dim -> its cut
   Box box(const Mesh& mesh, int rank) const;  ///< global indices that a rank stores, in the order of `shape`
   bool operator==(const Layout&) const = default;
 };

@@ -24,7 +24,8 @@ using Coord = std::vector<int>;  ///< A rank's place: one number per axis, from 
 /// Which devices there are and how they are arranged. Immutable.
 class Mesh {
  public:
-  /// devices: one per rank, row-major in the axes (the last axis varies fastest). UserError: counts that do not fit, names that repeat.
+  /// devices: one per rank, row-major in the axes (the last axis varies fastest). UserError: counts that do not fit, names that
+  /// repeat.
   Mesh(std::vector<Axis> axes, std::vector<Device> devices);
   /// Reads a mesh file. UserError with file, line and column.
   static Mesh load(const std::filesystem::path& file);
@@ -34,7 +35,7 @@ class Mesh {
   int axis(const std::string& name) const;                         ///< position of an axis. UserError with a suggestion
   const std::vector<Axis>& axes() const { return axes_; }          ///< outer to inner
   const Device& device(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }  ///< of a rank, unchecked
-  const std::vector<Device>& devices() const { return devices_; }  ///< by rank
+  const std::vector<Device>& devices() const { return devices_; }                            ///< by rank
 
  private:
   std::vector<Axis> axes_;

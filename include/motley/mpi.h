@@ -9,8 +9,9 @@ namespace motley {
 /// @addtogroup running
 /// @{
 
-/// A transport over the ranks of a communicator, for programs that run MPI themselves: `Runtime rt(mpi_transport(comm))`. Collective.
-/// Duplicates the communicator; neither initialises nor finalises MPI. UserError: MPI was initialised below MPI_THREAD_FUNNELED.
+/// A transport over the ranks of a communicator, for programs that run MPI themselves: `Runtime rt(mpi_transport(comm))`.
+/// Collective. Duplicates the communicator; neither initialises nor finalises MPI. UserError: MPI was initialised below
+/// MPI_THREAD_FUNNELED.
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm);
 
 /// @}

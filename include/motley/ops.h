@@ -18,8 +18,8 @@ struct Extent2 {
   Index rows = 1;  ///< along the first of the two dims
   Index cols = 1;  ///< along the second
   constexpr Extent2() = default;
-  constexpr Extent2(Index both) : rows(both), cols(both) {}          ///< the same for both
-  constexpr Extent2(Index r, Index c) : rows(r), cols(c) {}          ///< one for each
+  constexpr Extent2(Index both) : rows(both), cols(both) {}  ///< the same for both
+  constexpr Extent2(Index r, Index c) : rows(r), cols(c) {}  ///< one for each
   bool operator==(const Extent2&) const = default;
 };
 
@@ -34,8 +34,8 @@ struct Padding {
   Index left = 0;           ///< columns before the first
   Index right = 0;          ///< columns after the last
   constexpr Padding() = default;
-  constexpr explicit Padding(Kind k) : kind(k) {}                                                                   ///< valid or same
-  constexpr Padding(Index all) : kind(Kind::sizes), top(all), bottom(all), left(all), right(all) {}                 ///< the same at each side
+  constexpr explicit Padding(Kind k) : kind(k) {}                                                    ///< valid or same
+  constexpr Padding(Index all) : kind(Kind::sizes), top(all), bottom(all), left(all), right(all) {}  ///< the same at each side
   /// {top, bottom}, {left, right}
   constexpr Padding(std::array<Index, 2> rows, std::array<Index, 2> cols)
       : kind(Kind::sizes), top(rows[0]), bottom(rows[1]), left(cols[0]), right(cols[1]) {}
@@ -109,7 +109,8 @@ struct StackOptions {
   std::string name{};  ///< of the output; empty: `stack_<position>`
 };
 
-/// Convolution: `y[n f p q]` = sum over c, r, s of `x[n c p*stride-padding+r*dilation ..] * w[f c r s]`, plus `b[f]`. Weight `[f c r s]`.
+/// Convolution: `y[n f p q]` = sum over c, r, s of `x[n c p*stride-padding+r*dilation ..] * w[f c r s]`, plus `b[f]`. Weight `[f c
+/// r s]`.
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
 /// The maximum of each window; padding never wins.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
@@ -135,8 +136,8 @@ Tensor add(const std::vector<Tensor>& terms, const NameOption& options = {});
 Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});
 
 /// @name Changes of shape
-/// Dims that they make (sizes may be left 0) are cut like the dims they come from unless a rule says otherwise; those of concat() and
-/// stack() are not cut without a rule.
+/// Dims that they make (sizes may be left 0) are cut like the dims they come from unless a rule says otherwise; those of concat()
+/// and stack() are not cut without a rule.
 /// @{
 /// Row-major over `in` = row-major over `out`: one dim split, several merged, or both.
 Tensor reshape(const Tensor& x, const ReshapeOptions& options);

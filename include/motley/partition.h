@@ -18,13 +18,11 @@ class Partition {
   static Partition even(Index size, int parts);  ///< size / parts each; the first size % parts get one more
   /// Largest remainder; ties to the lower rank; a share of 0 gets nothing. UserError: no share above 0.
   static Partition proportional(Index size, std::span<const double> shares);
-  static Partition of(std::span<const Index> sizes);                        ///< these sizes. UserError: a negative size
-  int parts() const { return static_cast<int>(offsets_.size()) - 1; }       ///< number of parts, empty ones included
-  Index size() const { return offsets_.back(); }                            ///< of the dim
+  static Partition of(std::span<const Index> sizes);                   ///< these sizes. UserError: a negative size
+  int parts() const { return static_cast<int>(offsets_.size()) - 1; }  ///< number of parts, empty ones included
+  Index size() const { return offsets_.back(); }                       ///< of the dim
   /// Global indices of a part.
-  Range range(int part) const {
-    return {offsets_[static_cast<std::size_t>(part)], offsets_[static_cast<std::size_t>(part) + 1]};
-  }
+  Range range(int part) const { return {offsets_[static_cast<std::size_t>(part)], offsets_[static_cast<std::size_t>(part) + 1]}; }
   std::vector<Index> sizes() const;  ///< of the parts
   /// The same cut of a dim that has another size after a window op: offset b becomes `(2*b*to + from) / (2*from)`.
   Partition scaled(Index from, Index to) const;

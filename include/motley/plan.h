@@ -25,25 +25,26 @@ struct PlanData;  // lib/plan/plan_data.h
 /// Immutable; a pure function of (step, mesh, rules, profile): same values, same plan.
 class Plan {
  public:
-  const Step& step() const { return step_; }      ///< that is planned
-  const Mesh& mesh() const { return mesh_; }      ///< that it is planned for
+  const Step& step() const { return step_; }       ///< that is planned
+  const Mesh& mesh() const { return mesh_; }       ///< that it is planned for
   const PlanData& data() const { return *data_; }  ///< for what runs the plan
-  /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and 24
-  /// exchanges, and fits 120 columns.
+  /// Human-readable: cuts, predicted seconds, idle share and bytes per rank, why, second best. A summary has at most 16 ranks and
+  /// 24 exchanges, and fits 120 columns.
   std::string table(PlanDetail detail = PlanDetail::summary) const;
-  /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no "tensors" and
-  /// "exchanges".
+  /// What `motley plan --format json` prints, byte-equal from run to run. A summary of a plan for more than 16 ranks has no
+  /// "tensors" and "exchanges".
   std::string json(PlanDetail detail = PlanDetail::full) const;
   /// Keeps the choice of balance(), for load(). UserError (74): the file cannot be written.
   void save(const std::filesystem::path& file) const;
-  /// A fixed plan, from the file of save() or a run's plan.json: nothing is measured or chosen. UserError: another step, the file of an
-  /// older motley, a mesh with other axes or devices, parts that do not fit, a file that cannot be read (66).
+  /// A fixed plan, from the file of save() or a run's plan.json: nothing is measured or chosen. UserError: another step, the file
+  /// of an older motley, a mesh with other axes or devices, parts that do not fit, a file that cannot be read (66).
   static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
   std::uint64_t hash() const;  ///< of (step, mesh, rules, options): what ranks compare before they trust one plan
 
  private:
   friend Plan plan_from(const Step&, const Mesh&, PlanData);  // lib/plan/planner.h
-  Plan(Step step, Mesh mesh, std::shared_ptr<const PlanData> data) : step_(std::move(step)), mesh_(std::move(mesh)), data_(std::move(data)) {}
+  Plan(Step step, Mesh mesh, std::shared_ptr<const PlanData> data)
+      : step_(std::move(step)), mesh_(std::move(mesh)), data_(std::move(data)) {}
   Step step_;
   Mesh mesh_;
   std::shared_ptr<const PlanData> data_;
@@ -55,10 +56,11 @@ struct BalanceOptions {
   bool baselines = true;     ///< whether to predict also what other parts of the same rules and the fastest device alone would take
 };
 
-/// Chooses who computes, stores and sends what. Pure: no rank, no file. Without a profile (empty): parts "profile" fall back to even,
-/// predicted seconds are unknown, a rank's speed is its share of the parts, a byte costs 50 flops of the fastest rank.
+/// Chooses who computes, stores and sends what. Pure: no rank, no file. Without a profile (empty): parts "profile" fall back to
+/// even, predicted seconds are unknown, a rank's speed is its share of the parts, a byte costs 50 flops of the fastest rank.
 /// @throws UserError rules that do not fit the step or the mesh; memory that does not suffice (69)
-Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options = {});
+Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+             const BalanceOptions& options = {});
 
 /// @}
 }  // namespace motley

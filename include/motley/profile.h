@@ -15,10 +15,10 @@ namespace motley {
 
 /// Measured seconds of repeated runs.
 struct Spread {
-  double min = 0;     ///< seconds of the fastest run
-  double q25 = 0;     ///< lower quartile, seconds
-  double median = 0;  ///< seconds
-  int n = 0;          ///< runs
+  double min = 0;                            ///< seconds of the fastest run
+  double q25 = 0;                            ///< lower quartile, seconds
+  double median = 0;                         ///< seconds
+  int n = 0;                                 ///< runs
   double typical() const { return median; }  ///< what predictions use: a run reports the median of its steps too
   bool operator==(const Spread&) const = default;
 };
@@ -34,16 +34,16 @@ struct Estimate {
 /// What was measured, so that a profile of another device is refused; and how much the other ranks of its host slow it down:
 /// kernels are measured while all of them compute.
 struct DeviceFacts {
-  std::string name{};             ///< of the device in its mesh
-  std::string kind{};             ///< cpu, cuda or emulated
-  std::string model{};            ///< what the vendor calls it
-  std::string isa{};              ///< what its kernels use
-  std::string library{};          ///< name and version
-  std::string host{};             ///< empty: the one that measured
-  int threads = 1;                ///< of its kernels
-  double alone_over_shared = 1;   ///< seconds of its large kernels while the other ranks are idle, over those while they compute
-  double slow = 1;                ///< upper quartile of its speed while it was measured: what kernels took beside what they usually take
-  double fast = 1;                ///< lower quartile of the same
+  std::string name{};            ///< of the device in its mesh
+  std::string kind{};            ///< cpu, cuda or emulated
+  std::string model{};           ///< what the vendor calls it
+  std::string isa{};             ///< what its kernels use
+  std::string library{};         ///< name and version
+  std::string host{};            ///< empty: the one that measured
+  int threads = 1;               ///< of its kernels
+  double alone_over_shared = 1;  ///< seconds of its large kernels while the other ranks are idle, over those while they compute
+  double slow = 1;  ///< upper quartile of its speed while it was measured: what kernels took beside what they usually take
+  double fast = 1;  ///< lower quartile of the same
   bool operator==(const DeviceFacts&) const = default;
 };
 
@@ -67,8 +67,8 @@ struct Link {
   int from = 0;                         ///< rank that sends
   int to = 0;                           ///< rank that receives
   std::vector<LinkSegment> segments{};  ///< by size, ascending
-  /// Where the two share a host's memory: what reading in place costs beyond reading what the reader wrote itself (bytes that rank `from` has
-  /// just written, read by a kernel of rank `to`). Empty: not measured.
+  /// Where the two share a host's memory: what reading in place costs beyond reading what the reader wrote itself (bytes that rank
+  /// `from` has just written, read by a kernel of rank `to`). Empty: not measured.
   std::vector<LinkSegment> in_place{};
 };
 
@@ -90,8 +90,9 @@ class Profile {
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;                            ///< the text of a profile file
   void save(const std::filesystem::path& file) const;  ///< under a temporary name, synced, renamed. UserError (74)
-  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of a
-  /// convolution or dense layer are left out of the spec, but where there was a choice: such a point decides implementation() alone.
+  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of
+  /// a convolution or dense layer are left out of the spec, but where there was a choice: such a point decides implementation()
+  /// alone.
   void add(KernelPoint point);
   /// The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
@@ -99,21 +100,22 @@ class Profile {
   /// (a step function: the smallest measured size not below), samples on a line; beyond the last one linear in flops. modelled: the
   /// device's best measured rate of that op and pass, else 1e9 flops per second.
   Estimate seconds(int device, const KernelSpec& spec) const;
-  /// From where it is stored to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by piece.
+  /// From where it is stored to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by
+  /// piece.
   Estimate seconds(int from, int to, Index bytes) const;
   /// Of a message between hosts' memory. A link that was not measured: 5 us + 2e9 bytes per second, modelled.
   Estimate wire_seconds(int from, int to, Index bytes) const;
-  /// The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9 bytes
-  /// per second (two cores of one server CPU, bench/exchange), modelled.
+  /// The part of a kernel's time that it takes because a rank of the same host has just written these bytes. Not measured: 10e9
+  /// bytes per second (two cores of one server CPU, bench/exchange), modelled.
   Estimate in_place_seconds(int from, int to, Index bytes) const;
-  double to_device_seconds(int device, Index bytes) const;            ///< of a copy into its memory; 0: it works in the host's
-  double from_device_seconds(int device, Index bytes) const;          ///< of a copy out of its memory; 0: it works in the host's
-  bool empty() const { return kernels_.empty(); }                     ///< whether no kernel was measured
+  double to_device_seconds(int device, Index bytes) const;              ///< of a copy into its memory; 0: it works in the host's
+  double from_device_seconds(int device, Index bytes) const;            ///< of a copy out of its memory; 0: it works in the host's
+  bool empty() const { return kernels_.empty(); }                       ///< whether no kernel was measured
   const std::vector<KernelPoint>& kernels() const { return kernels_; }  ///< measured points
-  std::vector<DeviceFacts> devices{};      ///< by rank
-  std::vector<Link> links{};               ///< measured links
-  std::vector<DeviceLink> device_links{};  ///< of devices with memory of their own
-  std::vector<std::string> notes{};        ///< "contended", "drifting", "batch scaled from 32": informative
+  std::vector<DeviceFacts> devices{};                                   ///< by rank
+  std::vector<Link> links{};                                            ///< measured links
+  std::vector<DeviceLink> device_links{};                               ///< of devices with memory of their own
+  std::vector<std::string> notes{};  ///< "contended", "drifting", "batch scaled from 32": informative
 
  private:
   struct FamilyPoint {

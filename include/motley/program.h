@@ -14,8 +14,8 @@ namespace motley {
 /// @addtogroup programs
 /// @{
 
-/// Where a buffer is stored. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step (parameters,
-/// optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
+/// Where a buffer is stored. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step
+/// (parameters, optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
 enum class Space : std::uint8_t { arena, state, peer };
 
 /// Memory of one tensor, or of a part of one.
@@ -54,8 +54,8 @@ struct Piece {
   Index bytes = 0;      ///< size
   bool window = false;  ///< no message: the sender signals that `at` is written (or read), the receiver reads the sender's memory
 };
-/// Starts the messages of an exchange. Exchanges that acknowledge to a writer that its window has been read (0 bytes each) are posted by
-/// the readers after their last read, and by the writer where it waits for them.
+/// Starts the messages of an exchange. Exchanges that acknowledge to a writer that its window has been read (0 bytes each) are
+/// posted by the readers after their last read, and by the writer where it waits for them.
 struct Post {
   int exchange = 0;               ///< its number
   std::vector<Piece> sends{};     ///< to other ranks
@@ -110,13 +110,14 @@ enum class Pending : std::uint8_t { none, far };
 struct CompileOptions {
   bool keep_gradients = false;  ///< until the step's end, for inspection
   std::vector<int> keep{};      ///< tensors whose finished values stay until the step's end too
-  /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one host.
+  /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one
+  /// host.
   std::vector<int> hosts{};
   Pending pending = Pending::far;  ///< which exchanges overlap with kernels
   bool fuse = true;                ///< kernels add their bias and apply the activation after them
   bool share = true;               ///< ranks of a host read each other's memory and store once what all of them read
-  bool settle = true;              ///< a rank waits for its peers to have read its memory where it uses that memory again, not before
-  bool reuse_memory = true;        ///< buffers that are not live at the same time may overlap in the arena
+  bool settle = true;        ///< a rank waits for its peers to have read its memory where it uses that memory again, not before
+  bool reuse_memory = true;  ///< buffers that are not live at the same time may overlap in the arena
 };
 
 /// The Program of one rank. Pure; no device. InternalError only.
@@ -129,11 +130,11 @@ struct SimulatedStep {
 };
 /// A predicted training step.
 struct Simulated {
-  double step_seconds = 0;                              ///< of the slowest rank
-  std::vector<double> busy_seconds{};                   ///< computing, by rank
-  std::vector<double> waiting_seconds{};                ///< for other ranks, by rank
+  double step_seconds = 0;                             ///< of the slowest rank
+  std::vector<double> busy_seconds{};                  ///< computing, by rank
+  std::vector<double> waiting_seconds{};               ///< for other ranks, by rank
   std::vector<std::vector<SimulatedStep>> timeline{};  ///< per rank, per step of its Program; empty unless the options say so
-  std::vector<SimulatedStep> agreement{};              ///< per rank: on the loss, between the halves; no seconds where the step has no two
+  std::vector<SimulatedStep> agreement{};  ///< per rank: on the loss, between the halves; no seconds where the step has no two
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {

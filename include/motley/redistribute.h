@@ -23,19 +23,20 @@ struct LaidOut {
   Layout layout{};  ///< how
 };
 
-/// Moves a tensor. Collective over the transport. local: this rank's box of `from`, row-major in the order of its layout's dims; returned: this
-/// rank's box of `to`, row-major in the order of ITS dims (they match by name, so another order transposes, and channels last is
-/// an order like any). Ranks keep what they have; everything else arrives once: bytes received = what a rank lacks, one message
-/// per pair of ranks, and none where nothing changes.
-/// UserError: dims that differ, a wrong number of local values, a mesh larger than the transport, boxes that no rank has.
+/// Moves a tensor. Collective over the transport. local: this rank's box of `from`, row-major in the order of its layout's dims;
+/// returned: this rank's box of `to`, row-major in the order of ITS dims (they match by name, so another order transposes, and
+/// channels last is an order like any). Ranks keep what they have; everything else arrives once: bytes received = what a rank
+/// lacks, one message per pair of ranks, and none where nothing changes. UserError: dims that differ, a wrong number of local
+/// values, a mesh larger than the transport, boxes that no rank has.
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport);
 /// The same in f64.
 std::vector<double> redistribute(std::span<const double> local, const LaidOut& from, const LaidOut& to, Transport& transport);
 /// The same of integers.
-std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to, Transport& transport);
+std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
+                                       Transport& transport);
 /// The same between memory that the caller provides; `result` does not overlap `local`.
-void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from, const LaidOut& to,
-                  Transport& transport);
+void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
+                  const LaidOut& to, Transport& transport);
 
 /// What redistribute() sends (and keeps: from == to), boxes in the order of from's dims. Pure; the same on every rank.
 std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to);

@@ -14,8 +14,8 @@ namespace motley {
 /// @addtogroup layouts
 /// @{
 
-/// Parts that are computed. profile: those with the least predicted step time. even: equal parts. proportional: by one speed number per
-/// device, its time of the complete layer.
+/// Parts that are computed. profile: those with the least predicted step time. even: equal parts. proportional: by one speed number
+/// per device, its time of the complete layer.
 enum class CutBy : std::uint8_t { profile, even, proportional };
 /// Parts in these proportions, rounded by largest remainder.
 struct Shares {
@@ -24,7 +24,8 @@ struct Shares {
 };
 /// Parts of these sizes.
 struct Sizes {
-  std::vector<Index> of{};  ///< one per rank along the axes; they sum to the dim's size (of a dim that windows slide over: in the inputs)
+  std::vector<Index>
+      of{};  ///< one per rank along the axes; they sum to the dim's size (of a dim that windows slide over: in the inputs)
   bool operator==(const Sizes&) const = default;
 };
 /// Sizes that differ along another axis.
@@ -38,10 +39,10 @@ using Parts = std::variant<CutBy, Shares, Sizes, Jagged>;  ///< How a dim is div
 /// Axes of a rule. A separate type, so that `{"data", "model"}` never becomes one std::string.
 struct Axes {
   Axes() = default;
-  Axes(const char* one) : names{one} {}                                                     ///< one axis
-  Axes(std::string one) : names{std::move(one)} {}                                          ///< one axis
+  Axes(const char* one) : names{one} {}                                                        ///< one axis
+  Axes(std::string one) : names{std::move(one)} {}                                             ///< one axis
   Axes(std::initializer_list<const char*> several) : names(several.begin(), several.end()) {}  ///< several, outer to inner
-  explicit Axes(std::vector<std::string> several) : names(std::move(several)) {}            ///< several, outer to inner
+  explicit Axes(std::vector<std::string> several) : names(std::move(several)) {}               ///< several, outer to inner
   std::vector<std::string> names{};  ///< outer to inner; empty: not cut (the override `null`)
   bool operator==(const Axes&) const = default;
 };
@@ -67,8 +68,8 @@ struct LayoutRules {
   LayoutRules& tensor(const std::string& name, std::vector<Rule> rules);
   /// Only these devices compute the layer; the others store and receive nothing of it. Returns these rules.
   LayoutRules& place(const std::string& layer, std::vector<std::string> devices);
-  std::vector<Rule> split{};                               ///< for every tensor that has the dim
-  std::map<std::string, std::vector<Rule>> tensors{};      ///< overrides: tensor or layer -> its rules
+  std::vector<Rule> split{};                                 ///< for every tensor that has the dim
+  std::map<std::string, std::vector<Rule>> tensors{};        ///< overrides: tensor or layer -> its rules
   std::map<std::string, std::vector<std::string>> places{};  ///< layer -> the devices that compute it
 };
 

@@ -27,9 +27,9 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  int rank() const { return transport_->rank(); }        ///< this process's, from 0
-  int ranks() const { return transport_->size(); }       ///< how many there are
-  Transport& transport() { return *transport_; }         ///< to the other ranks
+  int rank() const { return transport_->rank(); }   ///< this process's, from 0
+  int ranks() const { return transport_->size(); }  ///< how many there are
+  Transport& transport() { return *transport_; }    ///< to the other ranks
   /// This rank's device of the mesh, opened at the first call (before any other call of a vendor's). UserError: the mesh has
   /// another number of ranks. DeviceError: the device is not here.
   Backend& backend(const Mesh& mesh);
@@ -47,8 +47,8 @@ class Runtime {
   std::string kind_;
 };
 
-/// While one lives, SIGINT and SIGTERM end this process at once, with exit code 75 (under run()): for long work that leaves nothing half
-/// done. Stopped: the signal had already come.
+/// While one lives, SIGINT and SIGTERM end this process at once, with exit code 75 (under run()): for long work that leaves nothing
+/// half done. Stopped: the signal had already come.
 class StopsAtOnce {
  public:
   StopsAtOnce();

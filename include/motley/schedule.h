@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the messages of an exchange are sent. An exchange is a list of boxes (exchange.h): who has partial sums of a box and who adds them,
-/// or who has its values and who reads them. A schedule is a tree per box: inner nodes add up what their children send before they send it
-/// on (always in the same order, so a plan makes the same bits in whatever order messages arrive), or forward values. One owner makes the
-/// final value.
+/// How the messages of an exchange are sent. An exchange is a list of boxes (exchange.h): who has partial sums of a box and who
+/// adds them, or who has its values and who reads them. A schedule is a tree per box: inner nodes add up what their children send
+/// before they send it on (always in the same order, so a plan makes the same bits in whatever order messages arrive), or forward
+/// values. One owner makes the final value.
 ///
 /// n: bytes of a tensor; P: ranks, k of them on each host; C: chunks; lg: rounded up. Steps cannot happen at once. "Each owns 1/P"
 /// is what a step of training does, "one owner" a tensor that is stored on one rank (gloo's docs/algorithms.md has such a table).
@@ -14,13 +14,15 @@
 ///                |       | all from one rank              |
 ///     halving    | lg P  | n (P-1)/P in P-1 messages,     | n lg P
 ///                |       | from lg P ranks                |
-///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its own;
+///     two_level  | 2     | n (P-1)/P, of them from other  | n (P/k-1) to or from other hosts (direct: n (P-k)), n (k-1) in its
+///     own;
 ///                |       | hosts n (P/k-1)/P, direct      | in C = k chunks each link between two hosts carries n/k at once
 ///                |       | n (P-k)/P (sums: on average)   |
 ///
-/// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, their sums to the readers. The
-/// sum of all bytes received is the same for every schedule: what differs is which links carry them, how many at once, and how often a
-/// message's latency is waited for. Between ranks of one host that see each other's memory a "message" is a read in place, no copy.
+/// A sum that several ranks read is two such exchanges, one after the other: partial sums to the owners, their sums to the readers.
+/// The sum of all bytes received is the same for every schedule: what differs is which links carry them, how many at once, and how
+/// often a message's latency is waited for. Between ranks of one host that see each other's memory a "message" is a read in place,
+/// no copy.
 ///
 /// A planner takes direct or two_level; ring and halving are there for plan files that name them.
 #pragma once
@@ -49,7 +51,7 @@ inline constexpr std::array<const char*, 4> kTreeNames{"direct", "ring", "halvin
 /// How the messages of one exchange are sent.
 struct Schedule {
   Tree tree = Tree::direct;  ///< shape of the trees
-  int chunks = 1;  ///< of a box, in ring and two_level
+  int chunks = 1;            ///< of a box, in ring and two_level
   bool operator==(const Schedule&) const = default;
 };
 std::string to_string(const Schedule& s);  ///< "direct", "ring in 4 chunks", ...
@@ -57,9 +59,9 @@ std::string to_string(const Schedule& s);  ///< "direct", "ring in 4 chunks", ..
 /// Stage k starts at a rank when it has what stages before k bring it. direct: one stage, the messages as they are.
 using Stages = std::vector<std::vector<BoxMessage>>;
 
-/// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what its sender got
-/// in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it something of the tree.
-/// hosts: per rank a number; empty: all on one.
+/// The list's messages are partial sums that `to` adds. A stage's message carries the sum of its writers' partial sums and of what
+/// its sender got in the same `tree` before; what the owner has for itself (from == to) is in the last stage that brings it
+/// something of the tree. hosts: per rank a number; empty: all on one.
 Stages sum_stages(std::span<const BoxMessage> sums, const Schedule& by, std::span<const int> hosts);
 
 /// The list's messages are finished values; readers forward what they have received. `tree`: the message of the list that a part is
@@ -69,8 +71,8 @@ Stages copy_stages(std::span<const BoxMessage> copies, const Schedule& by, std::
 /// Seconds of one message.
 using LinkSeconds = std::function<double(int from, int to, Index bytes)>;
 
-/// What a list of messages costs: a rank receives one message (all from one rank together) after another and, meanwhile, sends one after
-/// another; the slowest rank's seconds.
+/// What a list of messages costs: a rank receives one message (all from one rank together) after another and, meanwhile, sends one
+/// after another; the slowest rank's seconds.
 double seconds_of(std::span<const BoxMessage> messages, Index item_bytes, const LinkSeconds& link);
 /// Stage after stage, each as long as its slowest rank takes.
 double seconds_of(const Stages& stages, Index item_bytes, const LinkSeconds& link);

@@ -19,9 +19,10 @@ namespace motley {
 class State {
  public:
   /// Initial values of every owned box: drawn per tensor name and global index (equal for every mesh, layout and rank count),
-  /// He-uniform by the global fan-in; velocities are 0, seeds 1. In the device's memory where there is one. DeviceError: out of memory.
+  /// He-uniform by the global fan-in; velocities are 0, seeds 1. In the device's memory where there is one. DeviceError: out of
+  /// memory.
   State(const Plan& plan, const Program& program, std::uint64_t seed, DeviceMemory* device = nullptr);
-  std::byte* buffer(int id) { return memory_.at(id).get(); }  ///< of one of the Program's state buffers
+  std::byte* buffer(int id) { return memory_.at(id).get(); }                           ///< of one of the Program's state buffers
   const std::map<int, std::shared_ptr<std::byte>>& memory() const { return memory_; }  ///< by buffer
 
  private:

@@ -13,7 +13,8 @@ namespace motley {
 /// @addtogroup network
 /// @{
 
-/// Stochastic gradient descent, as PyTorch's: `g' = g + weight_decay*w; v = momentum*v + g'` (v starts at 0); `w -= learning_rate*v`.
+/// Stochastic gradient descent, as PyTorch's: `g' = g + weight_decay*w; v = momentum*v + g'` (v starts at 0); `w -=
+/// learning_rate*v`.
 struct Sgd {
   double learning_rate = 0.01;  ///< step size of the update
   double momentum = 0.0;        ///< fraction of the previous update that is kept
@@ -27,8 +28,8 @@ struct Passes;  // lib/graph/passes.h: the graph as passes over named tensors, g
 /// A frozen copy of the graph with its gradients and update: the Graph may be destroyed.
 class Step {
  public:
-  std::vector<std::string> parameters() const;  ///< names, in the order of the ops
-  std::uint64_t hash() const;                   ///< of everything that decides what is computed
+  std::vector<std::string> parameters() const;       ///< names, in the order of the ops
+  std::uint64_t hash() const;                        ///< of everything that decides what is computed
   const Passes& passes() const { return *passes_; }  ///< for the planner
 
  private:
@@ -38,7 +39,8 @@ class Step {
   std::shared_ptr<const Passes> passes_;
 };
 
-/// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no parameter.
+/// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no
+/// parameter.
 Step training(const Tensor& loss, const Optimizer& optimizer);
 /// The forward passes of these outputs.
 Step inference(const std::vector<Tensor>& outputs);

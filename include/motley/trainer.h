@@ -41,15 +41,15 @@ struct StepReport {
   std::optional<double> predicted_seconds{};  ///< by the plan; nothing without a profile
   Index bytes_received = 0;                   ///< summed over ranks
   std::vector<RankStep> ranks{};              ///< by rank
-  bool stop = false;         ///< some rank got a signal or called ask_to_stop(): all ranks see it in the same step
-  std::string line() const;  ///< "step 12  loss 0.4312  12.3 ms (predicted 11.9 ms)"
+  bool stop = false;                          ///< some rank got a signal or called ask_to_stop(): all ranks see it in the same step
+  std::string line() const;                   ///< "step 12  loss 0.4312  12.3 ms (predicted 11.9 ms)"
 };
 
 /// Options of a Trainer. Every field has a default.
 struct TrainerOptions {
   std::uint64_t seed = 1;  ///< of the initial weights
-  /// Every so many steps all copies of parameters are compared with their owners' bits (0: never). Hashing reads each copied byte once or
-  /// twice, which the kernels of one step do more often: less than a step's time in a hundred steps, below 1 %.
+  /// Every so many steps all copies of parameters are compared with their owners' bits (0: never). Hashing reads each copied byte
+  /// once or twice, which the kernels of one step do more often: less than a step's time in a hundred steps, below 1 %.
   Index compare_copies_every = 100;
 };
 
@@ -63,14 +63,15 @@ class LossNotFinite : public Error {
   int rank_;
 };
 
-/// A rank's copies of these parameters have other bits than their owners' values: memory or messages are damaged, or there is a bug. All ranks
-/// throw it before the update. Exit code 70.
+/// A rank's copies of these parameters have other bits than their owners' values: memory or messages are damaged, or there is a
+/// bug. All ranks throw it before the update. Exit code 70.
 class CopiesDiffer : public Error {
  public:
   /// Found first on that rank, in these parameters.
-  CopiesDiffer(const std::string& text, int rank, std::vector<std::string> tensors) : Error(Exit::internal, text), rank_(rank), tensors_(std::move(tensors)) {}
-  int rank() const { return rank_; }                                        ///< the first that had another copy
-  const std::vector<std::string>& tensors() const { return tensors_; }      ///< names of the parameters
+  CopiesDiffer(const std::string& text, int rank, std::vector<std::string> tensors)
+      : Error(Exit::internal, text), rank_(rank), tensors_(std::move(tensors)) {}
+  int rank() const { return rank_; }                                    ///< the first that had another copy
+  const std::vector<std::string>& tensors() const { return tensors_; }  ///< names of the parameters
 
  private:
   int rank_;
@@ -80,19 +81,20 @@ class CopiesDiffer : public Error {
 /// One rank's training: its parameters, its memory, its steps.
 class Trainer {
  public:
-  /// Collective: the ranks compare the plan's hash, rank 0's plan is what runs. UserError: the plans differ. DeviceError: out of memory.
+  /// Collective: the ranks compare the plan's hash, rank 0's plan is what runs. UserError: the plans differ. DeviceError: out of
+  /// memory.
   Trainer(Runtime& rt, const Plan& plan, const TrainerOptions& options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
-  /// Collective: one training step on these inputs. LossNotFinite: all ranks throw before the update, naming step and first bad tensor.
-  /// CopiesDiffer: likewise, every compare_copies_every steps. Stopped, on all ranks: the report of the step before said `stop`.
-  /// UserError: an input that is missing, fed twice or not one of the step's.
+  /// Collective: one training step on these inputs. LossNotFinite: all ranks throw before the update, naming step and first bad
+  /// tensor. CopiesDiffer: likewise, every compare_copies_every steps. Stopped, on all ranks: the report of the step before said
+  /// `stop`. UserError: an input that is missing, fed twice or not one of the step's.
   StepReport step(std::initializer_list<Feed> feeds);
   StepReport step(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
   StepReport step_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names
-  /// Looks for parameters that are not finite, then runs the forward half on the last step's batch, which fills all copies, and compares
-  /// them. Collective. Throws LossNotFinite, CopiesDiffer.
+  /// Looks for parameters that are not finite, then runs the forward half on the last step's batch, which fills all copies, and
+  /// compares them. Collective. Throws LossNotFinite, CopiesDiffer.
   void compare_copies();
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors

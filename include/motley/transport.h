@@ -81,7 +81,8 @@ class Transport {
 };
 
 /// Polls tickets and `also` (a device's events) until all are done. Spins, then yields, then sleeps briefly when ranks on
-/// this host exceed its cores. `what` names the wait in the error after the deadline (deadline_seconds() without progress of any rank).
+/// this host exceed its cores. `what` names the wait in the error after the deadline (deadline_seconds() without progress of any
+/// rank).
 void wait(Transport& transport, std::span<const Transport::Ticket> tickets, const std::string& what,
           const std::function<bool()>& also = {});
 

@@ -15,8 +15,9 @@ using Tag = dnnl::memory::format_tag;
 // Flops per staged byte that make two reorders worth while: a reorder moves about 10 bytes per ns, in and out together, and the
 // faster implementation gains some 3 ps per flop (bench/kernels).
 constexpr double kWorthStaging = 75;
-// backward_filter on AVX2, batch 8, channels_last and staged: 256 channels, 16x16 (576 flops per byte) 29.1 ms and 26.0; 512 channels, 8x8
-// 42.0 and 33.9; 64 channels (144 flops per byte) 1.51 and 1.54. By gemm both times, 512 channels, 2x2 (1152) 5.7 and 3.0.
+// backward_filter on AVX2, batch 8, channels_last and staged: 256 channels, 16x16 (576 flops per byte) 29.1 ms and 26.0; 512
+// channels, 8x8 42.0 and 33.9; 64 channels (144 flops per byte) 1.51 and 1.54. By gemm both times, 512 channels, 2x2 (1152) 5.7
+// and 3.0.
 constexpr double kWorthStagingOnAvx2 = 400, kWorthStagingForGemm = 1000;
 // forward on SSE4.1, given and staged: batch 32, 3x3, 3 channels, 10x10 (7 flops per byte) 0.086 ms and 0.059; 64 channels, 8x8, 16
 // filters (58) 2.06 and 1.03. Only jit_1x1 is as fast on channels_last: 64 channels, 8x8, 64 filters 0.42 and 0.45.
@@ -114,7 +115,8 @@ bool may_gain_by_staging(const KernelSpec& spec, Simd simd, const Choice& given)
 // Flops per staged byte.
 double worth_staging(const KernelSpec& spec, Simd simd, const Choice& given, const Choice& staged) {
   const bool filter = simd == Simd::avx2 && spec.pass == PassKind::backward_filter && spec.x_format == Format::channels_last;
-  if (speed_of(staged.implementation) == Speed::gemm) return filter && spec.roles.p * spec.roles.q > 1 ? kWorthStagingForGemm : HUGE_VAL;
+  if (speed_of(staged.implementation) == Speed::gemm)
+    return filter && spec.roles.p * spec.roles.q > 1 ? kWorthStagingForGemm : HUGE_VAL;
   if (simd == Simd::sse41) return kWorthStagingOnSse41;
   return filter && speed_of(given.implementation) == Speed::jit ? kWorthStagingOnAvx2 : kWorthStaging;
 }

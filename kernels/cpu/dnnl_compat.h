@@ -19,8 +19,9 @@ struct ConvolutionDescs {
   Window window{};
 };
 
-// oneDNN 2.6.3's generated code makes relu max(x, 0), so NaN becomes 0 (not in its gemm convolutions). Measured, of a convolution: our
-// own pass over y 2-99 %; linear(-1), clip(-inf, 0), abs, which makes NaN infinite, 1-3 %, of few channels or 1x1 4-12 %, in gemm 100 %.
+// oneDNN 2.6.3's generated code makes relu max(x, 0), so NaN becomes 0 (not in its gemm convolutions). Measured, of a convolution:
+// our own pass over y 2-99 %; linear(-1), clip(-inf, 0), abs, which makes NaN infinite, 1-3 %, of few channels or 1x1 4-12 %, in
+// gemm 100 %.
 inline dnnl::algorithm eltwise(Activation activation) {
   switch (activation) {
     case Activation::sigmoid: return dnnl::algorithm::eltwise_logistic;

@@ -29,8 +29,9 @@ void check_spec(const KernelSpec& spec) {
         "a fold has the operands of its function");
   for (const FoldOperand& operand : spec.operands)
     check(operand.strides.size() == spec.fold_extents.size(), "a fold operand has one stride per extent");
-  check(label_operand(spec.fold) < 0 || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < spec.fold_extents.size()),
-        "class_dim is one of the extents");
+  check(
+      label_operand(spec.fold) < 0 || (spec.class_dim >= 0 && static_cast<std::size_t>(spec.class_dim) < spec.fold_extents.size()),
+      "class_dim is one of the extents");
   if (spec.fold_extents.size() + 3 > kMostFoldExtents)
     throw DeviceError("a fold over " + std::to_string(spec.fold_extents.size()) + " extents: the CPU loops take at most " +
                       std::to_string(kMostFoldExtents - 3));

@@ -22,7 +22,8 @@ inline void checked(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char text[512] = "";
   cudnnGetLastErrorString(text, sizeof text);
-  throw DeviceError(std::string("cuDNN: ") + call + ": " + cudnnGetErrorString(status) + (*text != 0 ? std::string(" (") + text + ")" : ""));
+  throw DeviceError(std::string("cuDNN: ") + call + ": " + cudnnGetErrorString(status) +
+                    (*text != 0 ? std::string(" (") + text + ")" : ""));
 }
 
 }  // namespace motley::cuda

@@ -38,8 +38,11 @@ class CudnnEngine {
       ids.push_back(kB);
     }
     pack_ = Descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack_.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(pointers.size()), pointers.data());
-    pack_.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids).set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch).finish();
+    pack_.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<std::int64_t>(pointers.size()),
+              pointers.data());
+    pack_.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch)
+        .finish();
   }
 
   DType dtype_;

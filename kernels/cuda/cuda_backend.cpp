@@ -12,12 +12,14 @@
 namespace motley::cuda {
 namespace {
 
-std::string dotted(int version, int major, int minor) { return std::to_string(version / major) + "." + std::to_string(version % major / minor); }
+std::string dotted(int version, int major, int minor) {
+  return std::to_string(version / major) + "." + std::to_string(version % major / minor);
+}
 
 std::string library() {
   const auto cudnn = static_cast<int>(cudnnGetVersion()), blas = static_cast<int>(cublasLtGetVersion());
-  return "CUDA " + dotted(CUDART_VERSION, 1000, 10) + ", cuDNN " + dotted(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100) + ", cuBLASLt " +
-         dotted(blas, 10000, 100);
+  return "CUDA " + dotted(CUDART_VERSION, 1000, 10) + ", cuDNN " + dotted(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100) +
+         ", cuBLASLt " + dotted(blas, 10000, 100);
 }
 
 // Why there is no GPU; empty: there are `count`.
@@ -28,15 +30,18 @@ std::string missing(int& count) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";
   if (status == cudaErrorInsufficientDriver)
-    return "no CUDA device: the driver is for CUDA " + dotted(driver, 1000, 10) + ", this build needs " + dotted(CUDART_VERSION, 1000, 10) + "; install a newer driver";
-  if (status == cudaErrorNoDevice || status == cudaSuccess) return "no CUDA device: the driver sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi";
+    return "no CUDA device: the driver is for CUDA " + dotted(driver, 1000, 10) + ", this build needs " +
+           dotted(CUDART_VERSION, 1000, 10) + "; install a newer driver";
+  if (status == cudaErrorNoDevice || status == cudaSuccess)
+    return "no CUDA device: the driver sees no GPU; check CUDA_VISIBLE_DEVICES and nvidia-smi";
   return std::string("no CUDA device: ") + cudaGetErrorString(status);
 }
 
 CudaGpu gpu(int index) {
   cudaDeviceProp properties{};
   MOTLEY_CUDA(cudaGetDeviceProperties(&properties, index));
-  return {properties.name, "sm_" + std::to_string(properties.major) + std::to_string(properties.minor), static_cast<Index>(properties.totalGlobalMem)};
+  return {properties.name, "sm_" + std::to_string(properties.major) + std::to_string(properties.minor),
+          static_cast<Index>(properties.totalGlobalMem)};
 }
 
 CudaFacts facts() {
@@ -58,7 +63,8 @@ class CudaBackend final : public Backend {
     vendor_.stream = queues_.stream(DeviceMemory::Queue::compute);
     vendor_.tf32 = device.tf32;
     vendor_.deterministic = device.deterministic;
-    vendor_.workspace_bytes = workspace_limit(device.memory_bytes > 0 ? std::min(device.memory_bytes, facts_.memory_bytes) : facts_.memory_bytes);
+    vendor_.workspace_bytes =
+        workspace_limit(device.memory_bytes > 0 ? std::min(device.memory_bytes, facts_.memory_bytes) : facts_.memory_bytes);
     MOTLEY_CUDA(cudnnSetStream(vendor_.cudnn, vendor_.stream));
     MOTLEY_CUDA(cublasLtCreate(&vendor_.cublas));
     char bus[32] = "";
@@ -92,7 +98,8 @@ class CudaBackend final : public Backend {
   std::string model() const override { return facts_.model; }
   // All that implementations() follows from beside the spec and the library.
   std::string isa() const override {
-    return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying") + ", workspace " + std::to_string(vendor_.workspace_bytes >> 20) + " MiB";
+    return facts_.isa + (vendor_.tf32 ? " tf32" : "") + (vendor_.deterministic ? "" : " varying") + ", workspace " +
+           std::to_string(vendor_.workspace_bytes >> 20) + " MiB";
   }
   std::string library() const override { return cuda::library(); }
   int threads() const override { return 1; }
@@ -100,7 +107,9 @@ class CudaBackend final : public Backend {
   Index memory_bytes() const override { return memory_bytes_; }
 
  private:
-  static bool is_product(const KernelSpec& spec) { return spec.op == KernelOp::dense && std::min({spec.roles.n, spec.roles.c, spec.roles.f}) > 0; }
+  static bool is_product(const KernelSpec& spec) {
+    return spec.op == KernelOp::dense && std::min({spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
+  }
   std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) {
     if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor_, implementation);
     if (is_product(spec)) return dense_kernel(spec, vendor_, implementation);
@@ -117,8 +126,8 @@ std::unique_ptr<Backend> open(const Device& device) {
   int count = 0;
   if (const std::string why = missing(count); !why.empty()) throw DeviceError(why + " (device \"" + device.name + "\")");
   if (device.index >= count)
-    throw DeviceError("device \"" + device.name + "\" is GPU " + std::to_string(device.index) + ", but there " + (count == 1 ? "is 1" : "are " + std::to_string(count)) +
-                      "; \"index\" counts from 0");
+    throw DeviceError("device \"" + device.name + "\" is GPU " + std::to_string(device.index) + ", but there " +
+                      (count == 1 ? "is 1" : "are " + std::to_string(count)) + "; \"index\" counts from 0");
   return std::make_unique<CudaBackend>(device);
 }
 
@@ -127,4 +136,6 @@ const CudaModule kModule{open, facts};
 }  // namespace
 }  // namespace motley::cuda
 
-extern "C" __attribute__((visibility("default"))) const motley::CudaModule* motley_cuda_module() { return &motley::cuda::kModule; }
+extern "C" __attribute__((visibility("default"))) const motley::CudaModule* motley_cuda_module() {
+  return &motley::cuda::kModule;
+}

@@ -10,18 +10,23 @@
 
 namespace motley::cuda {
 
-Descriptor::Descriptor(cudnnBackendDescriptorType_t type) { MOTLEY_CUDA(cudnnBackendCreateDescriptor(type, &raw_)); }
+Descriptor::Descriptor(cudnnBackendDescriptorType_t type) {
+  MOTLEY_CUDA(cudnnBackendCreateDescriptor(type, &raw_));
+}
 Descriptor::~Descriptor() {
   if (raw_ != nullptr) cudnnBackendDestroyDescriptor(raw_);
 }
-Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* value) {
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+                            const void* value) {
   MOTLEY_CUDA(cudnnBackendSetAttribute(raw_, name, type, count, value));
   return *this;
 }
 Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values) {
   return set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()), values.data());
 }
-Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) { return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_); }
+Descriptor& Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& value) {
+  return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.raw_);
+}
 Descriptor& Descriptor::finish() {
   MOTLEY_CUDA(cudnnBackendFinalize(raw_));
   return *this;
@@ -29,7 +34,8 @@ Descriptor& Descriptor::finish() {
 
 Descriptor described_device(const std::string& json) {
   Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()), json.data()).finish();
+  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<std::int64_t>(json.size()), json.data())
+      .finish();
   return device;
 }
 
@@ -41,13 +47,18 @@ namespace {
 
 using Dims = std::array<Index, 4>;
 
-cudnnDataType_t type_of(DType dtype) { return dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT; }
+cudnnDataType_t type_of(DType dtype) {
+  return dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
 
 Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = false) {
   const cudnnDataType_t type = type_of(dtype);
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id}).set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {kDeviceAlignment}).set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, {d[0], d[1], d[2], d[3]}).set(CUDNN_ATTR_TENSOR_STRIDES, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]});
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id})
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {kDeviceAlignment})
+      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, {d[0], d[1], d[2], d[3]})
+      .set(CUDNN_ATTR_TENSOR_STRIDES, {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]});
   t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inside).finish();
   return t;
 }
@@ -115,8 +126,10 @@ class Operations {
   }
   void backward(PassKind pass, std::int64_t x, std::int64_t w, std::int64_t y) {
     const bool data = pass == PassKind::backward_data;
-    Descriptor op(data ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, convolution_);
+    Descriptor op(data ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+                       : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+    op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+           convolution_);
     op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, at(x));
     op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, at(w));
     op.set(data ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY : CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, at(y));
@@ -129,7 +142,9 @@ class Operations {
   void pointwise(cudnnPointwiseMode_t mode, std::int64_t x, std::int64_t b, std::int64_t y) {
     const cudnnDataType_t compute = type_of(dtype_);
     Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute).finish();
+    function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute)
+        .finish();
     Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
     if (b >= 0) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(b));
@@ -155,7 +170,8 @@ std::string knobs_of(const Descriptor& configuration) {
   std::vector<cudnnBackendDescriptor_t> raw;
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++) raw.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).raw());
   std::int64_t count = 0;
-  MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS, &count, raw.data()));
+  MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                       CUDNN_KNOB_TYPE_COUNTS, &count, raw.data()));
   std::string text;
   for (std::int64_t i = 0; i < count; i++) {
     const Descriptor& knob = knobs[static_cast<std::size_t>(i)];
@@ -170,14 +186,17 @@ std::string knobs_of(const Descriptor& configuration) {
 std::vector<Descriptor> configurations(const Descriptor& graph, const Target& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-  if (target.described != nullptr) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
+  if (target.described != nullptr)
+    heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
   std::vector<Descriptor> out;
   if (cudnnBackendFinalize(heuristics.raw()) != CUDNN_STATUS_SUCCESS) return out;  // it has nothing for such a graph
   std::int64_t count = 0;
-  MOTLEY_CUDA(cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  MOTLEY_CUDA(
+      cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
   std::vector<cudnnBackendDescriptor_t> raw;
   for (std::int64_t i = 0; i < count; i++) raw.push_back(out.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).raw());
-  MOTLEY_CUDA(cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()));
+  MOTLEY_CUDA(cudnnBackendGetAttribute(heuristics.raw(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                       &count, raw.data()));
   out.erase(out.begin() + static_cast<std::ptrdiff_t>(count), out.end());
   return out;
 }
@@ -187,9 +206,11 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.raw();
   std::int64_t count = 0;
-  MOTLEY_CUDA(cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
+  MOTLEY_CUDA(
+      cudnnBackendGetAttribute(configuration.raw(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  MOTLEY_CUDA(cudnnBackendGetAttribute(engine.raw(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, static_cast<std::int64_t>(notes.size()), &count, notes.data()));
+  MOTLEY_CUDA(cudnnBackendGetAttribute(engine.raw(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                       static_cast<std::int64_t>(notes.size()), &count, notes.data()));
   count = std::min(count, static_cast<std::int64_t>(notes.size()));  // a newer library knows more notes
   for (std::int64_t i = 0; i < count; i++) switch (notes[static_cast<std::size_t>(i)]) {
       case CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP: break;
@@ -208,8 +229,8 @@ std::string fitting_engine(const Descriptor& configuration, DType dtype, const P
 }
 
 // Adds what fits and can be built, `options.most` at most; `epilogue`: what the graph does besides, in its names.
-void add_plans(const std::shared_ptr<const Operations>& operations, const std::string& epilogue, DType dtype, const Target& target, const PlanOptions& options,
-               std::vector<ConvolutionPlan>& out) {
+void add_plans(const std::shared_ptr<const Operations>& operations, const std::string& epilogue, DType dtype, const Target& target,
+               const PlanOptions& options, std::vector<ConvolutionPlan>& out) {
   struct MadeFrom {
     std::shared_ptr<const Operations> operations{};
     Descriptor graph;
@@ -226,7 +247,8 @@ void add_plans(const std::shared_ptr<const Operations>& operations, const std::s
       const auto same = [&](const ConvolutionPlan& p) { return p.engine == engine; };
       if ((!options.only.empty() && engine != options.only) || std::any_of(out.begin(), out.end(), same)) continue;
       ConvolutionPlan made;
-      if (target.described != nullptr) made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
+      if (target.described != nullptr)
+        made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &target.described);
       if (target.handle != nullptr) made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
       made.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
       if (cudnnBackendFinalize(made.plan.raw()) != CUDNN_STATUS_SUCCESS) continue;  // cuDNN's way to say that this one cannot do it
@@ -248,7 +270,8 @@ std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Targ
   const bool onto = spec.accumulate && spec.y_format == Format::channels_last;
   const bool bias = spec.bias && !spec.accumulate, relu = spec.activation == Activation::relu && !spec.accumulate;
   if (bias || relu || onto) {
-    add_plans(std::make_shared<Operations>(spec, reach, bias, relu, onto), onto ? " onto" : " inside", spec.dtype, target, options, out);
+    add_plans(std::make_shared<Operations>(spec, reach, bias, relu, onto), onto ? " onto" : " inside", spec.dtype, target, options,
+              out);
     for (ConvolutionPlan& plan : out) {
       plan.bias = bias;
       plan.activation = relu;

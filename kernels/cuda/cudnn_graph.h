@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as cuDNN is asked for it: channels-last operands, no negative padding. Also asked about devices that are only described
-// (JSON), so that a machine without a GPU can show what one would do.
+// A convolution as cuDNN is asked for it: channels-last operands, no negative padding. Also asked about devices that are only
+// described (JSON), so that a machine without a GPU can show what one would do.
 #pragma once
 #include <cudnn.h>
 #include <motley/kernel_spec.h>
@@ -49,7 +49,7 @@ struct ConvolutionPlan {
   std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};   // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation, " onto" where it adds to y
+  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation, " onto" where it adds to y
   bool bias = false, activation = false, sum = false;  // done inside
 };
 struct PlanOptions {
@@ -58,11 +58,11 @@ struct PlanOptions {
   std::size_t most = 4;  // with an epilogue inside, and as many without
   std::string only{};    // the one of this name
 };
-// The most workspace that a kernel may take on a device of so much memory: a sixteenth, rounded down to a power of two, so that two cards of
-// one model agree although the driver keeps a little more on one of them.
+// The most workspace that a kernel may take on a device of so much memory: a sixteenth, rounded down to a power of two, so that two
+// cards of one model agree although the driver keeps a little more on one of them.
 std::int64_t workspace_limit(std::int64_t device_bytes);
-// In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those that
-// take in bias and relu, or add to a channels-last y, where that is asked for. Empty: cuDNN has none.
+// In cuDNN's own order, the engines that keep f32 whole (without tf32: no tensor cores, no conversion, no transform); first those
+// that take in bias and relu, or add to a channels-last y, where that is asked for. Empty: cuDNN has none.
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options = {});
 
 }  // namespace motley::cuda

@@ -10,7 +10,7 @@
 namespace motley::cuda {
 namespace {
 
-constexpr int kMost = 4;  // algorithms to choose from
+constexpr int kMost = 4;                                   // algorithms to choose from
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;  // what cuBLAS advises for Hopper; elsewhere less is used
 
 // Column-major c[m n] = op(a) op(b), k summed over.
@@ -34,10 +34,15 @@ Product product_of(const KernelSpec& spec) {
 // Number, tile, stages, parts of the sum, their way to the result, order of the tiles, the algorithm's own options.
 std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
   std::string name = "cublasLt:";
-  for (const auto& [letter, which] : {std::pair{'a', CUBLASLT_ALGO_CONFIG_ID}, {'t', CUBLASLT_ALGO_CONFIG_TILE_ID}, {'s', CUBLASLT_ALGO_CONFIG_STAGES_ID},
-                                      {'k', CUBLASLT_ALGO_CONFIG_SPLITK_NUM}, {'r', CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
-                                      {'o', CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING}, {'c', CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
-                                      {'i', CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID}, {'l', CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}}) {
+  for (const auto& [letter, which] : {std::pair{'a', CUBLASLT_ALGO_CONFIG_ID},
+                                      {'t', CUBLASLT_ALGO_CONFIG_TILE_ID},
+                                      {'s', CUBLASLT_ALGO_CONFIG_STAGES_ID},
+                                      {'k', CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
+                                      {'r', CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
+                                      {'o', CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING},
+                                      {'c', CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
+                                      {'i', CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID},
+                                      {'l', CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}}) {
     std::uint32_t value = 0;
     std::size_t bytes = 0;  // 4 or 2
     MOTLEY_CUDA(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, which, nullptr, 0, &bytes));
@@ -50,7 +55,8 @@ std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
 
 class DenseKernel final : public Kernel {
  public:
-  DenseKernel(const KernelSpec& spec, const Vendor& vendor) : spec_(spec), vendor_(vendor), p_(product_of(spec)), y_(window_of(spec).y) {
+  DenseKernel(const KernelSpec& spec, const Vendor& vendor)
+      : spec_(spec), vendor_(vendor), p_(product_of(spec)), y_(window_of(spec).y) {
     const bool wide = spec.dtype == DType::f64;
     const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
     const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F : vendor.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -86,9 +92,10 @@ class DenseKernel final : public Kernel {
     const void* alpha = wide ? static_cast<const void*>(&one_wide) : &one;
     const void* beta = wide ? static_cast<const void*>(&zero_wide) : &zero;
     void* out = operands.back();
-    MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_, &found_[taken_].algo, workspace,
-                               found_[taken_].workspaceSize, vendor_.stream));
-    if (bias != nullptr || spec_.activation != Activation::none) finish({y_, y_, spec_.activation}, spec_.dtype, bias, out, out, vendor_.stream);
+    MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_,
+                               &found_[taken_].algo, workspace, found_[taken_].workspaceSize, vendor_.stream));
+    if (bias != nullptr || spec_.activation != Activation::none)
+      finish({y_, y_, spec_.activation}, spec_.dtype, bias, out, out, vendor_.stream);
   }
 
  private:
@@ -101,7 +108,8 @@ class DenseKernel final : public Kernel {
     transposed(CUBLASLT_MATMUL_DESC_TRANSB, p_.b_transposed);
     const auto layout = [&](cublasLtMatrixLayout_t& made, Index rows, Index cols, bool lies_transposed) {
       if (lies_transposed) std::swap(rows, cols);
-      MOTLEY_CUDA(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), rows));
+      MOTLEY_CUDA(
+          cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), rows));
     };
     layout(a_, p_.m, p_.k, p_.a_transposed);
     layout(b_, p_.k, p_.n, p_.b_transposed);
@@ -115,9 +123,11 @@ class DenseKernel final : public Kernel {
         const std::uint32_t bytes = kDeviceAlignment;
         MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof bytes));
       }
-      MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace, sizeof kWorkspace));
+      MOTLEY_CUDA(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspace,
+                                                       sizeof kWorkspace));
       found_.resize(kMost);
-      MOTLEY_CUDA(cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, kMost, found_.data(), &found));
+      MOTLEY_CUDA(
+          cublasLtMatmulAlgoGetHeuristic(vendor_.cublas, operation_, a_, b_, c_, c_, preference, kMost, found_.data(), &found));
       found_.resize(static_cast<std::size_t>(found));
       std::erase_if(found_, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
       if (found_.empty()) throw DeviceError("cuBLASLt has no algorithm for " + summary(spec_));
@@ -153,6 +163,8 @@ std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendo
   return implementation.empty() || kernel->take(implementation) ? std::move(kernel) : nullptr;
 }
 
-std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor) { return DenseKernel(spec, vendor).implementations(); }
+std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor) {
+  return DenseKernel(spec, vendor).implementations();
+}
 
 }  // namespace motley::cuda

@@ -18,12 +18,12 @@ struct Vendor {
   cudaStream_t stream = nullptr;
   cudnnHandle_t cudnn = nullptr;
   cublasLtHandle_t cublas = nullptr;
-  bool tf32 = false;           // f32 products on tensor cores: about 10 bits of mantissa
-  bool deterministic = true;   // no kernel whose sums' order varies
+  bool tf32 = false;                 // f32 products on tensor cores: about 10 bits of mantissa
+  bool deterministic = true;         // no kernel whose sums' order varies
   std::int64_t workspace_bytes = 0;  // no convolution takes more: cudnn_graph.h's workspace_limit
 };
 
-std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);         // own_kernels.cu
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);  // own_kernels.cu
 // implementation: that one, empty: the first that fits. Null: there is none.
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
@@ -31,6 +31,7 @@ std::vector<std::string> convolution_implementations(const KernelSpec& spec, con
 std::vector<std::string> dense_implementations(const KernelSpec& spec, const Vendor& vendor);
 
 void move(const MoveOptions& options, DType dtype, const void* from, void* to, cudaStream_t stream);
-void finish(const EpilogueOptions& options, DType dtype, const void* bias, const void* sum, void* y, cudaStream_t stream);  // bias null: none
+void finish(const EpilogueOptions& options, DType dtype, const void* bias, const void* sum, void* y,
+            cudaStream_t stream);  // bias null: none
 
 }  // namespace motley::cuda

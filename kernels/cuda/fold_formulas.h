@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of a fold's result, or one part of a reduced one; one element of sgd. Host and device, as window_formulas.h. f64 inside.
+// One element of a fold's result, or one part of a reduced one; one element of sgd. Host and device, as window_formulas.h. f64
+// inside.
 #pragma once
 #include "kernels/element.h"
 
@@ -60,7 +61,9 @@ struct Fold {
       if (!carry) return;
     }
   }
-  MOTLEY_HD double real(int k, const Position& here) const { return static_cast<double>(static_cast<const T*>(operand[k])[here.offset[k]]); }
+  MOTLEY_HD double real(int k, const Position& here) const {
+    return static_cast<double>(static_cast<const T*>(operand[k])[here.offset[k]]);
+  }
   MOTLEY_HD double real_in_table(int k, const Position& here) const {
     Index offset = 0;
     for (int d = 0; d < p.extents; d++) offset += here.at[d] * more[k].stride[d];

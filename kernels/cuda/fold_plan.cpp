@@ -66,7 +66,8 @@ PlannedFold plan_fold(const KernelSpec& spec) {
     if (extent.size != 1 || is_class) (stays ? kept : reduced).push_back(std::move(extent));
   }
   // Neighbouring threads write neighbouring elements.
-  std::stable_sort(kept.begin(), kept.end(), [](const Extent& a, const Extent& b) { return std::abs(a.strides.back()) > std::abs(b.strides.back()); });
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Extent& a, const Extent& b) { return std::abs(a.strides.back()) > std::abs(b.strides.back()); });
   join(kept);
   join(reduced);
   plan.elements = product(kept);
@@ -88,7 +89,8 @@ PlannedFold plan_fold(const KernelSpec& spec) {
     }
   // Few results of many terms: parts enough to fill a device, of no fewer terms than a thread is worth.
   constexpr Index kThreads = 65536, kLeastTerms = 32, kMostParts = 1024;
-  if (plan.elements > 0) plan.parts = std::clamp(std::min(plan.terms / kLeastTerms, kThreads / plan.elements), Index{1}, kMostParts);
+  if (plan.elements > 0)
+    plan.parts = std::clamp(std::min(plan.terms / kLeastTerms, kThreads / plan.elements), Index{1}, kMostParts);
   return planned;
 }
 

@@ -21,7 +21,8 @@ struct DeviceLaunch {
   void operator()(Index n, const F& formula) const {
     if (n == 0) return;
     const Index wanted = (n + kThreads - 1) / kThreads;
-    each<<<static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks), static_cast<unsigned>(kThreads), 0, stream>>>(n, formula);
+    each<<<static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks), static_cast<unsigned>(kThreads), 0, stream>>>(
+        n, formula);
     checked(cudaGetLastError(), "a kernel's launch");
   }
 };
@@ -38,7 +39,9 @@ void finish_as(const EpilogueOptions& o, const void* bias, const void* sum, void
 
 }  // namespace
 
-std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream) { return make_own_kernel(spec, DeviceLaunch{stream}); }
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream) {
+  return make_own_kernel(spec, DeviceLaunch{stream});
+}
 
 void move(const MoveOptions& o, DType dtype, const void* from, void* to, cudaStream_t stream) {
   dtype == DType::f64 ? move_as<double>(o, from, to, stream) : move_as<float>(o, from, to, stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels made of the formulas. Launch runs a formula for every index 0..n-1: on the device (own_kernels.cu), or in a plain loop where
-// the law is held on the host (tests/support/host_launch.h).
+// Kernels made of the formulas. Launch runs a formula for every index 0..n-1: on the device (own_kernels.cu), or in a plain loop
+// where the law is held on the host (tests/support/host_launch.h).
 #pragma once
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -62,9 +62,11 @@ class WindowKernel final : public Kernel {
     const bool forward = spec_.pass == PassKind::forward;
     switch (spec_.op) {
       case KernelOp::max_pool2d:
-        return forward ? launch_(g_.y.elements, MaxForward<T>{g_, in(0), out}) : launch_(g_.x.elements, MaxBackward<T>{g_, in(0), in(1), out});
+        return forward ? launch_(g_.y.elements, MaxForward<T>{g_, in(0), out})
+                       : launch_(g_.x.elements, MaxBackward<T>{g_, in(0), in(1), out});
       case KernelOp::avg_pool2d:
-        return forward ? launch_(g_.y.elements, MeanForward<T>{g_, in(0), out}) : launch_(g_.x.elements, MeanBackward<T>{g_, in(0), out});
+        return forward ? launch_(g_.y.elements, MeanForward<T>{g_, in(0), out})
+                       : launch_(g_.x.elements, MeanBackward<T>{g_, in(0), out});
       default: break;
     }
     switch (spec_.pass) {
@@ -98,7 +100,9 @@ class FoldKernel final : public Kernel {
 
  private:
   FoldKernel(PlannedFold&& planned, Launch launch) : plan_(planned.plan), more_(std::move(planned.more)), launch_(launch) {}
-  std::size_t partial_bytes() const { return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double); }
+  std::size_t partial_bytes() const {
+    return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double);
+  }
   // The table of the operands that are no arguments. The workspace is every kernel's: written again at each run.
   void write(std::span<void* const> operands, FoldOperandAt* table) const {
     for (std::size_t first = 0; first < more_.size(); first += kTableOperands) {
@@ -150,7 +154,8 @@ std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
   const DType real = spec.operands.back().dtype;
   for (std::size_t k = 0; k < spec.operands.size(); k++)
     if (spec.operands[k].dtype != (k == label ? DType::i32 : real))
-      throw DeviceError("fold operand " + std::to_string(k) + " is " + to_string(spec.operands[k].dtype) + ": the CUDA kernels take operands of one type, and i32 labels");
+      throw DeviceError("fold operand " + std::to_string(k) + " is " + to_string(spec.operands[k].dtype) +
+                        ": the CUDA kernels take operands of one type, and i32 labels");
   if (real == DType::i32) {
     if (spec.fold != FoldKind::copy) throw DeviceError("the CUDA kernels copy i32, and do nothing else with it");
     return std::make_unique<FoldKernel<std::int32_t, Launch>>(spec, launch);

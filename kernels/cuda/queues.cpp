@@ -58,11 +58,14 @@ DeviceMemory::Block Queues::allocate(std::size_t bytes) {
 
 DeviceMemory::Block Queues::allocate_host(std::size_t bytes) {
   void* made = nullptr;
-  checked(cudaHostAlloc(&made, bytes, cudaHostAllocPortable), ("cudaHostAlloc of " + std::to_string(bytes) + " bytes of pinned memory").c_str());
+  checked(cudaHostAlloc(&made, bytes, cudaHostAllocPortable),
+          ("cudaHostAlloc of " + std::to_string(bytes) + " bytes of pinned memory").c_str());
   return {static_cast<std::byte*>(made), [](std::byte* p) { cudaFreeHost(p); }};
 }
 
-std::unique_ptr<DeviceMemory::Mark> Queues::make_mark() { return std::make_unique<EventMark>(*this); }
+std::unique_ptr<DeviceMemory::Mark> Queues::make_mark() {
+  return std::make_unique<EventMark>(*this);
+}
 
 void Queues::copy(Queue queue, void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) MOTLEY_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream(queue)));  // computed from the addresses

@@ -5,8 +5,8 @@
 
 namespace motley::cuda {
 
-// The part of x that an engine is given, and the padding around it: as many outputs as the spec has, x whole and the padding the same on both
-// sides wherever the number of outputs allows it.
+// The part of x that an engine is given, and the padding around it: as many outputs as the spec has, x whole and the padding the
+// same on both sides wherever the number of outputs allows it.
 struct Reach {
   Index below = 0, right = 0, h = 0, w = 0;  // first row and column of x, and how many
   Index before[2] = {0, 0}, after[2] = {0, 0};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A convolution by an engine that takes channels-last operands and no negative padding: what is given otherwise is moved into the
-// workspace first, the result is moved back. The engine is cuDNN's (convolution.cpp), or the reference where the law is held on the host.
+// workspace first, the result is moved back. The engine is cuDNN's (convolution.cpp), or the reference where the law is held on the
+// host.
 #pragma once
 #include "kernels/cuda/own_kernels.h"
 #include "kernels/cuda/reach.h"
@@ -13,8 +14,9 @@ inline bool lies_alike(const Slice& a, const Slice& b) {
   return true;
 }
 
-// Engine: name(), scratch_bytes(), takes_bias(), takes_activation(), takes_sum() - done inside execute(data, bias, scratch), data being
-// x w y; a sum only where y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what is left.
+// Engine: name(), scratch_bytes(), takes_bias(), takes_activation(), takes_sum() - done inside execute(data, bias, scratch), data
+// being x w y; a sum only where y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what
+// is left.
 template <class Engine>
 class StagedConvolution final : public Kernel {
  public:
@@ -45,12 +47,14 @@ class StagedConvolution final : public Kernel {
     }
     engine_.execute(data, bias, static_cast<std::byte*>(workspace) + scratch_);
     const void* bias_left = engine_.takes_bias() ? nullptr : bias;
-    const EpilogueOptions left{sides_[2].there.to, sides_[2].there.from, engine_.takes_activation() ? Activation::none : spec_.activation,
+    const EpilogueOptions left{sides_[2].there.to, sides_[2].there.from,
+                               engine_.takes_activation() ? Activation::none : spec_.activation,
                                spec_.accumulate && !engine_.takes_sum()};
     if (spec_.pass == PassKind::forward && (sides_[2].moves || bias_left != nullptr || left.activation != Activation::none))
       return engine_.finish(left, bias_left, data[2], operands[result]);
     for (std::size_t k = 0; k < 3; k++)
-      if (const MoveOptions& m = sides_[k].there; sides_[k].moves && at[k] == result) engine_.move({m.to, m.from, -m.below, -m.right}, data[k], operands[result]);
+      if (const MoveOptions& m = sides_[k].there; sides_[k].moves && at[k] == result)
+        engine_.move({m.to, m.from, -m.below, -m.right}, data[k], operands[result]);
   }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of the result of a convolution, a pool or a move between formats, determined by its place in memory: the body of a kernel on
-// the device and of a plain loop on the host. Sums are f64, rounded once.
+// One element of the result of a convolution, a pool or a move between formats, determined by its place in memory: the body of a
+// kernel on the device and of a plain loop on the host. Sums are f64, rounded once.
 #pragma once
 #include "kernels/element.h"
 
@@ -41,8 +41,8 @@ struct Slice {
 // x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
 struct Window {
   Slice x{}, w{}, y{};
-  Slice whole{};                    // pools: x with its margin (KernelSpec::margin)
-  Index above = 0, left = 0;        // where x begins in it
+  Slice whole{};              // pools: x with its margin (KernelSpec::margin)
+  Index above = 0, left = 0;  // where x begins in it
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
   Activation activation = Activation::none;
@@ -115,14 +115,15 @@ struct ConvolutionBackwardFilter {
       for (Index p = 0; p < g.y.extents[2]; p++)
         for (Index q = 0; q < g.y.extents[3]; q++) {
           const Index h = g.row(p, at.c), v = g.col(q, at.d);
-          if (g.real(h, v)) sum += static_cast<double>(x[g.x.offset(n, at.b, h, v)]) * static_cast<double>(dy[g.y.offset(n, at.a, p, q)]);
+          if (g.real(h, v))
+            sum += static_cast<double>(x[g.x.offset(n, at.b, h, v)]) * static_cast<double>(dy[g.y.offset(n, at.a, p, q)]);
         }
     dw[i] = static_cast<T>(sum);
   }
 };
 
-// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The sum is
-// where y does, or elsewhere in another format.
+// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The
+// sum is where y does, or elsewhere in another format.
 struct EpilogueOptions {
   Slice from{}, to{};  // sum, y
   Activation activation = Activation::none;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two gradients.
-// The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
+// y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two
+// gradients. The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
 #include <algorithm>
 
 #include "kernels/reference/reference.h"
@@ -10,7 +10,8 @@ namespace {
 
 // The columns q of y whose window element s is on a real column of x.
 Range real_columns(const KernelSpec& spec, Index s) {
-  const Index low = spec.padding[2] - s * spec.dilation[1], high = spec.roles.w - 1 + low, stride = spec.stride[1];  // low <= q*stride <= high
+  const Index low = spec.padding[2] - s * spec.dilation[1], high = spec.roles.w - 1 + low,
+              stride = spec.stride[1];  // low <= q*stride <= high
   const Index begin = low <= 0 ? 0 : (low + stride - 1) / stride;
   return {begin, high < 0 ? begin : std::max(begin, std::min(spec.roles.q, high / stride + 1))};
 }
@@ -52,10 +53,12 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
             const Index h = row_of(spec, p, r), v = col_of(spec, q.begin, s);
             if (h < 0 || h >= e.h) continue;
             for (Index c = 0; c < e.c; c++)
-              add_scaled(sums + q.begin, 1, &x(n, c, h, v), x.step() * spec.stride[1], static_cast<double>(w(f, c, r, s)), q.size());
+              add_scaled(sums + q.begin, 1, &x(n, c, h, v), x.step() * spec.stride[1], static_cast<double>(w(f, c, r, s)),
+                         q.size());
           }
         }
-        for (Index q = 0; q < e.q; q++) y(n, f, p, q) = static_cast<T>(activate(spec.activation, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
+        for (Index q = 0; q < e.q; q++)
+          y(n, f, p, q) = static_cast<T>(activate(spec.activation, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
       }
 }
 
@@ -109,7 +112,8 @@ void backward_filter(const KernelSpec& spec, Operands operands, void* workspace)
             for (Index p = 0; p < e.p; p++) {
               const Index h = row_of(spec, p, r);
               if (h < 0 || h >= e.h) continue;
-              add_products(sums + q.begin, &x(n, c, h, col_of(spec, q.begin, s)), x.step() * spec.stride[1], &dy(n, f, p, q.begin), dy.step(), q.size());
+              add_products(sums + q.begin, &x(n, c, h, col_of(spec, q.begin, s)), x.step() * spec.stride[1], &dy(n, f, p, q.begin),
+                           dy.step(), q.size());
             }
           double sum = 0;
           for (Index at = q.begin; at < q.end; at++) sum += sums[at];

@@ -77,7 +77,8 @@ double function(const KernelSpec& spec, const Position& at, Term&& t) {
       const double label = std::exp(t(2) - t(0)), others = t(1);
       return label > others ? std::log1p(others / label) : std::log(label + others) + t(0) - t(2);
     }
-    case FoldKind::softmax_gradient: return (is_class(t(4)) ? -t(2) : std::exp(t(0) - t(1))) / (std::exp(t(3) - t(1)) + t(2)) * t(5);
+    case FoldKind::softmax_gradient:
+      return (is_class(t(4)) ? -t(2) : std::exp(t(0) - t(1))) / (std::exp(t(3) - t(1)) + t(2)) * t(5);
   }
   return 0;
 }

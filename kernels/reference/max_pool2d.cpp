@@ -19,7 +19,8 @@ template <class T, class Takes>
 Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q, Index top, Index left, Takes&& takes) {
   Winner best;
   best.real = for_each_real(spec, p, q, [&](Index h, Index w) {
-                if (takes(h, w) && (!best.any || x(n, c, h + top, w + left) > x(n, c, best.h + top, best.w + left))) best = {h, w, true, true};
+                if (takes(h, w) && (!best.any || x(n, c, h + top, w + left) > x(n, c, best.h + top, best.w + left)))
+                  best = {h, w, true, true};
               }) > 0;
   return best;
 }

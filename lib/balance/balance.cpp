@@ -40,14 +40,18 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)
-    data.notes.push_back(fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; \"place\" layers on it, or use a mesh of that device", *b * 1e3, *data.step_seconds * 1e3));
+    data.notes.push_back(
+        fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "
+                    "\"place\" layers on it, or use a mesh of that device",
+                    *b * 1e3, *data.step_seconds * 1e3));
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {
     const Index has = mesh.device(r).memory_bytes, needs = at(data.predicted, r).memory_bytes;
     if (has > 0 && needs > has)
-      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) + " bytes for a step, the mesh gives it " +
-                      std::to_string(has) + "; " + too_large(compile(data, r), has) + "; use a smaller batch or give this rank a smaller part",
+      throw UserError("rank " + std::to_string(r) + " (" + mesh.device(r).name + ") needs " + std::to_string(needs) +
+                          " bytes for a step, the mesh gives it " + std::to_string(has) + "; " + too_large(compile(data, r), has) +
+                          "; use a smaller batch or give this rank a smaller part",
                       Exit::device);
   }
   return plan_from(step, mesh, std::move(data));

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "plan/formats.h"
 #include "balance/part_tables.h"
+#include "plan/formats.h"
 #include "plan/planner.h"
 #include "program/predict.h"
 
@@ -31,15 +31,18 @@ std::optional<LayoutRules> cut_by(LayoutRules rules, const Passes& passes, CutBy
 
 Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype) {
   Baseline out;
-  const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even), proportional = cut_by(rules, passes, CutBy::proportional);
+  const std::optional<LayoutRules> even = cut_by(rules, passes, CutBy::even),
+                                   proportional = cut_by(rules, passes, CutBy::proportional);
   if (profile.empty() || !even) return out;
   auto planned = [&](const LayoutRules& resolved) { return predicted(plan_with(passes, mesh, resolved, profile, dtype), profile); };
   const PlanData base = planned(*even);
   out.even = base.step_seconds;
-  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, common_formats(passes, mesh, dtype));
+  const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
+                  common_formats(passes, mesh, dtype));
   const std::vector<Variable> cut = variables_of(passes, mesh, *proportional);
   Assignment parts;
-  for (const Variable& v : cut) parts.push_back({-1, {by_speed(base, mesh, cost, v, {RankSet(static_cast<std::size_t>(mesh.ranks()), true)})}});
+  for (const Variable& v : cut)
+    parts.push_back({-1, {by_speed(base, mesh, cost, v, {RankSet(static_cast<std::size_t>(mesh.ranks()), true)})}});
   out.proportional = planned(with_parts(*proportional, mesh, cut, parts)).step_seconds;
   std::set<std::string> layers;
   for (const Pass& p : passes.passes) layers.insert(p.layer);

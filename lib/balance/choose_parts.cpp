@@ -10,14 +10,14 @@
 #include <numeric>
 #include <set>
 
-#include "base/at.h"
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
-#include "plan/formats.h"
 #include "balance/part_moves.h"
 #include "balance/part_tables.h"
 #include "balance/part_trials.h"
+#include "base/at.h"
 #include "mesh/parts.h"
+#include "plan/formats.h"
 #include "plan/parts_text.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
@@ -32,7 +32,8 @@ constexpr double kWorthImproving = 1.3;  // times the best: what is slower with 
 constexpr std::size_t kFinalists = 6;
 constexpr int kAlone = 8;  // parts, for each of which everything is tried, but for large steps
 constexpr int kRounds = 4, kLinks = 3, kLessRounds = 5, kFitRounds = 8;
-constexpr double kLess = 0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
+constexpr double kLess =
+    0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 
 std::string milliseconds(double seconds) {
   char text[32];
@@ -79,7 +80,9 @@ class Chooser {
       best = search();
     }
     if (!measured)
-      out.notes.push_back("no profile: times are unknown; to rank choices, a device's speed is assumed proportional to its share and a byte sent to cost as much as 50 flops");
+      out.notes.push_back(
+          "no profile: times are unknown; to rank choices, a device's speed is assumed proportional to its share and a byte sent "
+          "to cost as much as 50 flops");
     out.rules = with_parts(rules_, mesh_, variables_, best.of.parts);
     out.plan = std::move(best.plan);
     list_cuts(out, best.of.why);
@@ -87,7 +90,6 @@ class Chooser {
   }
 
  private:
-
   // What is dealt to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
   template <class F>
   Proposal proposal(const RankSet& ranks, int per, const std::string& why, F list_of) const {
@@ -107,13 +109,14 @@ class Chooser {
   }
 
   Proposal dealt_evenly(const RankSet& ranks, int per, const std::string& why) const {
-    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) {
-      return evenly(mesh_, variables_[i], of);
-    });
+    return proposal(ranks, per, why,
+                    [&](std::size_t i, const PartsOf& of, std::string&) { return evenly(mesh_, variables_[i], of); });
   }
 
   Proposal dealt_by_speed(const PlanData& data, const RankSet& ranks, int per, const std::string& why) const {
-    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) { return by_speed(data, mesh_, cost_, variables_[i], of); });
+    return proposal(ranks, per, why, [&](std::size_t i, const PartsOf& of, std::string&) {
+      return by_speed(data, mesh_, cost_, variables_[i], of);
+    });
   }
 
   // Each variable's best parts on its tables, the others as in `data`.
@@ -150,8 +153,8 @@ class Chooser {
     return inside == 1 ? with + " alone" : "without " + without;
   }
 
-  // Along which axes lists may differ for these ranks: none (-1), and each axis where the ranks do not form a grid, so that one list for
-  // all coordinates would open parts for others.
+  // Along which axes lists may differ for these ranks: none (-1), and each axis where the ranks do not form a grid, so that one
+  // list for all coordinates would open parts for others.
   std::vector<int> axes_of_lists(const RankSet& ranks) const {
     std::vector<int> out{-1};
     const auto axes = static_cast<int>(mesh_.axes().size());
@@ -270,7 +273,8 @@ class Chooser {
           if (next.parts == last.of.parts) break;
           last = trials_.quick(std::move(next), last.plan);
           if (std::isinf(last.seconds)) break;
-          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds) take(trials_.improved(Proposal(last.of)), best, kGain);
+          if (last.of.parts != best.of.parts && last.seconds < kWorthImproving * best.seconds)
+            take(trials_.improved(Proposal(last.of)), best, kGain);
         }
       }
   }
@@ -279,7 +283,8 @@ class Chooser {
   std::vector<Proposal> one_changed(const Trial& best) const {
     std::vector<Proposal> out, tables;
     for (const RankSet& ranks : {all_, working(best.of.parts)})
-      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++) tables.push_back(balanced(best.plan, ranks, per));
+      for (int per = -1; per < (mesh_.axes().size() > 1 ? static_cast<int>(mesh_.axes().size()) : 0); per++)
+        tables.push_back(balanced(best.plan, ranks, per));
     for (std::size_t i = 0; i < variables_.size(); i++) {
       if (!trials_.is_free(i)) continue;
       const Variable& v = variables_[i];
@@ -287,7 +292,8 @@ class Chooser {
         Proposal next = best.of;
         next.parts[i] = std::move(lists);
         next.why[i] = why;
-        const bool known = next.parts == best.of.parts || std::any_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == next.parts; });
+        const bool known = next.parts == best.of.parts ||
+                           std::any_of(out.begin(), out.end(), [&](const Proposal& o) { return o.parts == next.parts; });
         if (!known) out.push_back(std::move(next));
       };
       for (const Proposal& of : tables) add(of.parts[i], of.why[i]);
@@ -311,8 +317,12 @@ class Chooser {
           const PartLists& now = best.of.parts[i];
           const auto part = static_cast<std::size_t>(part_of(mesh_, variables_[i].axes, r));
           const std::size_t list = list_of(mesh_, now.per, r);
-          const double has = static_cast<double>(mesh_.device(r).memory_bytes), needs = static_cast<double>(at(best.plan.predicted, r).memory_bytes);
-          if (has > 0 && needs > has) caps_[i][part] = round < kLessRounds ? static_cast<Index>(static_cast<double>(now.lists[list][part]) * std::min(kLess, has / needs)) : 0;
+          const double has = static_cast<double>(mesh_.device(r).memory_bytes),
+                       needs = static_cast<double>(at(best.plan.predicted, r).memory_bytes);
+          if (has > 0 && needs > has)
+            caps_[i][part] = round < kLessRounds
+                                 ? static_cast<Index>(static_cast<double>(now.lists[list][part]) * std::min(kLess, has / needs))
+                                 : 0;
         }
       try {
         Proposal next = balanced(best.plan, all_, -1);

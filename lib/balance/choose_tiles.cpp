@@ -12,8 +12,8 @@ namespace motley {
 
 namespace {
 
-// Of the step's seconds that tiling one tensor, or more pieces of its messages, must gain. Where the ranks' cores move the bytes virtual
-// time sees only a part of that: three tensors that were to gain 1.6 % together lost 6 % by TCP (bench/overlap).
+// Of the step's seconds that tiling one tensor, or more pieces of its messages, must gain. Where the ranks' cores move the bytes
+// virtual time sees only a part of that: three tensors that were to gain 1.6 % together lost 6 % by TCP (bench/overlap).
 constexpr double kMinGain = 0.01;
 
 // In as many pieces as it pays.

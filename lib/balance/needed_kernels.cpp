@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "plan/tiles.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
+#include "plan/tiles.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -56,8 +56,8 @@ std::vector<KernelSpec> kernels_tiled(const PlanData& plan, int rank) {
   return out.list;
 }
 
-std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                                       int rank, const SizesOf& sizes) {
+std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                       DType dtype, int rank, const SizesOf& sizes) {
   const std::vector<Variable> variables = variables_of(passes, mesh, rules);
   const PlanData data = plan_with(passes, mesh, with_parts(rules, mesh, variables, even_parts(variables)), profile, dtype);
   Specs out;

@@ -4,18 +4,18 @@
 #include <functional>
 #include <vector>
 
-#include "plan/plan_data.h"
 #include "balance/variables.h"
+#include "plan/plan_data.h"
 
 namespace motley {
 
 // Sizes of a dim's part that are worth measuring.
 using SizesOf = std::function<std::vector<Index>(const Variable& v)>;
 
-// Every different kernel that `rank` runs under a plan of these rules (parts not resolved are even), and of each convolution, dense layer
-// and pool that follows a cut whose part is to be chosen its size at `sizes`.
-std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
-                                       int rank, const SizesOf& sizes);
+// Every different kernel that `rank` runs under a plan of these rules (parts not resolved are even), and of each convolution, dense
+// layer and pool that follows a cut whose part is to be chosen its size at `sizes`.
+std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
+                                       DType dtype, int rank, const SizesOf& sizes);
 // What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
 std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);

@@ -18,7 +18,8 @@ std::vector<std::pair<int, std::size_t>> lists_of(const Mesh& mesh, const PartLi
   for (std::size_t list = 0; list < now.lists.size(); list++) out.emplace_back(now.per, list);
   for (std::size_t a = 0; a < mesh.axes().size() && now.per < 0 && mesh.axes().size() > 1; a++)
     if (std::find(v.axes.begin(), v.axes.end(), static_cast<int>(a)) == v.axes.end())
-      for (std::size_t here = 0; here < static_cast<std::size_t>(mesh.axes()[a].size); here++) out.emplace_back(static_cast<int>(a), here);
+      for (std::size_t here = 0; here < static_cast<std::size_t>(mesh.axes()[a].size); here++)
+        out.emplace_back(static_cast<int>(a), here);
   return out;
 }
 
@@ -48,13 +49,15 @@ bool move_in(const PartTrials& trials, Trial& now, std::size_t i, int per, std::
   for (std::size_t from = 0; from < busy.size(); from++)
     for (std::size_t to = 0; to < busy.size(); to++)
       if (from != to) pairs.emplace_back(from, to);
-  std::stable_sort(pairs.begin(), pairs.end(), [&](const auto& a, const auto& b) { return busy[a.first] - busy[a.second] > busy[b.first] - busy[b.second]; });
+  std::stable_sort(pairs.begin(), pairs.end(),
+                   [&](const auto& a, const auto& b) { return busy[a.first] - busy[a.second] > busy[b.first] - busy[b.second]; });
   bool any = false;
   for (const auto& [from, to] : pairs)
     for (const Index units : units_of(v.size))
       for (bool again = true; again && left > 0;) {
         PartLists next = now.of.parts[i];
-        if (per != next.per) next = {per, std::vector(static_cast<std::size_t>(at(trials.mesh().axes(), per).size), next.lists.front())};
+        if (per != next.per)
+          next = {per, std::vector(static_cast<std::size_t>(at(trials.mesh().axes(), per).size), next.lists.front())};
         const Index taken = std::min(units, next.lists[list][from]);
         if (taken == 0 || now.of.parts[i].per > per) break;
         next.lists[list][from] -= taken;
@@ -77,7 +80,8 @@ void move_units(const PartTrials& trials, Trial& best, int& left) {
     moved = false;
     for (std::size_t i = 0; i < trials.variables().size() && left > 0; i++) {
       if (!trials.is_free(i)) continue;
-      for (const auto& [per, list] : lists_of(trials.mesh(), now.of.parts[i], trials.variables()[i])) moved = move_in(trials, now, i, per, list, left) || moved;
+      for (const auto& [per, list] : lists_of(trials.mesh(), now.of.parts[i], trials.variables()[i]))
+        moved = move_in(trials, now, i, per, list, left) || moved;
     }
   }
   if (now.of.parts != best.of.parts) take(trials.improved(std::move(now.of)), best, kGain);

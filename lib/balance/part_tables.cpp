@@ -6,9 +6,9 @@
 #include <numeric>
 #include <set>
 
+#include "balance/candidate_sizes.h"
 #include "base/at.h"
 #include "mesh/parts.h"
-#include "balance/candidate_sizes.h"
 
 namespace motley {
 
@@ -22,7 +22,8 @@ bool travels(const TensorPlan& t) {
 }
 
 // What sizes of each part of `v` take in one pass, added to `sum`.
-void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of, int p, int index) {
+void add_pass(SizeTables& sum, const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of,
+              int p, int index) {
   const Pass& pass = at(data.passes.passes, p);
   const std::vector<Work>& work = at(data.pass_plans, p).work;
   const auto first = std::find_if(work.begin(), work.end(), [](const Work& w) { return w.any; });
@@ -82,7 +83,8 @@ SizeTables summed(const std::vector<SizeTables>& groups, const Variable& v) {
 }
 
 std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of) {
-  return over(open_parts(mesh, v, of), v.size, [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
+  return over(open_parts(mesh, v, of), v.size,
+              [&](const auto& which) { return Partition::even(v.size, static_cast<int>(which.size())).sizes(); });
 }
 
 std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of) {

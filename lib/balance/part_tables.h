@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "balance/balance_dim.h"
-#include "plan/cost.h"
 #include "balance/variables.h"
 #include "mesh/parts.h"
+#include "plan/cost.h"
 
 namespace motley {
 
@@ -26,7 +26,8 @@ struct PartsOf {
 // Per part whether some of these ranks have it.
 std::vector<bool> open_parts(const Mesh& mesh, const Variable& v, const PartsOf& of);
 
-// Seconds per group of passes between two waits, per part its slowest rank's, per size 0..n of the dim; other cuts as they are in `data`.
+// Seconds per group of passes between two waits, per part its slowest rank's, per size 0..n of the dim; other cuts as they are in
+// `data`.
 std::vector<SizeTables> tables_of(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
 
 // Of all groups together.
@@ -48,8 +49,8 @@ std::vector<Index> evenly(const Mesh& mesh, const Variable& v, const PartsOf& of
 // By one speed number per part: its seconds for the whole dim in all that follows its cut.
 std::vector<Index> by_speed(const PlanData& data, const Mesh& mesh, const Cost& cost, const Variable& v, const PartsOf& of);
 
-// All ranks first. Then each alone, every prefix by speed (of more than 16 ranks the fastest alone and prefixes of powers of two), all
-// without one host; of up to four ranks every set.
+// All ranks first. Then each alone, every prefix by speed (of more than 16 ranks the fastest alone and prefixes of powers of two),
+// all without one host; of up to four ranks every set.
 std::vector<RankSet> rank_sets(const Mesh& mesh, const std::vector<double>& seconds);
 
 }  // namespace motley

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "balance/choose_tiles.h"
-#include "plan/tiles.h"
 #include "plan/planner.h"
+#include "plan/tiles.h"
 #include "program/predict.h"
 
 namespace motley {
@@ -36,7 +36,9 @@ Trial PartTrials::again(Trial one) const {
 }
 
 void PartTrials::overlap(PlanData& plan) const {
-  const bool goes = std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) { return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return may_overlap(plan, t.*hop); }); });
+  const bool goes = std::any_of(plan.tensors.begin(), plan.tensors.end(), [&](const TensorPlan& t) {
+    return std::any_of(kHops.begin(), kHops.end(), [&](auto hop) { return may_overlap(plan, t.*hop); });
+  });
   if (goes) choose_tiles(plan, profile_);
 }
 

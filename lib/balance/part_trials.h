@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan_data.h"
 #include "balance/variables.h"
+#include "plan/plan_data.h"
 
 namespace motley {
 
@@ -26,13 +26,14 @@ struct Trial {
 // Keeps references to what it is made from.
 class PartTrials {
  public:
-  PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype, const std::vector<Variable>& variables)
+  PartTrials(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, DType dtype,
+             const std::vector<Variable>& variables)
       : passes_(passes), mesh_(mesh), rules_(rules), profile_(profile), dtype_(dtype), variables_(variables) {}
   const Mesh& mesh() const { return mesh_; }
   const std::vector<Variable>& variables() const { return variables_; }
   bool is_free(std::size_t i) const { return variables_[i].by == CutBy::profile; }
 
-  Trial improved(Proposal of) const;                     // with the picks of the improving sweep. LayoutError: lists that do not tile
+  Trial improved(Proposal of) const;  // with the picks of the improving sweep. LayoutError: lists that do not tile
   Trial quick(Proposal of, const PlanData& like) const;  // with the picks of another plan; never, where lists do not tile
   Trial again(Trial one) const;                          // the same plan, overlap counted
 

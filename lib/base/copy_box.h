@@ -10,8 +10,8 @@ namespace motley {
 
 // to[i . to_strides] = from[i . from_strides] for every i below extents; strides in items of `item` bytes, one per extent. The two
 // places do not overlap. Runs that both sides have without gaps are copied as one.
-void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides, std::byte* to,
-              std::span<const Index> to_strides);
+void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides,
+              std::byte* to, std::span<const Index> to_strides);
 
 // Strides of the dims of a box that is row-major and without gaps.
 std::vector<Index> row_major(const Box& box);

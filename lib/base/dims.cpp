@@ -13,7 +13,8 @@ Shape::Shape(std::vector<Dim> dims) : dims_(std::move(dims)) {
   std::set<std::string> seen;
   double elements = 1;
   for (const Dim& d : dims_) {
-    if (!is_name(d.name)) throw UserError("\"" + d.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+    if (!is_name(d.name))
+      throw UserError("\"" + d.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
     if (!seen.insert(d.name).second) throw UserError("dim \"" + d.name + "\" is listed twice in one shape");
     if (d.size < 0) throw UserError("dim \"" + d.name + "\" has the size " + std::to_string(d.size));
     elements *= static_cast<double>(d.size);
@@ -82,8 +83,7 @@ Box whole(const Shape& shape) {
 
 std::string to_string(const Box& box) {
   std::string text;
-  for (const Range& r : box)
-    text += (text.empty() ? "[" : "x[") + std::to_string(r.begin) + "," + std::to_string(r.end) + ")";
+  for (const Range& r : box) text += (text.empty() ? "[" : "x[") + std::to_string(r.begin) + "," + std::to_string(r.end) + ")";
   return text.empty() ? "[]" : text;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value's fields, listed once: equality, hash (base/hash.h) and JSON of a type walk the same list, so none of them can forget one. A list
-// that leaves a field out, or has one twice, does not compile. The lists are where the types are: base/value_fields.h, mesh/mesh_fields.h,
-// kernels/kernel_spec_fields.h, graph/step_fields.h, plan/plan_fields.h.
+// A value's fields, listed once: equality, hash (base/hash.h) and JSON of a type walk the same list, so none of them can forget
+// one. A list that leaves a field out, or has one twice, does not compile. The lists are where the types are: base/value_fields.h,
+// mesh/mesh_fields.h, kernels/kernel_spec_fields.h, graph/step_fields.h, plan/plan_fields.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,9 @@ constexpr NamedField<M> field(const char* name, M member, const char* doc = "", 
 template <class T>
 struct Fields;
 template <class T>
-concept HasFields = requires { Fields<T>::list; };
+concept HasFields = requires {
+  Fields<T>::list;
+};
 
 template <class T, class M>
 using FieldType = std::remove_cvref_t<std::invoke_result_t<M, const T&>>;
@@ -41,7 +43,12 @@ template <class T, class... M>
 consteval bool holds_all(const std::tuple<NamedField<M>...>*) {
   if constexpr (std::is_aggregate_v<T>) {
     // What is listed makes a T, and there is no room for one value more.
-    return requires { T{std::declval<FieldType<T, M>>()...}; } && !requires { T{std::declval<FieldType<T, M>>()..., {}}; };
+    return requires {
+      T{std::declval<FieldType<T, M>>()...};
+    }
+    &&!requires {
+      T{std::declval<FieldType<T, M>>()..., {}};
+    };
   } else {  // with constructors: its fields are one after the other and fill it
     std::size_t end = 0, widest = 1;
     ((end = (end + alignof(FieldType<T, M>) - 1) / alignof(FieldType<T, M>) * alignof(FieldType<T, M>) + sizeof(FieldType<T, M>),
@@ -72,7 +79,8 @@ consteval bool differ(const List& list) {
 // Is every field of T in its list, once?
 template <HasFields T>
 consteval bool lists_all_fields() {
-  return fields_detail::holds_all<T>(static_cast<const std::remove_const_t<decltype(Fields<T>::list)>*>(nullptr)) && fields_detail::differ(Fields<T>::list);
+  return fields_detail::holds_all<T>(static_cast<const std::remove_const_t<decltype(Fields<T>::list)>*>(nullptr)) &&
+         fields_detail::differ(Fields<T>::list);
 }
 
 // Calls visit(field) for each; the value is std::invoke(field.member, object).

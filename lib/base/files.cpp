@@ -25,7 +25,8 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 // Closed and, until kept, removed on the way out. Errors name the file that it becomes.
 class Beside {
  public:
-  explicit Beside(const std::filesystem::path& final_path) : final_(final_path), path_(final_path.string() + ".new-" + std::to_string(::getpid())) {
+  explicit Beside(const std::filesystem::path& final_path)
+      : final_(final_path), path_(final_path.string() + ".new-" + std::to_string(::getpid())) {
     static std::atomic<int> count{0};  // threads of one process are ranks too
     path_ += "-" + std::to_string(count++);
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -9,9 +9,13 @@
 
 namespace motley {
 
-std::uint64_t hash_bytes(const void* from, std::size_t size) { return XXH3_64bits(from, size); }
+std::uint64_t hash_bytes(const void* from, std::size_t size) {
+  return XXH3_64bits(from, size);
+}
 
-Hash::~Hash() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+Hash::~Hash() {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state_));
+}
 
 void Hash::spill(const void* from, std::size_t size) {
   if (state_ == nullptr) {
@@ -19,7 +23,8 @@ void Hash::spill(const void* from, std::size_t size) {
     check(state_ != nullptr && XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_)) == XXH_OK, "XXH3 has memory for its state");
   }
   auto* const state = static_cast<XXH3_state_t*>(state_);
-  check(XXH3_64bits_update(state, buffer_.data(), used_) == XXH_OK && XXH3_64bits_update(state, from, size) == XXH_OK, "XXH3 takes bytes");
+  check(XXH3_64bits_update(state, buffer_.data(), used_) == XXH_OK && XXH3_64bits_update(state, from, size) == XXH_OK,
+        "XXH3 takes bytes");
   used_ = 0;
 }
 

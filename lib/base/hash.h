@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one hash of the project: XXH3, 64 bits (Y. Collet, xxHash 0.8: its values are fixed), over the fields of values or over bytes.
+// The one hash of the project: XXH3, 64 bits (Y. Collet, xxHash 0.8: its values are fixed), over the fields of values or over
+// bytes.
 #pragma once
 #include <array>
 #include <bit>
@@ -16,10 +17,13 @@
 namespace motley {
 
 std::uint64_t hash_bytes(const void* from, std::size_t size);
-inline std::uint64_t hash_bytes(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+inline std::uint64_t hash_bytes(std::string_view text) {
+  return hash_bytes(text.data(), text.size());
+}
 
-// Feeds values of one type such that unequal ones feed unequal bytes: numbers at full width, lists and texts after their length, choices
-// after their number, optional ones after a flag. Bytes in this machine's order: for ranks of one run and for files of one machine.
+// Feeds values of one type such that unequal ones feed unequal bytes: numbers at full width, lists and texts after their length,
+// choices after their number, optional ones after a flag. Bytes in this machine's order: for ranks of one run and for files of one
+// machine.
 class Hash {
  public:
   Hash() {}  // buffer_ is filled as it is used
@@ -34,8 +38,7 @@ class Hash {
   std::uint64_t value();
 
   template <class T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
-  Hash& add(T v) {
+  requires std::is_integral_v<T> || std::is_enum_v<T> Hash& add(T v) {
     bytes(&v, sizeof v);
     return *this;
   }

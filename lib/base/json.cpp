@@ -120,7 +120,8 @@ std::string fault_of_word(const std::string& word) {
     if (word == other) return shown + " is not a valid JSON number; numbers are finite";
   if (word.find_first_not_of("+-.0123456789eExXabcdefABCDEF_") == std::string::npos &&
       word.find_first_of("0123456789") != std::string::npos)
-    return shown + " is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the point)";
+    return shown +
+           " is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the point)";
   const std::string near = did_you_mean(word, {"true", "false", "null"});
   return shown + " is not valid JSON" + (near.starts_with(";") ? near : "; strings need double quotes");
 }

@@ -63,7 +63,9 @@ struct Complaints {
   };
   std::vector<One> list{};
   bool empty() const { return list.empty(); }
-  void add(Where where, std::string path, std::string text, Exit code = Exit::config) { list.push_back({std::move(where), std::move(path), std::move(text), code}); }
+  void add(Where where, std::string path, std::string text, Exit code = Exit::config) {
+    list.push_back({std::move(where), std::move(path), std::move(text), code});
+  }
   // FILE:LINE:COL: error: /path: text, then the line and a caret; in file order; at most 10, then "and N more".
   std::string print() const;
   // UserError with print(), if there are any. Its code: `as`, else the largest (a wrong file counts more than a missing one).
@@ -109,7 +111,7 @@ struct Reader {
   bool number(const Json& j, double& out, double lo, double hi);
   bool boolean(const Json& j, bool& out);
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
-  bool name(const Json& j, std::string& out);  // [A-Za-z_][A-Za-z0-9_-]*
+  bool name(const Json& j, std::string& out);       // [A-Za-z_][A-Za-z0-9_-]*
   static constexpr std::size_t kMostInList = 1000;  // complaints about one list; what comes after is not read
   template <class F>
   bool list(const Json& j, F&& one) {  // one(element, index)
@@ -124,7 +126,8 @@ struct Reader {
     const auto* o = std::get_if<Json::Object>(&j.value);
     if (o == nullptr) return complain(j, "expected an object, found " + kind(j)), false;
     const std::vector<std::string> names = names_of(table);
-    for (const auto& m : *o) in(m.key, [&] {
+    for (const auto& m : *o)
+      in(m.key, [&] {
         for (const auto& f : table)
           if (f.name == m.key) return f.read(*this, m.value, out);
         unknown_key(m, names);
@@ -140,7 +143,8 @@ struct Reader {
     for (const auto& f : table) out.push_back(f.name);
     return out;
   }
-  // Whether the object has none of these keys, nor an unknown one that was probably meant to be one of them. names: all keys of its table.
+  // Whether the object has none of these keys, nor an unknown one that was probably meant to be one of them. names: all keys of its
+  // table.
   static bool lacks(const Json& object, const std::vector<std::string>& names, const std::vector<std::string>& keys);
   static bool is_one_of(const std::string& name, const std::vector<std::string>& names);
   static std::string kind(const Json& j);  // for people: "3", "\"abc\"", "a list", "null"

@@ -12,7 +12,11 @@ enum class VersionKey : std::uint8_t { required, optional };  // in a file; in a
 
 template <class T>
 Field<T> version_field(VersionKey key) {
-  return {"version", "version of the file format", "integer", key == VersionKey::required, [](Reader& r, const Json& j, T&) {
+  return {"version",
+          "version of the file format",
+          "integer",
+          key == VersionKey::required,
+          [](Reader& r, const Json& j, T&) {
             std::int64_t version = 0;
             r.integer(j, version, 1, 1);
           },
@@ -32,12 +36,16 @@ Field<T> boolean_field(const char* name, const char* doc, bool T::*member) {
 // One of these words, which are in the order of the enum's values.
 template <class T, class E>
 Field<T> word_field(const char* name, const char* doc, E T::*member, const std::vector<std::string>& words, bool required = false) {
-  return {name, doc, "text", required,
+  return {name,
+          doc,
+          "text",
+          required,
           [member, words](Reader& r, const Json& j, T& out) {
             std::string word;
             if (r.text(j, word, words)) out.*member = static_cast<E>(std::find(words.begin(), words.end(), word) - words.begin());
           },
-          schema_of_words(words), words[static_cast<std::size_t>(T{}.*member)]};
+          schema_of_words(words),
+          words[static_cast<std::size_t>(T{}.*member)]};
 }
 
 // A figure that is null where it is not known.
@@ -58,8 +66,13 @@ Field<T> integer_or_null(const char* name, const char* doc, std::optional<std::i
 
 // A list of objects; one that cannot be read is left out.
 template <class T, class List>
-Field<T> list_field(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table, bool required = true) {
-  return {name, doc, "list", required, [member, &table](Reader& r, const Json& j, T& out) {
+Field<T> list_field(const char* name, const char* doc, List T::*member, const Table<typename List::value_type>& table,
+                    bool required = true) {
+  return {name,
+          doc,
+          "list",
+          required,
+          [member, &table](Reader& r, const Json& j, T& out) {
             r.list(j, [&](const Json& one, std::size_t) {
               typename List::value_type element;
               if (r.object(one, table, element)) (out.*member).push_back(std::move(element));

@@ -164,7 +164,9 @@ bool Reader::text(const Json& j, std::string& out, const std::vector<std::string
   const auto* s = std::get_if<std::string>(&j.value);
   if (s == nullptr) return complain(j, "expected a string, found " + kind(j)), false;
   if (!allowed.empty() && !is_one_of(*s, allowed))
-    return complain(j, kind(j) + (is_not_built(*s, allowed) ? " is not built yet" : " is not known here") + did_you_mean(*s, allowed)), false;
+    return complain(j,
+                    kind(j) + (is_not_built(*s, allowed) ? " is not built yet" : " is not known here") + did_you_mean(*s, allowed)),
+           false;
   out = *s;
   return true;
 }
@@ -184,7 +186,9 @@ void Reader::unknown_key(const Json::Member& m, const std::vector<std::string>& 
 bool Reader::lacks(const Json& object, const std::vector<std::string>& names, const std::vector<std::string>& keys) {
   if (std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return object.find(key) != nullptr; })) return false;
   const auto& members = std::get<Json::Object>(object.value);
-  return std::none_of(members.begin(), members.end(), [&](const Json::Member& m) { return !is_one_of(m.key, names) && is_one_of(probably_meant(m.key, names), keys); });
+  return std::none_of(members.begin(), members.end(), [&](const Json::Member& m) {
+    return !is_one_of(m.key, names) && is_one_of(probably_meant(m.key, names), keys);
+  });
 }
 
 bool Reader::is_one_of(const std::string& name, const std::vector<std::string>& names) {

@@ -5,14 +5,17 @@ namespace motley {
 
 namespace {
 
-Json of(const char* key, Json value) { return std::move(Json{Json::Object{}}.set(key, std::move(value))); }
+Json of(const char* key, Json value) {
+  return std::move(Json{Json::Object{}}.set(key, std::move(value)));
+}
 
 Json of_one_type(const std::string& type) {
   if (type == "name") return std::move(of("type", "string").set("pattern", "^[A-Za-z_][A-Za-z0-9_-]*$"));
   if (type == "text") return of("type", "string");
   if (type == "list") return of("type", "array");
   if (type == "any") return Json{Json::Object{}};
-  check(type == "integer" || type == "number" || type == "boolean" || type == "object" || type == "null", "a field's type is one of those that a schema knows");
+  check(type == "integer" || type == "number" || type == "boolean" || type == "object" || type == "null",
+        "a field's type is one of those that a schema knows");
   return of("type", type);
 }
 
@@ -31,12 +34,20 @@ Json schema_of_type(const std::string& type) {
   return of("anyOf", std::move(forms));
 }
 
-Json schema_of_words(const std::vector<std::string>& words) { return of("enum", Json::Array(words.begin(), words.end())); }
+Json schema_of_words(const std::vector<std::string>& words) {
+  return of("enum", Json::Array(words.begin(), words.end()));
+}
 
-Json schema_of_list(Json element) { return std::move(of("type", "array").set("items", std::move(element))); }
+Json schema_of_list(Json element) {
+  return std::move(of("type", "array").set("items", std::move(element)));
+}
 
-Json schema_of_map(Json value) { return std::move(of("type", "object").set("additionalProperties", std::move(value))); }
+Json schema_of_map(Json value) {
+  return std::move(of("type", "object").set("additionalProperties", std::move(value)));
+}
 
-Json schema_of_any(std::initializer_list<Json> forms) { return of("anyOf", Json::Array(forms)); }
+Json schema_of_any(std::initializer_list<Json> forms) {
+  return of("anyOf", Json::Array(forms));
+}
 
 }  // namespace motley

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows is in the field; what fields and files
-// must fulfil together is checked by `motley check` alone.
+// JSON Schema (draft 2020-12) of what a field table reads, for editors. What one field allows is in the field; what fields and
+// files must fulfil together is checked by `motley check` alone.
 #pragma once
 #include <initializer_list>
 
@@ -8,7 +8,8 @@
 
 namespace motley {
 
-// Of a field's `type`: "text", "name", "integer", "number", "boolean", "list", "object", and several of them ("name or list", "number or null").
+// Of a field's `type`: "text", "name", "integer", "number", "boolean", "list", "object", and several of them ("name or list",
+// "number or null").
 Json schema_of_type(const std::string& type);
 Json schema_of_words(const std::vector<std::string>& words);  // one of them
 Json schema_of_list(Json element);

@@ -11,8 +11,7 @@ namespace motley {
 Partition Partition::even(Index size, int parts) {
   check(parts > 0 && size >= 0, "a partition has parts");
   Partition out;
-  for (int i = 0; i < parts; i++)
-    out.offsets_.push_back(out.offsets_.back() + size / parts + (i < size % parts ? 1 : 0));
+  for (int i = 0; i < parts; i++) out.offsets_.push_back(out.offsets_.back() + size / parts + (i < size % parts ? 1 : 0));
   return out;
 }
 
@@ -32,9 +31,8 @@ Partition Partition::proportional(Index size, std::span<const double> shares) {
   std::vector<std::size_t> order(shares.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // What only differs by rounding is a tie: 1e-9 of a unit.
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::llround(missing[a] * 1e9) > std::llround(missing[b] * 1e9);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return std::llround(missing[a] * 1e9) > std::llround(missing[b] * 1e9); });
   while (given < size)
     for (std::size_t i : order)
       if (given < size && shares[i] > 0) {

@@ -32,19 +32,23 @@ std::string to_string(DeviceKind kind) {
   return "?";
 }
 
-const Device& driven(const Device& device) { return device.of ? driven(*device.of) : device; }
+const Device& driven(const Device& device) {
+  return device.of ? driven(*device.of) : device;
+}
 
-bool has_own_memory(const Device& device) { return driven(device).kind == DeviceKind::cuda; }
+bool has_own_memory(const Device& device) {
+  return driven(device).kind == DeviceKind::cuda;
+}
 
 const std::vector<std::string>& isa_names() {
-  static const std::vector<std::string> names{"sse41",       "avx",              "avx2",            "avx2_vnni",
-                                              "avx512_core", "avx512_core_vnni", "avx512_core_bf16"};
+  static const std::vector<std::string> names{"sse41",           "avx", "avx2", "avx2_vnni", "avx512_core", "avx512_core_vnni",
+                                              "avx512_core_bf16"};
   return names;
 }
 
 InternalError::InternalError(const std::string& text, std::source_location at)
-    : Error(Exit::internal,
-            text + " (" + std::string(at.file_name()) + ":" + std::to_string(at.line()) + "; please report this)") {}
+    : Error(Exit::internal, text + " (" + std::string(at.file_name()) + ":" + std::to_string(at.line()) + "; please report this)") {
+}
 
 void check(bool holds, const char* what, std::source_location at) {
   if (!holds) throw InternalError(std::string("broken inside: ") + what, at);

@@ -31,7 +31,9 @@ const std::vector<FileKind>& file_kinds() {
       {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }},
       {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { check_plan_file(p); }},
       {"run", {"status", "steps", "train_loss", "measured_step_seconds"}, [](const std::string& p) { load_run_json(p); }},
-      {"trace", {"first_step", "last_step", "difference_seconds", "measured_step_seconds"}, [](const std::string& p) { load_trace_summary(p); }}};
+      {"trace", {"first_step", "last_step", "difference_seconds", "measured_step_seconds"}, [](const std::string& p) {
+         load_trace_summary(p);
+       }}};
   return kinds;
 }
 
@@ -79,7 +81,8 @@ void require_job(const Json& json, Complaints& complaints) {
   if (kind == nullptr || kind->name == "job") return;
   const FileKind& job = *std::find_if(file_kinds().begin(), file_kinds().end(), [](const FileKind& k) { return k.name == "job"; });
   const std::string part = Reader::is_one_of(kind->name, job.keys) ? ", whose \"" + kind->name + "\" may name this file" : "";
-  complaints.add(json.where, "", "this is a " + kind->name + "; expected a job" + part + " (`motley check FILE`, without --set, takes any kind)");
+  complaints.add(json.where, "",
+                 "this is a " + kind->name + "; expected a job" + part + " (`motley check FILE`, without --set, takes any kind)");
   complaints.raise();
 }
 

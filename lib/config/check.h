@@ -16,7 +16,8 @@ struct CheckResult {
   Exit code = Exit::ok;      // 78 when a file is wrong, else 66 when one is missing, else 0
 };
 
-// Meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles, plans and runs.
+// Meshes, models, layouts, jobs (with all their parts, compared with each other, and the files of their data), profiles, plans and
+// runs.
 CheckResult check_files(const std::vector<std::string>& files);
 
 // Raises where the file is of another kind, and says which.

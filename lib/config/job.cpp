@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "balance/variables.h"
 #include "config/check.h"
 #include "config/job_tree.h"
 #include "config/unbuilt.h"
 #include "mesh/mesh_json.h"
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
-#include "balance/variables.h"
 #include "profiler/measure_kernels.h"
 #include "train/data_files.h"
 
@@ -49,12 +49,12 @@ const Table<ProfileOptions>& profile_table() {
 }
 
 Table<DataOptions> data_table(VersionKey version) {
-  return {
-      version_field<DataOptions>(version),
-      word_field("kind", "fashion_mnist, mnist, cifar10 or synthetic", &DataOptions::kind, kDataKinds, true),
-      {"path", "the folder of its files; default: of fashion_mnist where its Debian package puts them", "text", false, [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
-      {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
-       [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
+  return {version_field<DataOptions>(version),
+          word_field("kind", "fashion_mnist, mnist, cifar10 or synthetic", &DataOptions::kind, kDataKinds, true),
+          {"path", "the folder of its files; default: of fashion_mnist where its Debian package puts them", "text", false,
+           [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
+          {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
+           [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
 }
 
 std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version) {
@@ -63,8 +63,9 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   r.object(j, data_table(version), data);
   if (r.complaints.list.size() != before) return std::nullopt;
   if (const Json* samples = j.find("samples"); samples != nullptr && data.kind != DataKind::synthetic)
-    r.in("samples",
-         [&] { r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" is a key of synthetic data"); });
+    r.in("samples", [&] {
+      r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" is a key of synthetic data");
+    });
   if (const Json* path = j.find("path"); path != nullptr && data.kind == DataKind::synthetic)
     r.in("path", [&] { r.complain(*path, "synthetic data is generated; \"path\" is a key of the other kinds"); });
   if (j.find("path") == nullptr && (data.kind == DataKind::mnist || data.kind == DataKind::cifar10))
@@ -84,10 +85,17 @@ const Table<OptimizerFile>& optimizer_table() {
   };
   const Sgd usual;
   static const Table<OptimizerFile> table{
-      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); }, schema_of_words({"sgd"})},
+      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); },
+       schema_of_words({"sgd"})},
       {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
       {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1), {}, usual.momentum},
-      {"weight_decay", "times the parameter, added to its gradient", "number", false, number(&Sgd::weight_decay, 1e300), {}, usual.weight_decay}};
+      {"weight_decay",
+       "times the parameter, added to its gradient",
+       "number",
+       false,
+       number(&Sgd::weight_decay, 1e300),
+       {},
+       usual.weight_decay}};
   return table;
 }
 
@@ -104,17 +112,23 @@ Table<TrainOptions> train_table(VersionKey version) {
            [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
           {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
           {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
-          {"seed", "seed of all random numbers: initial weights, order of samples", "integer", false,
+          {"seed",
+           "seed of all random numbers: initial weights, order of samples",
+           "integer",
+           false,
            [](Reader& r, const Json& j, TrainOptions& t) {
              std::int64_t seed = 0;
              if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
-           }, {}, static_cast<std::int64_t>(TrainOptions{}.seed)},
+           },
+           {},
+           static_cast<std::int64_t>(TrainOptions{}.seed)},
           {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
            [](Reader& r, const Json& j, TrainOptions& t) {
              OptimizerFile file;
              r.object(j, optimizer_table(), file);
              t.optimizer = file.sgd;
-           }, object_schema(optimizer_table())}};
+           },
+           object_schema(optimizer_table())}};
 }
 
 // When it complained: what is good of them.
@@ -122,7 +136,8 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
   TrainOptions train;
   const Table<TrainOptions> table = train_table(version);
   if (!r.object(j, table, train)) return std::nullopt;
-  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"})) r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
+  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
+    r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
   return train;
 }
 
@@ -191,24 +206,30 @@ class JobReader {
                  r.complain(j, "a job's name is part of a folder's name: no slash, no dot first");
              }},
             {"mesh", "the devices: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); }, path_or(mesh_schema(VersionKey::optional))},
+             [this](Reader&, const Json& j, Parts& p) { p.mesh = read_part("mesh", j, read_mesh_parts); },
+             path_or(mesh_schema(VersionKey::optional))},
             {"model", "the layers: a path or the object", "text or object", true,
              [this](Reader&, const Json& j, Parts& p) {
                p.model = read_part("model", j, [](Reader& r, const Json& m, VersionKey v) -> std::optional<ModelSpec> {
                  return read_model(r, m, v);
                });
-             }, path_or(model_schema(VersionKey::optional))},
+             },
+             path_or(model_schema(VersionKey::optional))},
             {"layout", "how dims are cut: a path or the object", "text or object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); }, path_or(rules_schema(VersionKey::optional))},
+             [this](Reader&, const Json& j, Parts& p) { p.rules = read_part("layout", j, read_rules); },
+             path_or(rules_schema(VersionKey::optional))},
             {"profile", "where measured times are stored, when to measure: a path or the object", "object", false,
              [](Reader& r, const Json& j, Parts& p) {
                r.object(j, profile_table(), p.profile);
                p.profile.given = true;
-             }, path_or(object_schema(profile_table()))},
+             },
+             path_or(object_schema(profile_table()))},
             {"data", "what to train on: { \"kind\": ... }", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); }, path_or(object_schema(data_table(VersionKey::optional)))},
+             [this](Reader&, const Json& j, Parts& p) { p.data = read_part("data", j, read_data); },
+             path_or(object_schema(data_table(VersionKey::optional)))},
             {"train", "how to train", "object", true,
-             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); }, path_or(object_schema(train_table(VersionKey::optional)))}};
+             [this](Reader&, const Json& j, Parts& p) { p.train = read_part("train", j, read_train); },
+             path_or(object_schema(train_table(VersionKey::optional)))}};
   }
 
   // What only shows when the parts are held against each other: as far as each of them is known.
@@ -218,8 +239,9 @@ class JobReader {
     if (parts.model) {
       const Json& tree = *tree_.root().find("model");
       inside("model", [&](Reader& r) {
-        const Model model = build_model(*parts.model, parts.train ? parts.train->batch : 0,
-                                        [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
+        const Model model =
+            build_model(*parts.model, parts.train ? parts.train->batch : 0,
+                        [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
         if (parts.data && !model.inputs.empty()) check_data(r, tree, parts, model);
         passes = passes_of(r, tree, model, parts);
         unbuilt = unbuilt_of(tree, *parts.model, model);
@@ -242,7 +264,10 @@ class JobReader {
   void check_layout(Reader& r, const std::optional<Passes>& passes, const Unbuilt& unbuilt, const Parts& parts) {
     const Json& layout = *tree_.root().find("layout");
     auto address = [](const auto& known) { return known ? &*known : nullptr; };
-    RuleSubject subject{.passes = address(passes), .mesh = address(parts.mesh.whole), .axes = address(parts.mesh.axes), .devices = address(parts.mesh.devices)};
+    RuleSubject subject{.passes = address(passes),
+                        .mesh = address(parts.mesh.whole),
+                        .axes = address(parts.mesh.axes),
+                        .devices = address(parts.mesh.devices)};
     if (parts.model) subject.model_batch = parts.model->batch();
     subject.may_be = [&](const std::string& name) { return unbuilt.may_be(name); };
     for (const Complaints::One& one : complaints_.list) {
@@ -276,7 +301,8 @@ class JobReader {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
-    if (shape[0].name != batch) return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
+    if (shape[0].name != batch)
+      return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
     if (kind == DataKind::synthetic) return;

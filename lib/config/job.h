@@ -48,8 +48,8 @@ struct Job {
 };
 
 enum class Data : std::uint8_t { unread, needed };  // needed: its files must be there
-// sets: "train.batch=64", on the joined tree, in turn. UserError with every complaint about the job, its parts and how they fit each
-// other, each at its place in its file: 78; where nothing is wrong but that files are missing: 66.
+// sets: "train.batch=64", on the joined tree, in turn. UserError with every complaint about the job, its parts and how they fit
+// each other, each at its place in its file: 78; where nothing is wrong but that files are missing: 66.
 Job load_job(const std::string& path, const std::vector<std::string>& sets = {}, Data data = Data::unread);
 // The joined tree of another process. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);

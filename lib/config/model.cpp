@@ -77,7 +77,8 @@ class Builder {
     for (Dim& d : layer.out) {
       if (d.size > 0) {
         sizes_.emplace(d.name, d.size);
-      } else if (const auto known = sizes_.find(d.name); known != sizes_.end() && is_one_of(layer.op, {"conv2d", "dense", "reshape"})) {
+      } else if (const auto known = sizes_.find(d.name);
+                 known != sizes_.end() && is_one_of(layer.op, {"conv2d", "dense", "reshape"})) {
         d.size = known->second;
       } else if (good && is_one_of(layer.op, {"conv2d", "dense"})) {
         complain_(at + "/out", "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
@@ -116,8 +117,11 @@ class Builder {
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label") return;
-    if (is_one_of(layer.op, {"relu", "sigmoid", "tanh", "elu", "add"})) return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
-    if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) || (layer.out.empty() && is_one_of(layer.op, {"conv2d", "dense"}))) return;
+    if (is_one_of(layer.op, {"relu", "sigmoid", "tanh", "elu", "add"}))
+      return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
+    if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) ||
+        (layer.out.empty() && is_one_of(layer.op, {"conv2d", "dense"})))
+      return;
     if (!layer.only_out) {
       layer.window = Extent2(1 + *assumption_);
       layer.stride = layer.dilation = Extent2(1);

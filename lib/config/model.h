@@ -23,11 +23,11 @@ struct LayerSpec {
   std::vector<std::string> in{}, over{}, keep{}, order{};
   Extent2 window{}, stride{0}, dilation{};  // stride 0: the op's own (1; pools: the window)
   Padding padding{};
-  Range range{};               // slice
-  Index before = 0, after = 0; // pad
+  Range range{};                // slice
+  Index before = 0, after = 0;  // pad
   bool bias = true;
   Activation activation = Activation::none;
-  bool good = true;  // false: something in it was complained about, it cannot be built
+  bool good = true;       // false: something in it was complained about, it cannot be built
   bool only_out = false;  // that was its `out` alone
 };
 

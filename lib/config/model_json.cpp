@@ -23,7 +23,8 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
     r.in(m.key, [&] {
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
-      if (m.key == "dtype" && std::holds_alternative<std::string>(m.value.value)) return r.complain(m.where, "not built yet; an input holds floating-point numbers");
+      if (m.key == "dtype" && std::holds_alternative<std::string>(m.value.value))
+        return r.complain(m.where, "not built yet; an input holds floating-point numbers");
       Dim d{m.key, 0};
       if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
       out.push_back(std::move(d));
@@ -68,8 +69,7 @@ void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
     if (r.integer(j, both, least, kMostWindow)) out = Extent2(both);
     return;
   }
-  if (list->size() != 2)
-    return r.complain(j, "expected [rows, cols], found a list of " + std::to_string(list->size()));
+  if (list->size() != 2) return r.complain(j, "expected [rows, cols], found a list of " + std::to_string(list->size()));
   r.list(j, [&](const Json& one, std::size_t i) { r.integer(one, i == 0 ? out.rows : out.cols, least, kMostWindow); });
 }
 
@@ -94,8 +94,7 @@ void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
     return;
   }
   if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
-    return r.complain(j,
-                      "expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found " + Reader::kind(j));
+    return r.complain(j, "expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found " + Reader::kind(j));
   std::int64_t all = 0;
   if (r.integer(j, all, 0, kMostWindow)) layer.padding = Padding(all);
 }
@@ -124,23 +123,43 @@ const std::map<std::string, LayerField>& layer_fields() {
     return [member](Reader& r, const Json& j, LayerSpec& l) { read_extent(r, j, l.*member, 1); };
   };
   auto zeros = [](const char* name, const char* doc, Index LayerSpec::*member) -> LayerField {
-    return {name, doc, "integer", false, [member](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.*member, 0, kMostSize); }, {}, LayerSpec{}.*member};
+    return {name,
+            doc,
+            "integer",
+            false,
+            [member](Reader& r, const Json& j, LayerSpec& l) { r.integer(j, l.*member, 0, kMostSize); },
+            {},
+            LayerSpec{}.*member};
   };
   static const std::map<std::string, LayerField> fields = [&] {
     std::map<std::string, LayerField> out;
     for (LayerField f : Table<LayerSpec>{
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
-             {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false, [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+             {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false,
+              [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
-             {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false, names(&LayerSpec::in)},
+             {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false,
+              names(&LayerSpec::in)},
              {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
              {"over", "the two dims it slides over, rows first; default: its input's last two", "list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
-             {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false, extent(&LayerSpec::stride)},
-             {"dilation", "a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::dilation), {}, LayerSpec{}.dilation.rows},
-             {"padding", "\"valid\", \"same\", a number or [[top, bottom], [left, right]]", "text, integer or list", false,
-              read_padding, {}, kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
+             {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,
+              extent(&LayerSpec::stride)},
+             {"dilation",
+              "a number or [rows, cols]",
+              "integer or list",
+              false,
+              extent(&LayerSpec::dilation),
+              {},
+              LayerSpec{}.dilation.rows},
+             {"padding",
+              "\"valid\", \"same\", a number or [[top, bottom], [left, right]]",
+              "text, integer or list",
+              false,
+              read_padding,
+              {},
+              kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
              {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
              {"range", "[begin, end): the elements that stay", "list", false, read_range},
              zeros("before", "zeros put before the first element", &LayerSpec::before),
@@ -177,7 +196,9 @@ const std::map<std::string, std::vector<std::string>>& op_keys() {
   return keys;
 }
 
-bool reads_several(const std::string& op) { return op == "add" || op == "concat" || op == "stack"; }
+bool reads_several(const std::string& op) {
+  return op == "add" || op == "concat" || op == "stack";
+}
 
 Table<LayerSpec> layer_table(const std::string& op) {
   Table<LayerSpec> table{layer_fields().at("op"), layer_fields().at("name")};
@@ -201,8 +222,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   LayerSpec layer;
   layer.good = false;
   const std::size_t before = r.complaints.list.size();
-  if (!std::holds_alternative<Json::Object>(j.value))
-    return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
+  if (!std::holds_alternative<Json::Object>(j.value)) return r.complain(j, "a layer is an object, found " + Reader::kind(j)), layer;
   // Others may name a layer whose op is not known, or whose "name" is misspelt.
   std::vector<std::string> keys;
   for (const auto& [key, field] : layer_fields()) keys.push_back(key);
@@ -225,22 +245,23 @@ LayerSpec read_layer(Reader& r, const Json& j) {
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
   }
   layer.good = r.complaints.list.size() == before;
-  layer.only_out = !layer.good && std::all_of(r.complaints.list.begin() + static_cast<std::ptrdiff_t>(before), r.complaints.list.end(),
-                                              [](const Complaints::One& one) { return one.path.find("/out") != std::string::npos; });
+  layer.only_out =
+      !layer.good && std::all_of(r.complaints.list.begin() + static_cast<std::ptrdiff_t>(before), r.complaints.list.end(),
+                                 [](const Complaints::One& one) { return one.path.find("/out") != std::string::npos; });
   return layer;
 }
 
 void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   const auto* members = std::get_if<Json::Object>(&j.value);
   if (members == nullptr || members->size() != 1)
-    return r.complain(j,
-                      "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
-                          (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
+    return r.complain(j, "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
+                             (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
   const Json::Member& m = members->front();
   r.in(m.key, [&] {
     InputSpec input{m.key, {}};
     const std::size_t before = r.complaints.list.size();
-    if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
+    if (!is_name(m.key))
+      r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
     if (m.key == "label") r.complain(m.where, "\"label\" is reserved for the labels; rename this input");
     if (!std::holds_alternative<Json::Object>(m.value.value))
       r.complain(m.value, "expected the input's dims and their sizes, found " + Reader::kind(m.value));
@@ -256,7 +277,8 @@ const std::vector<std::string> kLosses{"softmax_cross_entropy"};
 
 const Table<LossSpec>& loss_table() {
   static const Table<LossSpec> table{
-      {"op", "softmax_cross_entropy", "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); }, schema_of_words(kLosses)},
+      {"op", "softmax_cross_entropy", "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); },
+       schema_of_words(kLosses)},
       {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }}};
   return table;
 }
@@ -273,22 +295,27 @@ Json layers_schema() {
 }
 
 Table<ModelSpec> model_table(VersionKey version) {
-  return {version_field<ModelSpec>(version),
-          {"name", "name of the model, informative", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
-          {"inputs", "name -> its dims and their sizes", "object", true, read_inputs, schema_of_map(schema_of_map(schema_of_type("integer")))},
-          {"layers", "in the order in which they compute", "list", true,
-           [](Reader& r, const Json& j, ModelSpec& m) {
-             r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
-             if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
-               r.complain(j, "expected at least one layer");
-           }, layers_schema()},
-          {"loss", "what training minimizes", "object", true,
-           [](Reader& r, const Json& j, ModelSpec& m) {
-             const Json* op = j.find("op");
-             if (const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value); text != nullptr && !Reader::is_one_of(*text, kLosses))
-               return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
-             r.object(j, loss_table(), m.loss);
-           }, object_schema(loss_table())}};
+  return {
+      version_field<ModelSpec>(version),
+      {"name", "name of the model, informative", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
+      {"inputs", "name -> its dims and their sizes", "object", true, read_inputs,
+       schema_of_map(schema_of_map(schema_of_type("integer")))},
+      {"layers", "in the order in which they compute", "list", true,
+       [](Reader& r, const Json& j, ModelSpec& m) {
+         r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
+         if (const auto* a = std::get_if<Json::Array>(&j.value); a != nullptr && a->empty())
+           r.complain(j, "expected at least one layer");
+       },
+       layers_schema()},
+      {"loss", "what training minimizes", "object", true,
+       [](Reader& r, const Json& j, ModelSpec& m) {
+         const Json* op = j.find("op");
+         if (const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
+             text != nullptr && !Reader::is_one_of(*text, kLosses))
+           return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
+         r.object(j, loss_table(), m.loss);
+       },
+       object_schema(loss_table())}};
 }
 
 // Names that layers get and names that they read.
@@ -334,7 +361,9 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
 
 }  // namespace
 
-Json model_schema(VersionKey version) { return object_schema(model_table(version)); }
+Json model_schema(VersionKey version) {
+  return object_schema(model_table(version));
+}
 
 bool may_declare_dims(const std::string& op) {
   const auto keys = op_keys().find(op);

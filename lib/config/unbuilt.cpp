@@ -20,7 +20,8 @@ void add_names(const Json* json, std::set<std::string>& out) {
 }  // namespace
 
 bool Unbuilt::may_be(const std::string& name) const {
-  return anything || names.contains(name) || std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return name.ends_with(e); });
+  return anything || names.contains(name) ||
+         std::any_of(endings.begin(), endings.end(), [&](const std::string& e) { return name.ends_with(e); });
 }
 
 Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) {

@@ -19,7 +19,8 @@ using Messages = std::vector<BoxMessage>;
 bool adds(const Messages& messages) {
   for (std::size_t i = 0; i < messages.size(); i++)
     for (std::size_t j = i + 1; j < messages.size(); j++)
-      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from && volume(intersect(messages[i].box, messages[j].box)) > 0)
+      if (messages[i].to == messages[j].to && messages[i].from != messages[j].from &&
+          volume(intersect(messages[i].box, messages[j].box)) > 0)
         return true;
   return false;
 }
@@ -35,7 +36,9 @@ bool is_halo(const Messages& messages, const Layout& layout, const std::set<std:
   std::vector<std::size_t> dims;
   for (std::size_t d = 0; d < layout.shape.rank(); d++)
     if (slid.contains(layout.shape[d].name) && layout.cuts.contains(layout.shape[d].name)) dims.push_back(d);
-  auto whole = [&](const Box& box) { return std::any_of(dims.begin(), dims.end(), [&](std::size_t d) { return box[d].size() == layout.shape[d].size; }); };
+  auto whole = [&](const Box& box) {
+    return std::any_of(dims.begin(), dims.end(), [&](std::size_t d) { return box[d].size() == layout.shape[d].size; });
+  };
   bool travels = false, all_whole = true;
   for (const BoxMessage& m : messages) {
     if (m.from == m.to) continue;
@@ -50,8 +53,8 @@ bool is_halo(const Messages& messages, const Layout& layout, const std::set<std:
 
 Collective kind_of_copies(const Messages& messages) {
   std::set<int> from, to;
-  std::map<int, std::set<Box>> sent;     // by sender: what it sends
-  std::map<int, Index> ends_with;        // by reader: elements it has after the move, its own included
+  std::map<int, std::set<Box>> sent;  // by sender: what it sends
+  std::map<int, Index> ends_with;     // by reader: elements it has after the move, its own included
   for (const BoxMessage& m : messages) {
     ends_with[m.to] += volume(m.box);
     if (m.from == m.to) continue;
@@ -70,14 +73,19 @@ Collective kind_of_copies(const Messages& messages) {
 
 }  // namespace
 
-bool adds_terms(const TensorPlan& plan) { return adds(plan.add.messages); }
+bool adds_terms(const TensorPlan& plan) {
+  return adds(plan.add.messages);
+}
 
 Collective kind_of(const TensorPlan& plan, const std::set<std::string>& slid, Hop TensorPlan::*hop) {
-  auto of_copies = [&](const Messages& copies) { return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies); };
+  auto of_copies = [&](const Messages& copies) {
+    return is_halo(copies, plan.layout, slid) ? Collective::halo : kind_of_copies(copies);
+  };
   if (hop == &TensorPlan::fill) return of_copies(plan.fill.messages);
   if (!plan.add.travels() && !plan.copy.travels()) return Collective::none;
   if (!adds(plan.add.messages)) return of_copies((plan.add.travels() ? plan.add : plan.copy).messages);
-  if (!plan.copy.travels() && is_halo(plan.add.messages, plan.layout, slid)) return Collective::halo;  // overlapping partial sums: the halo reversed
+  if (!plan.copy.travels() && is_halo(plan.add.messages, plan.layout, slid))
+    return Collective::halo;  // overlapping partial sums: the halo reversed
   return plan.copy.travels() ? Collective::all_reduce : Collective::reduce_scatter;
 }
 

@@ -21,14 +21,20 @@ struct Colour {
 
 // Paul Tol's bright scheme: told apart by colour-blind people too. More ranks repeat it; every box says its rank.
 Colour colour_of(int rank) {
-  static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"}, {"#ee6677", "#111"}, {"#228833", "#fff"}, {"#ccbb44", "#111"},
-                                                 {"#66ccee", "#111"}, {"#aa3377", "#fff"}, {"#bbbbbb", "#111"}}};
+  static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"},
+                                                  {"#ee6677", "#111"},
+                                                  {"#228833", "#fff"},
+                                                  {"#ccbb44", "#111"},
+                                                  {"#66ccee", "#111"},
+                                                  {"#aa3377", "#fff"},
+                                                  {"#bbbbbb", "#111"}}};
   return colours[static_cast<std::size_t>(rank) % colours.size()];
 }
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
+  for (const char c : text)
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
   return out;
 }
 
@@ -52,20 +58,24 @@ struct Rect {
 class Picture {
  public:
   void text(double x, double y, const std::string& words, const std::string& style = "") {
-    body_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + (style.empty() ? "" : " " + style) + ">" + escaped(words) + "</text>\n";
+    body_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + (style.empty() ? "" : " " + style) + ">" + escaped(words) +
+             "</text>\n";
   }
   void rect(const Rect& r, const std::string& style, const std::string& title = "") {
-    body_ += "<rect x=\"" + number(r.x) + "\" y=\"" + number(r.y) + "\" width=\"" + number(r.w) + "\" height=\"" + number(r.h) + "\" " + style +
-             (title.empty() ? "/>\n" : "><title>" + escaped(title) + "</title></rect>\n");
+    body_ += "<rect x=\"" + number(r.x) + "\" y=\"" + number(r.y) + "\" width=\"" + number(r.w) + "\" height=\"" + number(r.h) +
+             "\" " + style + (title.empty() ? "/>\n" : "><title>" + escaped(title) + "</title></rect>\n");
   }
   void line(double x1, double y1, double x2, double y2, const std::string& style) {
-    body_ += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" + number(y2) + "\" " + style + "/>\n";
+    body_ += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) + "\" y2=\"" + number(y2) + "\" " +
+             style + "/>\n";
   }
   std::string whole(double width, double height) const {
     const std::string size = number(width) + "\" height=\"" + number(height);
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
-           "\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect class=\"paper\" width=\"" + size +
-           "\" fill=\"#fff\"/>\n" + body_ + "</svg>\n";
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + size + "\" viewBox=\"0 0 " + number(width) + " " +
+           number(height) +
+           "\" font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n<rect class=\"paper\" "
+           "width=\"" +
+           size + "\" fill=\"#fff\"/>\n" + body_ + "</svg>\n";
   }
 
  private:
@@ -83,7 +93,8 @@ struct View {
 View view_of(const Shape& shape, const std::vector<Shard>& held) {
   std::vector<int> cut, others;
   for (std::size_t i = 0; i < shape.rank(); i++) {
-    const bool divided = std::any_of(held.begin(), held.end(), [&](const Shard& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
+    const bool divided =
+        std::any_of(held.begin(), held.end(), [&](const Shard& h) { return h.box[i].begin > 0 || h.box[i].end < shape[i].size; });
     (divided ? cut : others).push_back(static_cast<int>(i));
   }
   View view;
@@ -195,7 +206,8 @@ class TensorPicture {
     for (const auto& panel : panels_of(view, held)) {
       std::string name;
       for (std::size_t i = 0; i < panel.size(); i++)
-        name += (i == 0 ? "" : ", ") + t_.shape[view.panels[i]].name + " " + std::to_string(panel[i].begin) + "–" + std::to_string(panel[i].end);
+        name += (i == 0 ? "" : ", ") + t_.shape[view.panels[i]].name + " " + std::to_string(panel[i].begin) + "–" +
+                std::to_string(panel[i].end);
       std::vector<Shard> here;
       for (const Shard& h : held) {
         bool in = true;
@@ -228,7 +240,8 @@ class TensorPicture {
     if (view.y >= 0) {
       const auto d = static_cast<std::size_t>(view.y);
       picture_.text(here.x - 32, here.y + here.h / 2, t_.shape[d].name,
-                    "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(at.x - 32) + " " + number(at.y + at.h / 2) + ")\"");
+                    "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(at.x - 32) + " " +
+                        number(at.y + at.h / 2) + ")\"");
       double last = -100;
       for (const auto& [v, p] : ticks(here.y, here.h, d, held)) {
         if (p - last < 11) continue;
@@ -244,7 +257,8 @@ class TensorPicture {
     std::set<Index> here{0, t_.shape[dim].size};
     for (const Shard& h : held) here.insert({h.box[dim].begin, h.box[dim].end});
     std::vector<std::pair<Index, double>> out;
-    for (Index v : here) out.emplace_back(v, from + length * static_cast<double>(v) / static_cast<double>(std::max<Index>(t_.shape[dim].size, 1)));
+    for (Index v : here)
+      out.emplace_back(v, from + length * static_cast<double>(v) / static_cast<double>(std::max<Index>(t_.shape[dim].size, 1)));
     return out;
   }
 
@@ -266,8 +280,9 @@ class TensorPicture {
     for (const Shard& h : held) {
       const Rect r = placed(here, t_.shape, view, h.box);
       const Colour c = colour_of(h.rank);
-      picture_.rect(r, "class=\"" + what + "\" data-rank=\"" + std::to_string(h.rank) + "\" fill=\"" + c.fill + "\" stroke=\"#fff\"",
-                    "rank " + std::to_string(h.rank) + " (" + plan_.mesh().device(h.rank).name + "): " + box_words(t_.shape, h.box));
+      picture_.rect(
+          r, "class=\"" + what + "\" data-rank=\"" + std::to_string(h.rank) + "\" fill=\"" + c.fill + "\" stroke=\"#fff\"",
+          "rank " + std::to_string(h.rank) + " (" + plan_.mesh().device(h.rank).name + "): " + box_words(t_.shape, h.box));
       if (r.w >= 14 && r.h >= 14)
         picture_.text(r.x + r.w / 2, r.y + r.h / 2 + 4.5, std::to_string(h.rank),
                       std::string("text-anchor=\"middle\" font-weight=\"bold\" fill=\"") + c.ink + "\"");
@@ -284,7 +299,8 @@ class TensorPicture {
       for (const int r : {m.from, m.to}) {
         x += r == m.from && x < 100 ? 110 : 70;
         picture_.rect({x, y - 12, 22, 16}, std::string("class=\"end\" rx=\"3\" fill=\"") + colour_of(r).fill + "\"");
-        picture_.text(x + 11, y, std::to_string(r), std::string("text-anchor=\"middle\" font-weight=\"bold\" fill=\"") + colour_of(r).ink + "\"");
+        picture_.text(x + 11, y, std::to_string(r),
+                      std::string("text-anchor=\"middle\" font-weight=\"bold\" fill=\"") + colour_of(r).ink + "\"");
       }
       picture_.line(x - 44, y - 4, x - 10, y - 4, "stroke=\"#555\" stroke-width=\"1.5\"");
       picture_.line(x - 15, y - 8, x - 10, y - 4, "stroke=\"#555\" stroke-width=\"1.5\"");
@@ -292,7 +308,8 @@ class TensorPicture {
       picture_.text(x + 110, y, bytes_text(static_cast<double>(m.bytes)), "text-anchor=\"end\"");
       picture_.text(x + 190, y, profile_.empty() ? "" : seconds_text(m.seconds), "text-anchor=\"end\"");
       std::string what;
-      for (std::size_t i = 0; i < std::min<std::size_t>(m.boxes.size(), 2); i++) what += (i == 0 ? "" : "; ") + box_words(t_.shape, m.boxes[i]);
+      for (std::size_t i = 0; i < std::min<std::size_t>(m.boxes.size(), 2); i++)
+        what += (i == 0 ? "" : "; ") + box_words(t_.shape, m.boxes[i]);
       if (m.boxes.size() > 2) what += "; and " + std::to_string(m.boxes.size() - 2) + " more";
       picture_.text(x + (profile_.empty() ? 130 : 210), y, short_of(what + (m.step == "add" ? ", partial sums" : ""), 60), kGrey);
       y += 21;
@@ -319,7 +336,8 @@ std::string overview(const Plan& plan) {
   for (int r = 0; r < ranks; r++) {
     const double x = kMargin + kNames + (lane + 12) * r;
     picture.rect({x, 46, 14, 14}, std::string("class=\"legend\" rx=\"2\" fill=\"") + colour_of(r).fill + "\"");
-    picture.text(x + 20, 57.5, short_of(std::to_string(r) + "  " + plan.mesh().device(r).name, static_cast<std::size_t>(lane / 7.5)));
+    picture.text(x + 20, 57.5,
+                 short_of(std::to_string(r) + "  " + plan.mesh().device(r).name, static_cast<std::size_t>(lane / 7.5)));
   }
   picture.text(width - kMargin, 57.5, "exchanged per step", "text-anchor=\"end\" fill=\"#777\"");
   double y = 74;
@@ -338,7 +356,8 @@ std::string overview(const Plan& plan) {
       picture.rect(here, "class=\"whole\" fill=\"#f4f4f4\" stroke=\"#ccc\"");
       for (const Shard& h : held)
         if (h.rank == r)
-          picture.rect(placed(here, t.shape, view, h.box), "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
+          picture.rect(placed(here, t.shape, view, h.box),
+                       "class=\"own\" data-rank=\"" + std::to_string(r) + "\" fill=\"" + colour_of(r).fill + "\"",
                        t.name + ", rank " + std::to_string(r) + ": " + box_words(t.shape, h.box));
     }
     double line = y + 11;
@@ -346,12 +365,18 @@ std::string overview(const Plan& plan) {
       if (m.tensor == t.name || m.tensor == "gradient of " + t.name) {
         Index bytes = 0;
         for (Index b : m.bytes) bytes += b;
-        picture.text(width - kMargin, line, (m.tensor == t.name ? "" : "its gradient: ") + to_string(m.kind) + " " + bytes_text(static_cast<double>(bytes)), "text-anchor=\"end\" font-size=\"10\"");
+        picture.text(
+            width - kMargin, line,
+            (m.tensor == t.name ? "" : "its gradient: ") + to_string(m.kind) + " " + bytes_text(static_cast<double>(bytes)),
+            "text-anchor=\"end\" font-size=\"10\"");
         line += 13;
       }
     y = std::max(y + kRow, line + 3);
   }
-  picture.text(kMargin, y + 12, "Each map spans the complete tensor: cut dims run across and down, true to scale. Gradients are laid out like their tensors.", kSmallGrey);
+  picture.text(
+      kMargin, y + 12,
+      "Each map spans the complete tensor: cut dims run across and down, true to scale. Gradients are laid out like their tensors.",
+      kSmallGrey);
   return picture.whole(width, y + 28);
 }
 

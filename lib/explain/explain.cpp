@@ -99,9 +99,10 @@ std::string held_words(const Plan& plan, const StepTensor& t, const std::vector<
 std::string movement_table(const std::vector<Movement>& all, bool seconds) {
   std::string out;
   for (const Movement& m : all) {
-    std::string left = "  " + padded(to_string(m.kind), 15) + padded(m.tensor, 30) + right(std::to_string(m.from), 3) + " -> " + padded(std::to_string(m.to), 4) +
-                       right(bytes_text(static_cast<double>(m.bytes)), 10) + (seconds ? right(seconds_text(m.seconds), 10) : "") + "  " +
-                       std::to_string(m.boxes.size()) + (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", partial sums" : "") +
+    std::string left = "  " + padded(to_string(m.kind), 15) + padded(m.tensor, 30) + right(std::to_string(m.from), 3) + " -> " +
+                       padded(std::to_string(m.to), 4) + right(bytes_text(static_cast<double>(m.bytes)), 10) +
+                       (seconds ? right(seconds_text(m.seconds), 10) : "") + "  " + std::to_string(m.boxes.size()) +
+                       (m.boxes.size() == 1 ? " box" : " boxes") + (m.step == "add" ? ", partial sums" : "") +
                        (m.tiled ? ", tiled, overlaps kernels" : "") + (m.schedule == "direct" ? "" : ", " + m.schedule);
     out += left + "\n";
   }
@@ -126,7 +127,8 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   const PlanData& d = plan.data();
   const StepTensor& t = at(d.passes.tensors, tensor);
   const TensorPlan& own = at(d.tensors, tensor);
-  const double bytes = static_cast<double>(volume(whole(t.shape))) * static_cast<double>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
+  const double bytes =
+      static_cast<double>(volume(whole(t.shape))) * static_cast<double>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
   std::string out = t.name + ": " + role_words(t.role) + ", " + shape_words(t.shape) + ", " + bytes_text(bytes) + "\n";
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
   out += "stored by (fraction of the tensor, box)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
@@ -200,15 +202,21 @@ std::string pick_words(const Plan& plan, int pass) {
     if (!cut[a] && plan.mesh().axes()[a].size > 1) uncut += (uncut.empty() ? "`" : ", `") + plan.mesh().axes()[a].name + "`";
   std::string parts;
   for (std::size_t i = 0; i < p.indices.size(); i++)
-    if (std::any_of(own.work.begin(), own.work.end(), [&](const Work& w) { return w.any && w.box[i].size() != p.indices[i].size; }) &&
-        p.indices[i].name.find(':') == std::string::npos && std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
+    if (std::any_of(own.work.begin(), own.work.end(),
+                    [&](const Work& w) { return w.any && w.box[i].size() != p.indices[i].size; }) &&
+        p.indices[i].name.find(':') == std::string::npos &&
+        std::none_of(own.pick.begin(), own.pick.end(), [&](const PickPart& part) { return part.index == static_cast<int>(i); }))
       parts += (parts.empty() ? "each rank its part of " : ", ") + p.indices[i].name;
-  if (!uncut.empty()) out += (out.empty() ? "" : ", ") + std::string("demand-driven over ") + uncut + ": " + (parts.empty() ? "every rank all of it" : parts);
+  if (!uncut.empty())
+    out += (out.empty() ? "" : ", ") + std::string("demand-driven over ") + uncut + ": " +
+           (parts.empty() ? "every rank all of it" : parts);
   int some = 0;
   for (std::size_t r = 0; r < own.work.size(); r++)
     if (own.work[r].any) some++, ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
   if (some == 1 && plan.mesh().ranks() > 1) return "on rank " + ranks + " only";
-  if (some < plan.mesh().ranks()) out += (out.empty() ? "" : "; ") + (some == 0 ? std::string("computed by no rank") : (some == 1 ? "on rank " : "on ranks ") + ranks + " only");
+  if (some < plan.mesh().ranks())
+    out += (out.empty() ? "" : "; ") +
+           (some == 0 ? std::string("computed by no rank") : (some == 1 ? "on rank " : "on ranks ") + ranks + " only");
   return out.empty() ? "on the one rank" : out;
 }
 
@@ -287,13 +295,17 @@ Json explain_json(const Plan& plan, const Profile& profile, const std::string& t
       Json move;
       move.set("tensor", m.tensor).set("kind", to_string(m.kind)).set("step", m.step).set("from", m.from).set("to", m.to);
       if (m.tiled) move.set("tiled", true);
-      move.set("boxes", boxes_json(m.boxes)).set("bytes", m.bytes).set("seconds", profile.empty() ? Json(nullptr) : Json(m.seconds)).set("schedule", m.schedule);
+      move.set("boxes", boxes_json(m.boxes))
+          .set("bytes", m.bytes)
+          .set("seconds", profile.empty() ? Json(nullptr) : Json(m.seconds))
+          .set("schedule", m.schedule);
       exchanges.push(std::move(move));
     }
   }
   for (std::size_t p = 0; p < d.passes.passes.size(); p++) {
     const Pass& pass = d.passes.passes[p];
-    if (only >= 0 && pass.writes.tensor != only && std::none_of(pass.reads.begin(), pass.reads.end(), [&](const PassOperand& o) { return o.tensor == only; }))
+    if (only >= 0 && pass.writes.tensor != only &&
+        std::none_of(pass.reads.begin(), pass.reads.end(), [&](const PassOperand& o) { return o.tensor == only; }))
       continue;
     Json one;
     passes.push(std::move(one.set("pass", pass.name).set("pick", pick_words(plan, static_cast<int>(p)))));

@@ -29,7 +29,7 @@ struct Movement {
   std::vector<Box> boxes{};
   Index bytes = 0;
   double seconds = 0;  // of one message of so many bytes; 0 without a profile
-  bool tiled = false;   // kernels run on some of its tiles while others travel
+  bool tiled = false;  // kernels run on some of its tiles while others travel
 };
 std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int tensor);
 

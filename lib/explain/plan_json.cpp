@@ -30,7 +30,9 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
   return out;
 }
 
-Json number(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
+Json number(const std::optional<double>& v) {
+  return v ? Json(*v) : Json(nullptr);
+}
 
 // Of a summary.
 constexpr int kMostRanks = 16;
@@ -41,7 +43,8 @@ std::string summary_of_parts(const std::vector<std::vector<Index>>& lists) {
   Index least = lists.front().front(), most = least;
   for (const auto& list : lists)
     for (Index size : list) least = std::min(least, size), most = std::max(most, size);
-  return (lists.size() > 1 ? std::to_string(lists.size()) + " lists of " : "") + std::to_string(lists.front().size()) + " parts of " + std::to_string(least) + " to " + std::to_string(most);
+  return (lists.size() > 1 ? std::to_string(lists.size()) + " lists of " : "") + std::to_string(lists.front().size()) +
+         " parts of " + std::to_string(least) + " to " + std::to_string(most);
 }
 
 // Of many ranks those that compute longest.
@@ -51,16 +54,20 @@ std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
   std::iota(shown.begin(), shown.end(), std::size_t{0});
   const bool some = !full && mesh.ranks() > kMostRanks;
   if (some) {
-    std::stable_sort(shown.begin(), shown.end(), [&](std::size_t a, std::size_t b) { return d.predicted[a].seconds > d.predicted[b].seconds; });
+    std::stable_sort(shown.begin(), shown.end(),
+                     [&](std::size_t a, std::size_t b) { return d.predicted[a].seconds > d.predicted[b].seconds; });
     shown.resize(kMostRanks);
   }
   for (std::size_t r : shown) {
     const PredictedRank& p = d.predicted[r];
     char idle[16] = "-";
-    if (d.step_seconds && *d.step_seconds > 0) std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
+    if (d.step_seconds && *d.step_seconds > 0)
+      std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
     char line[160];
-    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r, mesh.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
-                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle, bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
+    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r,
+                  mesh.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
+                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle,
+                  bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
     out += line;
   }
   if (some) {
@@ -82,7 +89,8 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
   if (!full && all > kMostExchanges) {
     std::vector<std::size_t> order(all);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sum_of(exchanges[a]) > sum_of(exchanges[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return sum_of(exchanges[a]) > sum_of(exchanges[b]); });
     for (std::size_t k = kMostExchanges; k < all; k++) left_out += sum_of(exchanges[order[k]]);
     order.resize(kMostExchanges);
     std::sort(order.begin(), order.end());  // the plan's
@@ -96,11 +104,15 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
     for (Index b : e.bytes) bytes += (bytes.empty() ? "" : " ") + bytes_text(static_cast<double>(b));
     if (!full && bytes.size() > kWidestBytes) {
       const auto most = std::max_element(e.bytes.begin(), e.bytes.end());
-      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in total, at most " + bytes_text(static_cast<double>(*most)) + " (rank " + std::to_string(most - e.bytes.begin()) + ")";
+      bytes = bytes_text(static_cast<double>(sum_of(e))) + " in total, at most " + bytes_text(static_cast<double>(*most)) +
+              " (rank " + std::to_string(most - e.bytes.begin()) + ")";
     }
-    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.tiled ? "  tiled" : "") + (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
+    out += "  " + padded(to_string(e.kind), 15) + padded(e.tensor, 34) + bytes + (e.tiled ? "  tiled" : "") +
+           (e.schedule == "direct" ? "" : "  " + e.schedule) + "\n";
   }
-  if (all > exchanges.size()) out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) + " in total; --full lists them\n";
+  if (all > exchanges.size())
+    out += "  and " + std::to_string(all - exchanges.size()) + " smaller ones, " + bytes_text(static_cast<double>(left_out)) +
+           " in total; --full lists them\n";
   return out;
 }
 
@@ -147,14 +159,20 @@ std::string Plan::json(PlanDetail detail) const {
   Json predicted{Json::Object{}}, rows{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
     Json one{Json::Object{}};
-    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr)).set("bytes", Json(r.bytes)).set("memory_bytes", Json(r.memory_bytes));
+    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr))
+        .set("bytes", Json(r.bytes))
+        .set("memory_bytes", Json(r.memory_bytes));
     rows.push(std::move(one));
   }
-  predicted.set("step_seconds", number(d.step_seconds)).set("step_seconds_q25", number(d.step_q25)).set("step_seconds_q75", number(d.step_q75));
+  predicted.set("step_seconds", number(d.step_seconds))
+      .set("step_seconds_q25", number(d.step_q25))
+      .set("step_seconds_q75", number(d.step_q75));
   predicted.set("ranks", std::move(rows));
   out.set("predicted", std::move(predicted));
   Json baselines{Json::Object{}};
-  baselines.set("even", number(d.baselines.even)).set("proportional", number(d.baselines.proportional)).set("fast_alone", number(d.baselines.fast_alone));
+  baselines.set("even", number(d.baselines.even))
+      .set("proportional", number(d.baselines.proportional))
+      .set("fast_alone", number(d.baselines.fast_alone));
   out.set("baselines", std::move(baselines));
   Json notes{Json::Array{}};
   for (const std::string& n : d.notes) notes.push(Json(n));
@@ -171,13 +189,15 @@ std::string Plan::table(PlanDetail detail) const {
   for (const CutChoice& c : d.cuts) {
     std::string parts = lists_text(c.parts);
     if (!full && parts.size() > kWidestParts) parts = summary_of_parts(c.parts);
-    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " + padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
+    out += "  " + padded(c.dim, 14) + " over " + padded(c.axis, 8) + " " +
+           padded(parts + (c.per.empty() ? "" : " along " + c.per), 20) + (c.why.empty() ? "" : "  " + c.why) + "\n";
   }
   out += rank_rows(d, mesh_, full);
   out += "memory: tensors only; kernel workspaces are extra and known only on the device\n";
   if (d.step_seconds) {
     out += "predicted step " + seconds_text(*d.step_seconds);
-    if (*d.step_q75 > 1.02 * *d.step_q25) out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
+    if (*d.step_q75 > 1.02 * *d.step_q25)
+      out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
       char ratio[32];
@@ -194,6 +214,8 @@ std::string Plan::table(PlanDetail detail) const {
   return out;
 }
 
-std::uint64_t Plan::hash() const { return data_->hash; }
+std::uint64_t Plan::hash() const {
+  return data_->hash;
+}
 
 }  // namespace motley

@@ -25,12 +25,13 @@ std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tens
 }
 
 void GraphNodes::declare(const Dim& dim) {
-  if (!is_name(dim.name)) throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
+  if (!is_name(dim.name))
+    throw UserError("\"" + dim.name + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
   if (dim.size < 1) throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + "; expected at least 1");
   auto [here, fresh] = sizes.emplace(dim.name, dim.size);
   if (!fresh && here->second != dim.size)
-    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " + std::to_string(here->second) +
-                    " where it first appears; a dimension has one size, give this one another name");
+    throw UserError("dim \"" + dim.name + "\" has the size " + std::to_string(dim.size) + " here but " +
+                    std::to_string(here->second) + " where it first appears; a dimension has one size, give this one another name");
 }
 
 void GraphNodes::claim(const std::string& name) {
@@ -66,14 +67,24 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
   return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
 }
 
-void GraphNodes::rename(int node, const std::string& name) { at(nodes, node).name = name; }
+void GraphNodes::rename(int node, const std::string& name) {
+  at(nodes, node).name = name;
+}
 
-const Shape& Tensor::shape() const { return GraphNodes::node(*this).shape; }
-DType Tensor::dtype() const { return GraphNodes::node(*this).dtype; }
-const std::string& Tensor::name() const { return GraphNodes::node(*this).name; }
+const Shape& Tensor::shape() const {
+  return GraphNodes::node(*this).shape;
+}
+DType Tensor::dtype() const {
+  return GraphNodes::node(*this).dtype;
+}
+const std::string& Tensor::name() const {
+  return GraphNodes::node(*this).name;
+}
 
 Graph::Graph() : nodes_(std::make_shared<GraphNodes>()) {}
-Tensor Graph::input(const std::string& name, const Shape& shape, DType dtype) { return nodes_->add_input(name, shape, dtype); }
+Tensor Graph::input(const std::string& name, const Shape& shape, DType dtype) {
+  return nodes_->add_input(name, shape, dtype);
+}
 
 Tensor activate(const Tensor& x, Activation activation) {
   const std::string layer = GraphNodes::node(x).layer;

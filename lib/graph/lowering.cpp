@@ -31,9 +31,8 @@ Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
       for (int in : graph.nodes[i].inputs) at(needed_, in) = true;
   for (std::size_t i = 0; i < n; i++) {
     const Node& node = graph.nodes[i];
-    trains_[i] = node.op && (node.op->has_parameters() || std::any_of(node.inputs.begin(), node.inputs.end(), [&](int in) {
-                               return bool(at(trains_, in));
-                             }));
+    trains_[i] = node.op && (node.op->has_parameters() ||
+                             std::any_of(node.inputs.begin(), node.inputs.end(), [&](int in) { return bool(at(trains_, in)); }));
   }
 }
 
@@ -54,7 +53,9 @@ int Lowering::inner(const Node& node, const std::string& suffix, const Shape& sh
   return add({node.name + "." + suffix, shape, DType::f32, TensorRole::activation, node.layer, -1});
 }
 
-bool Lowering::wants_gradient(int tensor) const { return wants_.contains(tensor); }
+bool Lowering::wants_gradient(int tensor) const {
+  return wants_.contains(tensor);
+}
 
 int Lowering::gradient(int tensor) {
   const StepTensor& t = at(out_.tensors, tensor);
@@ -123,7 +124,8 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
 namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
-  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.ties.empty()) return false;
+  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.ties.empty())
+    return false;
   return at(all.tensors, p.reads[0].tensor).shape == at(all.tensors, p.writes.tensor).shape;
 }
 
@@ -155,12 +157,12 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
   auto kept = [&](int t) {
     return std::find(all.outputs.begin(), all.outputs.end(), t) != all.outputs.end() ||
            std::find(keep.begin(), keep.end(), at(all.tensors, t).name) != keep.end() ||
-           (at(all.tensors, t).role != TensorRole::activation &&
-            at(all.tensors, t).role != TensorRole::gradient);
+           (at(all.tensors, t).role != TensorRole::activation && at(all.tensors, t).role != TensorRole::gradient);
   };
   auto adds = [&](int t) {  // is it made by passes whose results are added
     const std::vector<int> writers = all.writers_of(t);
-    return !writers.empty() && std::all_of(writers.begin(), writers.end(), [&](int w) { return at(passes, w).combine == Combine::add; });
+    return !writers.empty() &&
+           std::all_of(writers.begin(), writers.end(), [&](int w) { return at(passes, w).combine == Combine::add; });
   };
   for (std::size_t i = 0; i < passes.size();) {
     if (!is_plain_copy(all, passes[i])) {

@@ -62,8 +62,8 @@ class Lowering {
   int value(const Node& node) const { return value(node.id); }
   int parameter(const Node& node, const std::string& suffix, const Shape& shape);  // made at first call
   int inner(const Node& node, const std::string& suffix, const Shape& shape);      // made at first call
-  bool wants_gradient(int tensor) const;  // does any parameter are after it
-  int gradient(int tensor);               // made at first call; is as its tensor
+  bool wants_gradient(int tensor) const;                                           // does any parameter are after it
+  int gradient(int tensor);                                                        // made at first call; is as its tensor
   Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
   const StepTensor& tensor(int id) const { return at(out_.tensors, id); }
   Passes& out() { return out_; }

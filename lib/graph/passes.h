@@ -15,8 +15,8 @@ namespace motley {
 enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient };
 
 struct StepTensor {
-  std::string name{};   // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
-  Shape shape{};        // the dims rules apply to; a convolution weight's window dims are called "window-<dim>"
+  std::string name{};        // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
+  Shape shape{};             // the dims rules apply to; a convolution weight's window dims are called "window-<dim>"
   DType dtype = DType::f32;  // f32 or i32; a plan decides whether floats are f32 or f64
   TensorRole role = TensorRole::activation;
   std::string layer{};  // whose rules and place it follows; empty: inputs
@@ -64,12 +64,12 @@ struct Pass {
   Activation activation = Activation::none;
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
-  int class_index = -1;  // index over classes (sum_exp, pick_label, softmax_gradient)
+  int class_index = -1;     // index over classes (sum_exp, pick_label, softmax_gradient)
   std::vector<Tie> ties{};  // a copy between shapes: reads[0] and the written tensor share the indices that no tie names
 };
 
-// A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to `size`
-// where shapes merge or split, moved by `shift` where elements are cut off or put before.
+// A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to
+// `size` where shapes merge or split, moved by `shift` where elements are cut off or put before.
 struct Heir {
   std::string dim{}, of{};
   Index size = 0, of_size = 0, shift = 0;
@@ -78,11 +78,11 @@ struct Heir {
 
 struct Passes {
   std::vector<StepTensor> tensors{};
-  std::vector<Pass> passes{};            // in an order in which every tensor is whole before it is read
-  std::vector<int> parameters{};         // tensors
-  std::vector<int> parameter_gradients{};// of parameters[i]; empty for inference
-  std::vector<int> outputs{};            // loss first; then what is to be read
-  std::vector<Heir> heirs{};             // in graph order
+  std::vector<Pass> passes{};              // in an order in which every tensor is whole before it is read
+  std::vector<int> parameters{};           // tensors
+  std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
+  std::vector<int> outputs{};              // loss first; then what is to be read
+  std::vector<Heir> heirs{};               // in graph order
   int loss = -1, logits = -1, label = -1;
   Optimizer optimizer{};
   bool trains = false;

@@ -16,7 +16,9 @@ std::vector<std::string> Step::parameters() const {
   return out;
 }
 
-std::uint64_t Step::hash() const { return hash_of(*passes_); }
+std::uint64_t Step::hash() const {
+  return hash_of(*passes_);
+}
 
 Step training(const Tensor& loss, const Optimizer& optimizer) {
   auto graph = GraphNodes::graph_of({loss});
@@ -24,7 +26,8 @@ Step training(const Tensor& loss, const Optimizer& optimizer) {
   Lowering to(*graph, {GraphNodes::id(loss)});
   to.lower(*graph, true, GraphNodes::id(loss));
   Passes out = to.out();
-  if (out.parameters.empty()) throw UserError("\"" + loss.name() + "\" does not depend on any parameter: there is nothing to train");
+  if (out.parameters.empty())
+    throw UserError("\"" + loss.name() + "\" does not depend on any parameter: there is nothing to train");
   out.loss = out.find(loss.name());
   out.outputs = {out.loss};
   if (out.logits >= 0) out.outputs.push_back(out.logits);

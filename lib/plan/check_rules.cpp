@@ -182,11 +182,11 @@ class RuleChecker {
       if (Reader::is_one_of(jagged->per, rule.axes.names))
         return complain(here + "/per", "\"per\" may not be an axis of the cut itself; " + quoted(jagged->per) + " is");
       if (per < 0) return;
-      const auto rows = ranks == 0 ? jagged->of.size() : static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(per)].size);
+      const auto rows =
+          ranks == 0 ? jagged->of.size() : static_cast<std::size_t>((*subject_.axes)[static_cast<std::size_t>(per)].size);
       if (jagged->of.size() != rows)
         return complain(here + "/parts", plural(jagged->of.size(), "list") + " of parts, but axis " + quoted(jagged->per) +
-                                           " has the size " + std::to_string(rows) +
-                                           "; expected one list per coordinate of it");
+                                             " has the size " + std::to_string(rows) + "; expected one list per coordinate of it");
       for (std::size_t i = 0; i < rows; i++) check_sizes(here + "/parts/" + std::to_string(i), jagged->of[i], rule, ranks);
     }
   }
@@ -211,9 +211,12 @@ class RuleChecker {
     const std::vector<double> shares(parts.begin(), parts.end());
     const std::vector<Index> right =
         (sum > 0 ? Partition::proportional(size, shares) : Partition::even(size, static_cast<int>(parts.size()))).sizes();
-    complain(here, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " + std::to_string(size) +
-                     (other != size ? " in the job and " + std::to_string(other) + " in the model" : is_slid_over(rule.dim) ? " in the inputs" : "") + "; " +
-                     list_of(right) + " would be right");
+    complain(here, "the parts sum to " + std::to_string(sum) + ", but " + quoted(rule.dim) + " has the size " +
+                       std::to_string(size) +
+                       (other != size            ? " in the job and " + std::to_string(other) + " in the model"
+                        : is_slid_over(rule.dim) ? " in the inputs"
+                                                 : "") +
+                       "; " + list_of(right) + " would be right");
   }
 
   bool is_slid_over(const std::string& dim) const {
@@ -354,9 +357,9 @@ class RuleChecker {
         if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh, r).size() == 0; })) continue;
         const auto& [dim, cut] = cuts.front();
         complain(here, quoted(layer) + " is not placed on " + quoted(mesh.device(r).name) + ", but the parts of " + quoted(dim) +
-                         " give that device " + std::to_string(cut.at(mesh, r).size()) +
-                         " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
-                         ": null } }");
+                           " give that device " + std::to_string(cut.at(mesh, r).size()) +
+                           " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
+                           ": null } }");
         break;
       }
     }
@@ -370,7 +373,7 @@ class RuleChecker {
   std::string batch_;
   std::set<std::string> tensors_{}, layers_{}, bad_{};
   std::map<std::string, std::string> inherited_{};  // a dim without a rule -> the dim whose rule it follows
-  std::set<std::string> known_layers_{};  // without those of the loss, which no one has named
+  std::set<std::string> known_layers_{};            // without those of the loss, which no one has named
   std::vector<RuleComplaint> out_{};
 };
 

@@ -20,13 +20,15 @@ struct RuleComplaint {
 
 // What rules are held against. Where the model or the mesh is wrong itself, what is known of it; nothing is said about the rest.
 struct RuleSubject {
-  const Passes* passes = nullptr;                // of what could be built
+  const Passes* passes = nullptr;  // of what could be built
   const Mesh* mesh = nullptr;
   const std::vector<Axis>* axes = nullptr;       // of the mesh
   const std::vector<Device>* devices = nullptr;  // of the mesh
-  std::function<bool(const std::string&)> may_be = [](const std::string&) { return false; };  // a dim or layer that could not be built
-  std::vector<std::string> refused{};            // pointers inside the layout that have been complained about
-  Index model_batch = 0;                         // the batch in the model's file: sizes of the batch sum to it or to that of the passes; 0: to anything
+  std::function<bool(const std::string&)> may_be = [](const std::string&) {
+    return false;
+  };                                   // a dim or layer that could not be built
+  std::vector<std::string> refused{};  // pointers inside the layout that have been complained about
+  Index model_batch = 0;  // the batch in the model's file: sizes of the batch sum to it or to that of the passes; 0: to anything
 };
 
 // All that is wrong: axes the mesh has not, dims no one has, parts that do not fit, tensors, layers and devices no one knows, two

@@ -7,8 +7,14 @@
 
 namespace motley {
 
-Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats)
-    : passes_(passes), profile_(profile), speeds_(std::move(speeds)), dtype_(dtype), formats_(std::move(formats)), hosts_(hosts_of(mesh)) {
+Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype,
+           std::vector<Format> formats)
+    : passes_(passes),
+      profile_(profile),
+      speeds_(std::move(speeds)),
+      dtype_(dtype),
+      formats_(std::move(formats)),
+      hosts_(hosts_of(mesh)) {
   known_.resize(passes.passes.size() * static_cast<std::size_t>(mesh.ranks()));
 }
 

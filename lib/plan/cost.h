@@ -13,7 +13,8 @@ namespace motley {
 class Cost {
  public:
   // With a profile: its seconds. Without: flops over speed (relative; the fastest is 1), a byte costs 50 flops of the fastest.
-  Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype, std::vector<Format> formats);
+  Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::vector<double> speeds, DType dtype,
+       std::vector<Format> formats);
   bool measured() const { return !profile_.empty(); }
   double pass(int rank, int pass, const std::vector<Range>& work) const;
   // Between ranks that share memory: reading in place.

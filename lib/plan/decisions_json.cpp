@@ -101,10 +101,15 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   for (int t : data.passes.parameters)
     if (layouts.options(t) > 1) {
       const auto here = static_cast<std::size_t>(t);
-      parameters.push(std::move(Json().set("name", data.passes.tensors[here].name).set("option", option_of(layouts, t, data.tensors[here].layout))));
+      parameters.push(std::move(
+          Json().set("name", data.passes.tensors[here].name).set("option", option_of(layouts, t, data.tensors[here].layout))));
     }
   Json out;
-  out.set("step", hex(step.hash())).set("dtype", to_string(data.dtype)).set("axes", axes_json(mesh)).set("devices", devices_json(mesh)).set("rules", to_json(data.rules));
+  out.set("step", hex(step.hash()))
+      .set("dtype", to_string(data.dtype))
+      .set("axes", axes_json(mesh))
+      .set("devices", devices_json(mesh))
+      .set("rules", to_json(data.rules));
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("hops", hops_json(data));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));

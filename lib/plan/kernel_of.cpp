@@ -13,7 +13,9 @@ namespace motley {
 
 namespace {
 
-Index extent(const std::vector<Range>& work, int index) { return index < 0 ? 1 : at(work, index).size(); }
+Index extent(const std::vector<Range>& work, int index) {
+  return index < 0 ? 1 : at(work, index).size();
+}
 
 // Padding of the local window at the low and the high end: work's rows are read from h0, made from p0, tapped from r0.
 std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>& work) {
@@ -68,9 +70,10 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
   mark(y, 4);
   for (std::size_t i = 0; i < uses.size(); i++) {
     if (uses[i] == 7)
-      throw UserError("pass \"" + pass.name + "\": its index \"" + pass.indices[i].name +
-                      "\" is in the input, the weight and the result (one product per value of it); expected an index of two of them: "
-                      "slice() that dim, apply dense() to each slice, stack() the results");
+      throw UserError(
+          "pass \"" + pass.name + "\": its index \"" + pass.indices[i].name +
+          "\" is in the input, the weight and the result (one product per value of it); expected an index of two of them: "
+          "slice() that dim, apply dense() to each slice, stack() the results");
     check(uses[i] == 3 || uses[i] == 5 || uses[i] == 6, "an index of a dense pass is in two of its three operands");
     const Index size = work[i].size();
     if (uses[i] == 5) spec.roles.n *= size;
@@ -87,7 +90,8 @@ Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
   return box;
 }
 
-KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype, const std::vector<Format>& formats) {
+KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
+                     const std::vector<Format>& formats) {
   check(work.size() == pass.indices.size(), "a work box has one range per index");
   KernelSpec spec;
   spec.op = pass.op;

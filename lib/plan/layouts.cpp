@@ -79,9 +79,11 @@ struct CutMaker {
   }
   Partition sizes(const std::string& dim, const std::vector<Index>& parts, int ranks, Index size) const {
     if (static_cast<int>(parts.size()) != ranks)
-      throw UserError("dim \"" + dim + "\" has " + std::to_string(parts.size()) + " parts, but its axis has " + std::to_string(ranks) + " ranks");
+      throw UserError("dim \"" + dim + "\" has " + std::to_string(parts.size()) + " parts, but its axis has " +
+                      std::to_string(ranks) + " ranks");
     const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0});
-    if (sum != size && dim == batch && sum > 0) return Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()));
+    if (sum != size && dim == batch && sum > 0)
+      return Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()));
     if (sum != size)
       throw UserError("the parts of dim \"" + dim + "\" sum to " + std::to_string(sum) + "; its size is " + std::to_string(size));
     return Partition::of(parts);
@@ -93,14 +95,16 @@ struct CutMaker {
     const std::vector<bool> all = open(cut.axes, -1, -1);
     if (const auto* shares = std::get_if<Shares>(&rule.parts)) {
       if (static_cast<int>(shares->of.size()) != ranks)
-        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(shares->of.size()) + " shares, but its axis has " + std::to_string(ranks) + " ranks");
+        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(shares->of.size()) + " shares, but its axis has " +
+                        std::to_string(ranks) + " ranks");
       cut.lists = {dealt(shares->of, all, size)};
     } else if (const auto* given = std::get_if<Sizes>(&rule.parts)) {
       cut.lists = {sizes(rule.dim, given->of, ranks, size)};
     } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
       cut.per = mesh.axis(jagged->per);
       if (static_cast<int>(jagged->of.size()) != at(mesh.axes(), cut.per).size)
-        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) + " lists of parts; expected one per coordinate of \"" + jagged->per + "\"");
+        throw UserError("dim \"" + rule.dim + "\" has " + std::to_string(jagged->of.size()) +
+                        " lists of parts; expected one per coordinate of \"" + jagged->per + "\"");
       for (const auto& one : jagged->of) cut.lists.push_back(sizes(rule.dim, one, ranks, size));
     } else {
       cut.lists = {dealt(std::vector<double>(static_cast<std::size_t>(ranks), 1.0), all, size)};
@@ -110,7 +114,8 @@ struct CutMaker {
 };
 
 bool share_an_axis(const Cut& a, const Cut& b) {
-  return std::any_of(a.axes.begin(), a.axes.end(), [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
+  return std::any_of(a.axes.begin(), a.axes.end(),
+                     [&](int x) { return std::find(b.axes.begin(), b.axes.end(), x) != b.axes.end(); });
 }
 
 // Maximal sets of cuts that tile together: no two share an axis. In dim order.
@@ -126,7 +131,8 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
     bool good = !in_a_circle(cuts_of_set);
     for (std::size_t i = 0; i < set.size(); i++)
       for (std::size_t j = i + 1; j < set.size(); j++) good = good && !share_an_axis(found[set[i]].second, found[set[j]].second);
-    const bool inside = std::any_of(taken.begin(), taken.end(), [&](const auto& t) { return std::includes(t.begin(), t.end(), set.begin(), set.end()); });
+    const bool inside = std::any_of(taken.begin(), taken.end(),
+                                    [&](const auto& t) { return std::includes(t.begin(), t.end(), set.begin(), set.end()); });
     if (!good || inside) continue;
     taken.push_back(set);
     std::vector<Named> cuts;
@@ -137,7 +143,8 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
 }
 
 // Dims that a change of shape makes, without a rule of their own, are cut as the dims they come from.
-void inherit(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker, std::map<std::string, Rule>& split) {
+void inherit(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker,
+             std::map<std::string, Rule>& split) {
   for (const Heir& heir : passes.heirs) {
     auto rule = split.find(heir.of);
     if (split.contains(heir.dim) || rule == split.end() || rule->second.axes.names.empty()) continue;
@@ -147,7 +154,8 @@ void inherit(const Passes& passes, const std::map<std::string, Index>& reference
     inherited.dim = heir.dim;
     std::vector<std::vector<Index>> lists;
     for (const Partition& list : cut.lists)
-      lists.push_back((heir.kind == Heir::Kind::scaled ? list.scaled(heir.of_size, heir.size) : list.shifted(heir.shift, heir.size)).sizes());
+      lists.push_back(
+          (heir.kind == Heir::Kind::scaled ? list.scaled(heir.of_size, heir.size) : list.shifted(heir.shift, heir.size)).sizes());
     if (cut.per >= 0)
       inherited.parts = Jagged{lists, at(maker.mesh.axes(), cut.per).name};
     else
@@ -205,7 +213,8 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
       if (maker.placed != nullptr) {  // explicit parts that give others something: the placed layer does not follow them
         bool outside = false;
         for (int r : all_)
-          if (std::find(maker.placed->begin(), maker.placed->end(), r) == maker.placed->end()) outside = outside || cut.at(mesh, r).size() > 0;
+          if (std::find(maker.placed->begin(), maker.placed->end(), r) == maker.placed->end())
+            outside = outside || cut.at(mesh, r).size() > 0;
         if (outside) continue;
       }
       found.emplace_back(d.name, std::move(cut));
@@ -221,8 +230,11 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
       std::string dims;
       for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw LayoutError(t.name, found.back().first, "in \"" + t.name + "\" the dims " + dims + " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which is not cut there, e.g. \"tensors\": { \"" +
-                      (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
+      throw LayoutError(t.name, found.back().first,
+                        "in \"" + t.name + "\" the dims " + dims +
+                            " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which "
+                            "is not cut there, e.g. \"tensors\": { \"" +
+                            (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
     }
   }
   if (with_part.empty()) with_part = with_parameter;

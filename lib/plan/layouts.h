@@ -31,7 +31,8 @@ Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule);
 
 // What a layout cannot be: the rule of this dim of this tensor is to blame.
 struct LayoutError : UserError {
-  LayoutError(std::string of, std::string along, const std::string& text) : UserError(text), tensor(std::move(of)), dim(std::move(along)) {}
+  LayoutError(std::string of, std::string along, const std::string& text)
+      : UserError(text), tensor(std::move(of)), dim(std::move(along)) {}
   std::string tensor, dim;
 };
 
@@ -46,7 +47,9 @@ class Layouts {
   std::size_t chosen(int tensor) const { return choice_[root(tensor)]; }
   const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all of them without a rule
   bool placed(const std::string& layer) const { return places_.contains(layer); }
-  const std::vector<int>& busy() const { return busy_; }  // ranks that have a part of some tensor that the rules cut (of a parameter where they cut nothing else); all without rules
+  const std::vector<int>& busy() const {
+    return busy_;
+  }  // ranks that have a part of some tensor that the rules cut (of a parameter where they cut nothing else); all without rules
 
  private:
   std::size_t root(int tensor) const { return at(roots_, tensor); }

@@ -8,7 +8,9 @@ namespace motley {
 
 namespace {
 
-Index floor_div(Index a, Index b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+Index floor_div(Index a, Index b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
 
 // Outputs whose windows touch the rows `read`.
 Range touch(const Window& w, Range read, Index taps, Index size) {
@@ -21,7 +23,8 @@ Range touch(const Window& w, Range read, Index taps, Index size) {
 
 Range reach_of(const Window& w, Range made, Index taps, Index size) {
   if (made.size() == 0) return {0, 0};
-  return intersect({made.begin * w.stride - w.before, (made.end - 1) * w.stride - w.before + w.dilation * (taps - 1) + 1}, {0, size});
+  return intersect({made.begin * w.stride - w.before, (made.end - 1) * w.stride - w.before + w.dilation * (taps - 1) + 1},
+                   {0, size});
 }
 
 void narrow(const Pass& pass, std::vector<Range>& work) {

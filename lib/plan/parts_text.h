@@ -8,7 +8,7 @@
 
 namespace motley {
 
-std::string parts_text(const std::vector<Index>& parts);                // "40/24"
+std::string parts_text(const std::vector<Index>& parts);               // "40/24"
 std::string lists_text(const std::vector<std::vector<Index>>& lists);  // "40/24 or 30/34"
 
 }  // namespace motley

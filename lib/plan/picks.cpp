@@ -39,14 +39,17 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   if (axes.empty()) return;
   std::vector<int> indices;
   for (const PassOperand* o : {&p.writes, &p.reads.front()})
-    if (!o->indices.empty() && std::find(indices.begin(), indices.end(), o->indices.front()) == indices.end()) indices.push_back(o->indices.front());
+    if (!o->indices.empty() && std::find(indices.begin(), indices.end(), o->indices.front()) == indices.end())
+      indices.push_back(o->indices.front());
   const std::vector<double> speeds = speeds_over(axes);
   std::vector<double> fastest(speeds.size(), 0.0);
   at(fastest, std::max_element(speeds.begin(), speeds.end()) - speeds.begin()) = 1;
   const std::size_t by_rules = cuts.size();
   for (int index : indices) {
     if (std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end()) continue;
-    if (std::any_of(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(by_rules), [&](const PickPart& c) { return c.index == index; })) continue;
+    if (std::any_of(cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(by_rules),
+                    [&](const PickPart& c) { return c.index == index; }))
+      continue;
     const Index size = at(p.indices, index).size;
     for (const std::vector<double>& dealt : {speeds, fastest})
       cuts.push_back({index, {axes, -1, {Partition::proportional(size, dealt)}}});
@@ -130,7 +133,8 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& asked, const std::vec
     std::vector<PassPlan> plan{work(pass, pick, asked)};
     const Moves moves = route({pass}, plan, asked);
     std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
-    double seconds = compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, &bytes) + exchange(p.writes.tensor, moves.copy, &bytes);
+    double seconds =
+        compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, &bytes) + exchange(p.writes.tensor, moves.copy, &bytes);
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     for (const PassOperand& o : p.reads) {
       const StepTensor& t = at(passes_.tensors, o.tensor);
@@ -200,12 +204,15 @@ const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart&
   const Pass& p = at(passes_.passes, pass);
   auto is_part = [&](const PickPart& c) { return at(p.indices, c.index).name == part.index && c.cut == part.cut; };
   auto goes_along = [&](const PickPart& c) {
-    return at(p.indices, c.index).name != part.index &&
-           std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) { return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end(); });
+    return at(p.indices, c.index).name != part.index && std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) {
+             return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end();
+           });
   };
   const auto kept = static_cast<std::size_t>(std::count_if(pick.begin(), pick.end(), goes_along));
   for (const Pick& c : candidates(pass)) {
-    const bool others_kept = std::all_of(c.begin(), c.end(), [&](const PickPart& one) { return is_part(one) || (goes_along(one) && std::find(pick.begin(), pick.end(), one) != pick.end()); });
+    const bool others_kept = std::all_of(c.begin(), c.end(), [&](const PickPart& one) {
+      return is_part(one) || (goes_along(one) && std::find(pick.begin(), pick.end(), one) != pick.end());
+    });
     if (c.size() == kept + 1 && others_kept && std::any_of(c.begin(), c.end(), is_part)) return &c;
   }
   return nullptr;

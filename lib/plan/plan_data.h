@@ -24,8 +24,8 @@ struct PickPart {
 };
 using Pick = std::vector<PickPart>;
 
-// A rank's part in a pass: one range per index. Ranks of one alternative hold partial sums that are added; a reader takes every one of
-// its own alternative.
+// A rank's part in a pass: one range per index. Ranks of one alternative hold partial sums that are added; a reader takes every one
+// of its own alternative.
 struct Work {
   bool any = false;
   std::vector<Range> box{};
@@ -34,16 +34,16 @@ struct Work {
 
 struct PassPlan {
   Pick pick{};
-  std::vector<Work> work{};          // per rank
-  std::vector<int> alternative_of{}; // per rank: the alternative from which it reads this pass's result
+  std::vector<Work> work{};           // per rank
+  std::vector<int> alternative_of{};  // per rank: the alternative from which it reads this pass's result
 };
 
 // One move of a tensor's values between ranks.
 struct Hop {
   std::vector<BoxMessage> messages{};
   Schedule schedule{};
-  // Tiled (plan/tiles.h): what arrives stays one buffer per message (of `add`: what leaves is made message by message), and a message goes
-  // in that many pieces of its first dim. 0: not tiled.
+  // Tiled (plan/tiles.h): what arrives stays one buffer per message (of `add`: what leaves is made message by message), and a
+  // message goes in that many pieces of its first dim. 0: not tiled.
   int tiles = 0;
   bool travels() const {
     for (const BoxMessage& m : messages)
@@ -57,14 +57,14 @@ struct TensorPlan {
   std::vector<Shard> owners{};   // who adds partial sums (where nothing is added for several readers: home)
   std::vector<Shard> home{};     // where finished values are stored before they are read; a parameter('s gradient): its owners
   std::vector<Shard> readers{};  // what each rank reads
-  Hop add{}, copy{}, fill{};    // writers -> owners, added; owners -> home; home -> readers
+  Hop add{}, copy{}, fill{};     // writers -> owners, added; owners -> home; home -> readers
   Hop& arriving() { return fill.travels() ? fill : copy; }  // the one that may be tiled
   const Hop& arriving() const { return fill.travels() ? fill : copy; }
 };
 inline constexpr std::array<Hop TensorPlan::*, 3> kHops{&TensorPlan::add, &TensorPlan::copy, &TensorPlan::fill};
 inline constexpr std::array<const char*, 3> kHopNames{"add", "copy", "fill"};  // in files and texts
 
-struct CutChoice {  // for people and JSON: one rule as it was resolved
+struct CutChoice {                   // for people and JSON: one rule as it was resolved
   std::string dim{}, axis{}, per{};  // per: the axis along which the lists of parts differ; empty: there is one
   std::vector<std::vector<Index>> parts{};
   std::string why{};
@@ -86,8 +86,8 @@ struct ChosenKernel {
 
 struct PlanData {
   DType dtype = DType::f32;
-  LayoutRules rules{};                // every part resolved
-  Passes passes{};                    // copies merged
+  LayoutRules rules{};  // every part resolved
+  Passes passes{};      // copies merged
   std::vector<PassPlan> pass_plans{};
   std::vector<TensorPlan> tensors{};
   std::vector<Format> formats{};      // per tensor
@@ -97,7 +97,7 @@ struct PlanData {
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: no one does
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<CutChoice> cuts{};
-  std::vector<std::string> notes{};   // what was assumed, what was gathered
+  std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured
   std::vector<PredictedRank> predicted{};
   Baseline baselines{};

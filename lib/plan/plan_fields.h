@@ -30,7 +30,8 @@ struct Fields<Rule> {
 };
 template <>
 struct Fields<LayoutRules> {
-  static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors), field("places", &LayoutRules::places)};
+  static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors),
+                                   field("places", &LayoutRules::places)};
 };
 template <>
 struct Fields<BalanceOptions> {
@@ -42,20 +43,24 @@ struct Fields<PickPart> {
 };
 template <>
 struct Fields<Work> {
-  static constexpr std::tuple list{field("any", &Work::any), field("box", &Work::box), field("alternative", &Work::alternative), field("partial", &Work::partial)};
+  static constexpr std::tuple list{field("any", &Work::any), field("box", &Work::box), field("alternative", &Work::alternative),
+                                   field("partial", &Work::partial)};
 };
 template <>
 struct Fields<PassPlan> {
-  static constexpr std::tuple list{field("pick", &PassPlan::pick), field("work", &PassPlan::work), field("alternative_of", &PassPlan::alternative_of)};
+  static constexpr std::tuple list{field("pick", &PassPlan::pick), field("work", &PassPlan::work),
+                                   field("alternative_of", &PassPlan::alternative_of)};
 };
 template <>
 struct Fields<Hop> {
-  static constexpr std::tuple list{field("messages", &Hop::messages), field("schedule", &Hop::schedule), field("tiles", &Hop::tiles)};
+  static constexpr std::tuple list{field("messages", &Hop::messages), field("schedule", &Hop::schedule),
+                                   field("tiles", &Hop::tiles)};
 };
 template <>
 struct Fields<TensorPlan> {
-  static constexpr std::tuple list{field("layout", &TensorPlan::layout), field("owners", &TensorPlan::owners), field("home", &TensorPlan::home),
-                                   field("readers", &TensorPlan::readers), field("add", &TensorPlan::add), field("copy", &TensorPlan::copy),
+  static constexpr std::tuple list{field("layout", &TensorPlan::layout), field("owners", &TensorPlan::owners),
+                                   field("home", &TensorPlan::home),     field("readers", &TensorPlan::readers),
+                                   field("add", &TensorPlan::add),       field("copy", &TensorPlan::copy),
                                    field("fill", &TensorPlan::fill)};
 };
 template <>
@@ -70,7 +75,8 @@ struct Fields<PredictedRank> {
 };
 template <>
 struct Fields<Baseline> {
-  static constexpr std::tuple list{field("even", &Baseline::even), field("proportional", &Baseline::proportional), field("fast_alone", &Baseline::fast_alone)};
+  static constexpr std::tuple list{field("even", &Baseline::even), field("proportional", &Baseline::proportional),
+                                   field("fast_alone", &Baseline::fast_alone)};
 };
 template <>
 struct Fields<ChosenKernel> {
@@ -79,13 +85,25 @@ struct Fields<ChosenKernel> {
 template <>
 struct Fields<PlanData> {
   using P = PlanData;
-  static constexpr std::tuple list{field("dtype", &P::dtype), field("rules", &P::rules), field("passes", &P::passes), field("pass_plans", &P::pass_plans),
-                                   field("tensors", &P::tensors), field("formats", &P::formats),
-                                   field("on_device", &P::on_device), field("memory_bytes", &P::memory_bytes), field("busy", &P::busy),
-                                   field("hosts", &P::hosts), field("implementations", &P::implementations),
-                                   field("cuts", &P::cuts), field("notes", &P::notes), field("step_seconds", &P::step_seconds),
-                                   field("step_q25", &P::step_q25), field("step_q75", &P::step_q75),
-                                   field("predicted", &P::predicted), field("baselines", &P::baselines), field("hash", &P::hash)};
+  static constexpr std::tuple list{field("dtype", &P::dtype),
+                                   field("rules", &P::rules),
+                                   field("passes", &P::passes),
+                                   field("pass_plans", &P::pass_plans),
+                                   field("tensors", &P::tensors),
+                                   field("formats", &P::formats),
+                                   field("on_device", &P::on_device),
+                                   field("memory_bytes", &P::memory_bytes),
+                                   field("busy", &P::busy),
+                                   field("hosts", &P::hosts),
+                                   field("implementations", &P::implementations),
+                                   field("cuts", &P::cuts),
+                                   field("notes", &P::notes),
+                                   field("step_seconds", &P::step_seconds),
+                                   field("step_q25", &P::step_q25),
+                                   field("step_q75", &P::step_q75),
+                                   field("predicted", &P::predicted),
+                                   field("baselines", &P::baselines),
+                                   field("hash", &P::hash)};
 };
 
 }  // namespace motley

@@ -8,11 +8,11 @@
 #include "base/at.h"
 #include "base/json_fields.h"
 #include "kernels/kernel_spec_json.h"
-#include "plan/tiles.h"
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "plan/rules_json.h"
 #include "plan/schedules.h"
+#include "plan/tiles.h"
 
 namespace motley {
 
@@ -64,13 +64,13 @@ struct PlanFile {
 };
 
 template <class T>
-Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::* member, bool required = true) {
+Field<T> texts(const char* name, const char* doc, std::vector<std::string> T::*member, bool required = true) {
   return {name, doc, "list", required, [member](Reader& r, const Json& j, T& out) {
             r.list(j, [&](const Json& one, std::size_t) { r.text(one, (out.*member).emplace_back()); });
           }};
 }
 template <class T>
-Field<T> integer(const char* name, const char* doc, std::int64_t T::* member) {
+Field<T> integer(const char* name, const char* doc, std::int64_t T::*member) {
   return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) { r.integer(j, out.*member, 0); }};
 }
 template <class T>
@@ -88,8 +88,10 @@ void read_lists(Reader& r, const Json& j, std::vector<std::vector<Index>>& out) 
 
 const Table<PickFile>& pick_fields() {
   static const Table<PickFile> table{
-      integer("index", "of the pass", &PickFile::index), text_field("name", "the index's, informative", &PickFile::name, false),
-      texts("axes", "of the mesh", &PickFile::axes), text_field("per", "the axis along which the lists differ", &PickFile::per, false),
+      integer("index", "of the pass", &PickFile::index),
+      text_field("name", "the index's, informative", &PickFile::name, false),
+      texts("axes", "of the mesh", &PickFile::axes),
+      text_field("per", "the axis along which the lists differ", &PickFile::per, false),
       {"parts", "lists of sizes", "list", true, [](Reader& r, const Json& j, PickFile& out) { read_lists(r, j, out.parts); }}};
   return table;
 }
@@ -101,7 +103,8 @@ const Table<PassFile>& pass_fields() {
 }
 
 const Table<AxisFile>& axis_fields() {
-  static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name), integer("size", "of the axis", &AxisFile::size)};
+  static const Table<AxisFile> table{text_field("name", "of the axis", &AxisFile::name),
+                                     integer("size", "of the axis", &AxisFile::size)};
   return table;
 }
 
@@ -112,9 +115,10 @@ const Table<ParameterFile>& parameter_fields() {
 }
 
 const Table<HopFile>& hop_fields() {
-  static const Table<HopFile> table{text_field("tensor", "that moves", &HopFile::tensor), text_field("hop", "add, copy or fill", &HopFile::hop),
-                                    text_field("tree", "direct, ring, halving or two_level", &HopFile::tree), integer("chunks", "of a box", &HopFile::chunks),
-                                    integer("tiles", "of a message; 0: not tiled", &HopFile::tiles)};
+  static const Table<HopFile> table{
+      text_field("tensor", "that moves", &HopFile::tensor), text_field("hop", "add, copy or fill", &HopFile::hop),
+      text_field("tree", "direct, ring, halving or two_level", &HopFile::tree), integer("chunks", "of a box", &HopFile::chunks),
+      integer("tiles", "of a message; 0: not tiled", &HopFile::tiles)};
   return table;
 }
 
@@ -133,39 +137,44 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
 }
 
 const Table<Decisions>& decision_fields() {
-  static const Table<Decisions> table{text_field("step", "the hash of what is computed", &Decisions::step),
-                                      text_field("dtype", "of floats: f32 or f64", &Decisions::dtype),
-                                      list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
-                                      texts("devices", "of the mesh, by rank", &Decisions::devices, false),
-                                      {"rules", "every part", "object", true,
-                                       [](Reader& r, const Json& j, Decisions& out) {
-                                         if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
-                                       }},
-                                      list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
-                                      list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
-                                      list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
-                                      {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
+  static const Table<Decisions> table{
+      text_field("step", "the hash of what is computed", &Decisions::step),
+      text_field("dtype", "of floats: f32 or f64", &Decisions::dtype),
+      list_field("axes", "of the mesh", &Decisions::axes, axis_fields()),
+      texts("devices", "of the mesh, by rank", &Decisions::devices, false),
+      {"rules", "every part", "object", true,
+       [](Reader& r, const Json& j, Decisions& out) {
+         if (auto rules = read_rules(r, j, VersionKey::required)) out.rules = std::move(*rules);
+       }},
+      list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
+      list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
+      list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
+      {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
   return table;
 }
 
 const Table<CutChoice>& cut_fields() {
-  static const Table<CutChoice> table{text_field("dim", "that is cut", &CutChoice::dim), text_field("axis", "over which", &CutChoice::axis),
-                                      text_field("per", "the axis along which the lists differ", &CutChoice::per, false),
-                                      {"parts", "sizes; with per, lists of them", "list", true, [](Reader& r, const Json& j, CutChoice& out) {
-                                         const auto* lists = std::get_if<Json::Array>(&j.value);
-                                         if (lists == nullptr || lists->empty() || !std::holds_alternative<Json::Array>(lists->front().value))
-                                           read_sizes(r, j, out.parts.emplace_back());
-                                         else
-                                           read_lists(r, j, out.parts);
-                                       }},
-                                      text_field("why", "these parts", &CutChoice::why, false)};
+  static const Table<CutChoice> table{
+      text_field("dim", "that is cut", &CutChoice::dim),
+      text_field("axis", "over which", &CutChoice::axis),
+      text_field("per", "the axis along which the lists differ", &CutChoice::per, false),
+      {"parts", "sizes; with per, lists of them", "list", true,
+       [](Reader& r, const Json& j, CutChoice& out) {
+         const auto* lists = std::get_if<Json::Array>(&j.value);
+         if (lists == nullptr || lists->empty() || !std::holds_alternative<Json::Array>(lists->front().value))
+           read_sizes(r, j, out.parts.emplace_back());
+         else
+           read_lists(r, j, out.parts);
+       }},
+      text_field("why", "these parts", &CutChoice::why, false)};
   return table;
 }
 
 const Table<PredictedRank>& rank_fields() {
   static const Table<PredictedRank> table{{"seconds", "busy", "number or null", true,
                                            [](Reader& r, const Json& j, PredictedRank& out) {
-                                             if (!std::holds_alternative<std::nullptr_t>(j.value)) r.number(j, out.seconds, 0, kMost);
+                                             if (!std::holds_alternative<std::nullptr_t>(j.value))
+                                               r.number(j, out.seconds, 0, kMost);
                                            }},
                                           integer("bytes", "received per step", &PredictedRank::bytes),
                                           integer("memory_bytes", "of tensors", &PredictedRank::memory_bytes)};
@@ -173,19 +182,24 @@ const Table<PredictedRank>& rank_fields() {
 }
 
 const Table<PlanFile>& plan_fields() {
-  static const Table<PlanFile> predicted{number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
-                                         number_or_null("step_seconds_q25", "lower quartile, as the machine's speed varied while its profile was measured", &PlanFile::step_q25, 0, kMost),
-                                         number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
-                                         list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
-  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost), number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
+  static const Table<PlanFile> predicted{
+      number_or_null("step_seconds", "of the slowest rank", &PlanFile::step_seconds, 0, kMost),
+      number_or_null("step_seconds_q25", "lower quartile, as the machine's speed varied while its profile was measured",
+                     &PlanFile::step_q25, 0, kMost),
+      number_or_null("step_seconds_q75", "upper quartile", &PlanFile::step_q75, 0, kMost),
+      list_field("ranks", "per rank", &PlanFile::ranks, rank_fields())};
+  static const Table<Baseline> baselines{number_or_null("even", "seconds", &Baseline::even, 0, kMost),
+                                         number_or_null("proportional", "seconds", &Baseline::proportional, 0, kMost),
                                          number_or_null("fast_alone", "seconds", &Baseline::fast_alone, 0, kMost)};
   static const Table<PlanFile> table{
       unread<PlanFile>("version", "of the file"),
       {"decisions", "everything else follows from these", "object", true,
        [](Reader& r, const Json& j, PlanFile& out) { r.object(j, decision_fields(), out.decisions); }},
       list_field("cuts", "informative", &PlanFile::cuts, cut_fields()),
-      {"predicted", "seconds, bytes, memory", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
-      {"baselines", "other parts", "object", true, [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
+      {"predicted", "seconds, bytes, memory", "object", true,
+       [](Reader& r, const Json& j, PlanFile& out) { r.object(j, predicted, out); }},
+      {"baselines", "other parts", "object", true,
+       [](Reader& r, const Json& j, PlanFile& out) { r.object(j, baselines, out.baselines); }},
       texts("notes", "informative", &PlanFile::notes),
       unread<PlanFile>("tensors", "who holds and owns what"),
       unread<PlanFile>("exchanges", "what moves")};
@@ -198,8 +212,9 @@ bool check_version(Reader& r, const Json& j) {
   if (j.find("decisions") == nullptr) return true;  // the tables say what is missing
   const auto* number = version == nullptr ? nullptr : std::get_if<std::int64_t>(&version->value);
   if (number != nullptr && *number == kPlanVersion) return true;
-  r.complain(version == nullptr ? j : *version, std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
-                                                    " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");
+  r.complain(version == nullptr ? j : *version,
+             std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
+                 " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");
   return false;
 }
 
@@ -212,7 +227,9 @@ PlanFile read_plan(const std::filesystem::path& file) {
   });
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) { throw UserError(file.string() + ": " + text); }
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) {
+  throw UserError(file.string() + ": " + text);
+}
 
 Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass& pass, const Mesh& mesh) {
   Pick out;
@@ -227,7 +244,8 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
     for (const std::string& a : p.axes) {
       part.cut.axes.push_back(mesh.axis(a));
       for (const PickPart& other : out)
-        if (std::find(other.cut.axes.begin(), other.cut.axes.end(), part.cut.axes.back()) != other.cut.axes.end()) unfit("two indices are cut over axis \"" + a + "\"");
+        if (std::find(other.cut.axes.begin(), other.cut.axes.end(), part.cut.axes.back()) != other.cut.axes.end())
+          unfit("two indices are cut over axis \"" + a + "\"");
       parts *= static_cast<std::size_t>(at(mesh.axes(), part.cut.axes.back()).size);
     }
     if (!p.per.empty()) {
@@ -249,15 +267,21 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
 void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& from, PlanData& data) {
   for (TensorPlan& t : data.tensors)
     for (const auto hop : kHops) (t.*hop).schedule = {};
-  auto hop_of = [](const HopFile& h) { return at(kHops, std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin()); };
+  auto hop_of = [](const HopFile& h) {
+    return at(kHops, std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin());
+  };
   for (const HopFile& h : from) {
     const int t = data.passes.find(h.tensor);
     const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree);
-    if (t < 0 || std::find(kHopNames.begin(), kHopNames.end(), h.hop) == kHopNames.end() || tree == kTreeNames.end() || h.chunks < 1 || h.chunks > kMostChunks || h.tiles > kMostChunks)
-      refuse(file, "/decisions/hops: tensor \"" + h.tensor + "\", hop \"" + h.hop + "\", tree \"" + h.tree + "\", " + std::to_string(h.chunks) + " chunks, " + std::to_string(h.tiles) +
-                       " tiles: not valid; hops are add, copy or fill, trees direct, ring, halving or two_level, chunks 1 to " + std::to_string(kMostChunks) + ", tiles 0 to " + std::to_string(kMostChunks));
+    if (t < 0 || std::find(kHopNames.begin(), kHopNames.end(), h.hop) == kHopNames.end() || tree == kTreeNames.end() ||
+        h.chunks < 1 || h.chunks > kMostChunks || h.tiles > kMostChunks)
+      refuse(file, "/decisions/hops: tensor \"" + h.tensor + "\", hop \"" + h.hop + "\", tree \"" + h.tree + "\", " +
+                       std::to_string(h.chunks) + " chunks, " + std::to_string(h.tiles) +
+                       " tiles: not valid; hops are add, copy or fill, trees direct, ring, halving or two_level, chunks 1 to " +
+                       std::to_string(kMostChunks) + ", tiles 0 to " + std::to_string(kMostChunks));
     at(data.tensors, t).*hop_of(h) = {std::move((at(data.tensors, t).*hop_of(h)).messages),
-                                                            {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(h.chunks)}, static_cast<int>(h.tiles)};
+                                      {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(h.chunks)},
+                                      static_cast<int>(h.tiles)};
   }
   for (const HopFile& h : from)
     if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h), static_cast<int>(h.tiles)))
@@ -272,13 +296,15 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   std::map<int, Pick> picks;
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
     if (d.passes[p].pass != passes.passes[p].name)
-      refuse(file, "pass " + std::to_string(p) + " is \"" + d.passes[p].pass + "\" there and \"" + passes.passes[p].name + "\" in the step");
+      refuse(file, "pass " + std::to_string(p) + " is \"" + d.passes[p].pass + "\" there and \"" + passes.passes[p].name +
+                       "\" in the step");
     picks[static_cast<int>(p)] = pick_of(file, d.passes[p], passes.passes[p], mesh);
   }
   Layouts layouts(passes, mesh, d.rules);
   for (const ParameterFile& p : d.parameters) {
     const int t = passes.find(p.name);
-    if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t))) refuse(file, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
+    if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t)))
+      refuse(file, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
   PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
@@ -289,13 +315,19 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
 
 }  // namespace
 
-void Plan::save(const std::filesystem::path& file) const { write_file(file.string(), json()); }
+void Plan::save(const std::filesystem::path& file) const {
+  write_file(file.string(), json());
+}
 
-void check_plan_file(const std::filesystem::path& file) { static_cast<void>(read_plan(file)); }
+void check_plan_file(const std::filesystem::path& file) {
+  static_cast<void>(read_plan(file));
+}
 
 Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
   PlanFile from = read_plan(file);
-  if (from.decisions.step != hex(step.hash())) refuse(file, "this plan is for another step: its network, sizes, loss or optimizer are not these; make it again with balance()");
+  if (from.decisions.step != hex(step.hash()))
+    refuse(file,
+           "this plan is for another step: its network, sizes, loss or optimizer are not these; make it again with balance()");
   std::vector<AxisFile> axes;
   for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
   if (axes != from.decisions.axes) refuse(file, "this plan is for a mesh with other axes; make it again with balance()");
@@ -305,13 +337,16 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
     refuse(file, "this plan is for other devices, or for these in another order; make it again with balance()");
   require_rules(step.passes(), mesh, from.decisions.rules);
   PlanData data = data_from(file, from.decisions, step, mesh);
-  if (from.ranks.size() != data.predicted.size()) refuse(file, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+  if (from.ranks.size() != data.predicted.size())
+    refuse(file, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
   // What follows from the decisions is written for people: a file that says otherwise was changed by hand.
   for (std::size_t r = 0; r < from.ranks.size(); r++)
     if (from.ranks[r].bytes != data.predicted[r].bytes)
-      refuse(file, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) + ", by the decisions it is " + std::to_string(data.predicted[r].bytes));
+      refuse(file, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) +
+                       ", by the decisions it is " + std::to_string(data.predicted[r].bytes));
   for (const CutChoice& c : from.cuts) {
-    const auto rule = std::find_if(data.rules.split.begin(), data.rules.split.end(), [&](const Rule& one) { return one.dim == c.dim; });
+    const auto rule =
+        std::find_if(data.rules.split.begin(), data.rules.split.end(), [&](const Rule& one) { return one.dim == c.dim; });
     std::vector<std::vector<Index>> parts;
     if (rule != data.rules.split.end())
       for (const Partition& list : cut_of(step.passes(), mesh, *rule).lists) parts.push_back(list.sizes());
@@ -325,7 +360,8 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.predicted = std::move(from.ranks);
   data.baselines = from.baselines;
   if (const std::size_t named = from.decisions.implementations.size(); named > 0) {
-    if (named != data.predicted.size()) refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    if (named != data.predicted.size())
+      refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
   }
   data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});

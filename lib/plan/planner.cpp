@@ -64,7 +64,8 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
   return data;
 }
 
-PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules, const std::map<int, Pick>& picks, DType dtype) {
+PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules,
+                       const std::map<int, Pick>& picks, DType dtype) {
   const Profile none;
   const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
   PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
@@ -96,7 +97,8 @@ const Pick* like_of(const std::vector<Pick>& candidates, const Pick& pick) {
 }
 
 bool cuts_the_same_dims(const Layout& a, const Layout& b) {
-  return std::equal(a.cuts.begin(), a.cuts.end(), b.cuts.begin(), b.cuts.end(), [](const auto& x, const auto& y) { return x.first == y.first; });
+  return std::equal(a.cuts.begin(), a.cuts.end(), b.cuts.begin(), b.cuts.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first; });
 }
 
 }  // namespace
@@ -107,7 +109,8 @@ PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& re
   for (int p : passes.parameters)
     for (std::size_t option = layouts.options(p); option-- > 0 && !cuts_the_same_dims(layouts.of(p), at(like.tensors, p).layout);)
       layouts.choose(p, option);
-  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), like.dtype, common_formats(passes, mesh, like.dtype));
+  const Cost cost(passes, mesh, profile, speeds_from_parts(passes, mesh, layouts), like.dtype,
+                  common_formats(passes, mesh, like.dtype));
   Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (std::size_t p = 0; p < passes.passes.size(); p++)
@@ -118,6 +121,8 @@ PlanData plan_like(const PlanData& like, const Mesh& mesh, const LayoutRules& re
   return data;
 }
 
-Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) { return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data))); }
+Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) {
+  return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data)));
+}
 
 }  // namespace motley

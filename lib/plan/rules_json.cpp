@@ -61,8 +61,8 @@ void read_shares(Reader& r, const Json& j, RuleFile& rule) {
 }
 
 const Table<RuleFile>& shares_table() {
-  static const Table<RuleFile> table{
-      {"shares", "one number per device of the axis, as [70, 25, 5]", "list", true, read_shares, schema_of_list(schema_of_type("number"))}};
+  static const Table<RuleFile> table{{"shares", "one number per device of the axis, as [70, 25, 5]", "list", true, read_shares,
+                                      schema_of_list(schema_of_type("number"))}};
   return table;
 }
 
@@ -103,12 +103,15 @@ Json parts_json(const Parts& parts) {
 }
 
 const Table<RuleFile>& rule_table() {
-  static const Table<RuleFile> table{{"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
-                                      [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
-                                     {"parts", "how the dim is divided: by measurement, evenly, by one speed number per device, by shares, or these sizes", "text, list or object", false, read_parts,
-                                      schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))}), parts_json(RuleFile{}.parts)},
-                                     {"per", "the axis along which the lists of `parts` differ", "name", false,
-                                      [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
+  static const Table<RuleFile> table{
+      {"axis", "the mesh axis on which the dim is cut, or a list of axes", "name or list", true,
+       [](Reader& r, const Json& j, RuleFile& rule) { read_axes(r, j, rule.axes); }},
+      {"parts", "how the dim is divided: by measurement, evenly, by one speed number per device, by shares, or these sizes",
+       "text, list or object", false, read_parts,
+       schema_of_any({schema_of_words(kCuts), object_schema(shares_table()), schema_of_list(schema_of_type("integer or list"))}),
+       parts_json(RuleFile{}.parts)},
+      {"per", "the axis along which the lists of `parts` differ", "name", false,
+       [](Reader& r, const Json& j, RuleFile& rule) { r.name(j, rule.per); }}};
   return table;
 }
 
@@ -192,7 +195,8 @@ Table<LayoutRules> rules_table(VersionKey version) {
   return {version_field<LayoutRules>(version),
           {"split", "dim -> axis and how to cut it", "object", false, read_split, rule_schema()},
           {"tensors", "overrides of single tensors", "object", false, read_tensors, schema_of_map(rule_schema())},
-          {"place", "layer -> the devices that compute it", "object", false, read_place, schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
+          {"place", "layer -> the devices that compute it", "object", false, read_place,
+           schema_of_map(schema_of_any({schema_of_type("text"), schema_of_list(schema_of_type("text"))}))}};
 }
 
 Json names_json(const std::vector<std::string>& names) {
@@ -225,7 +229,9 @@ std::optional<LayoutRules> read_rules(Reader& reader, const Json& json, VersionK
   return rules;
 }
 
-Json rules_schema(VersionKey version) { return object_schema(rules_table(version)); }
+Json rules_schema(VersionKey version) {
+  return object_schema(rules_table(version));
+}
 
 Json to_json(const LayoutRules& rules) {
   Json out, tensors{Json::Object{}}, places{Json::Object{}};

@@ -15,9 +15,9 @@ namespace {
 // A schedule of more stages must be that much cheaper: what a link costs is not known better.
 constexpr double kWorthIt = 0.9;
 
-// A stage for each piece of each sender's, or reader's, messages, so that kernels run on some tiles while others travel. Pieces of the
-// first dim are contiguous in every format. The same for all messages of that rank: who adds finds all partial sums of an element in one
-// stage.
+// A stage for each piece of each sender's, or reader's, messages, so that kernels run on some tiles while others travel. Pieces of
+// the first dim are contiguous in every format. The same for all messages of that rank: who adds finds all partial sums of an
+// element in one stage.
 Stages tiled(const std::vector<BoxMessage>& messages, int BoxMessage::*end, int pieces) {
   std::map<int, Range> reach;
   for (const BoxMessage& m : messages) {
@@ -45,9 +45,7 @@ Stages staged(const Hop& hop, bool adds, const Schedule& schedule, std::span<con
 }
 
 bool leaves_a_host(const Stages& stages, std::span<const int> hosts) {
-  auto leaves = [&](const BoxMessage& m) {
-    return m.from != m.to && !hosts.empty() && at(hosts, m.from) != at(hosts, m.to);
-  };
+  auto leaves = [&](const BoxMessage& m) { return m.from != m.to && !hosts.empty() && at(hosts, m.from) != at(hosts, m.to); };
   return std::any_of(stages.begin(), stages.end(),
                      [&](const auto& stage) { return std::any_of(stage.begin(), stage.end(), leaves); });
 }
@@ -73,7 +71,8 @@ Schedule cheapest(const Hop& hop, bool adds, const PlanData& data, Index item_by
 }  // namespace
 
 std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hosts) {
-  return {staged(plan.add, true, plan.add.schedule, hosts), staged(plan.copy, false, plan.copy.schedule, hosts), staged(plan.fill, false, plan.fill.schedule, hosts)};
+  return {staged(plan.add, true, plan.add.schedule, hosts), staged(plan.copy, false, plan.copy.schedule, hosts),
+          staged(plan.fill, false, plan.fill.schedule, hosts)};
 }
 
 void count_bytes(PlanData& data) {

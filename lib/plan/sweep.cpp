@@ -65,8 +65,7 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
     const int t = order_[i];
     at(position_, t) = i;
     for (std::size_t k = 0; k < at(writers_, t).size(); k++)
-      for (const PassOperand& o : at(passes.passes, at(writers_, t)[k]).reads)
-        at(readers_, o.tensor).push_back({t, k, &o});
+      for (const PassOperand& o : at(passes.passes, at(writers_, t)[k]).reads) at(readers_, o.tensor).push_back({t, k, &o});
   }
 }
 
@@ -88,7 +87,8 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
 std::vector<Shard> Sweeper::home(int parameter) const {
   std::vector<Shard> held;
   const std::string& layer = at(passes_.tensors, parameter).layer;
-  for (int r : layouts_.placed(layer) ? layouts_.place(layer) : layouts_.busy()) held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
+  for (int r : layouts_.placed(layer) ? layouts_.place(layer) : layouts_.busy())
+    held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
   return owners(held);
 }
 
@@ -156,7 +156,8 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& ask
   return out;
 }
 
-Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const {
+Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector<PassPlan>& plans,
+                              const std::vector<Shard>& targets) const {
   struct Made {
     int rank;
     Box box;
@@ -177,7 +178,8 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
   for (const auto& boxes : made)
     for (std::size_t i = 0; i < boxes.size(); i++)
       for (std::size_t j = i + 1; j < boxes.size(); j++)
-        if (boxes[i].alternative == boxes[j].alternative && boxes[i].partial != boxes[j].partial && volume(intersect(boxes[i].box, boxes[j].box)) > 0)
+        if (boxes[i].alternative == boxes[j].alternative && boxes[i].partial != boxes[j].partial &&
+            volume(intersect(boxes[i].box, boxes[j].box)) > 0)
           lone = false;
   bool shared = false;
   for (std::size_t i = 0; i < targets.size() && !lone && !shared; i++)
@@ -304,7 +306,8 @@ Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
   return out;
 }
 
-std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const {
+std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs,
+                                                         const std::map<int, Pick>& picks) const {
   const auto here = static_cast<std::size_t>(t);
   std::shared_ptr<const Decided> found = known(t, needs[here], picks);
   if (found != nullptr) return found;
@@ -332,7 +335,8 @@ Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
     for (std::size_t k = 0; k < out.tensors[here]->passes.size(); k++)
       for (std::size_t r = 0; r < needs[here].size(); r++)
         if (const Work& w = out.tensors[here]->passes[k].work[r]; w.any)
-          for (const PassOperand& o : at(passes_.passes, writers_[here][k]).reads) want(at(needs, o.tensor)[r], operand_box(o, w.box));
+          for (const PassOperand& o : at(passes_.passes, writers_[here][k]).reads)
+            want(at(needs, o.tensor)[r], operand_box(o, w.box));
   }
   out.cost = cost_of(out);
   return out;
@@ -356,7 +360,8 @@ Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& pi
     const Decided& before = *from.tensors[here];
     if (!differs[here] && needs[here] == before.needs) continue;
     const bool all_given = std::all_of(writers_[here].begin(), writers_[here].end(), [&](int w) { return picks.contains(w); });
-    const bool is_read = std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
+    const bool is_read =
+        std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
     if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
     out.tensors[here] = decided(t, needs, picks);
     for (int w : writers_[here])
@@ -378,6 +383,8 @@ Sweep Sweeper::whole_of(const Trial& trial) const {
   return out;
 }
 
-Sweep Sweeper::run(const std::map<int, Pick>& picks) { return whole_of(attempt(picks)); }
+Sweep Sweeper::run(const std::map<int, Pick>& picks) {
+  return whole_of(attempt(picks));
+}
 
 }  // namespace motley

@@ -84,17 +84,18 @@ class Sweeper {
   const Cost& cost_;
   std::vector<double> speeds_{};             // per rank: 1 / seconds of the whole step alone
   std::vector<std::vector<int>> writers_{};  // per tensor
-  std::vector<int> pass_order_{};            // in which picks are chosen: the last first, but of one layer's the gradient of its input
-  std::vector<int> order_{};                 // tensors, readers' results before what they read
-  std::vector<std::size_t> position_{};      // of each tensor in it
-  struct Reader {  // the writer-th writer of a tensor reads another one
+  std::vector<int> pass_order_{};        // in which picks are chosen: the last first, but of one layer's the gradient of its input
+  std::vector<int> order_{};             // tensors, readers' results before what they read
+  std::vector<std::size_t> position_{};  // of each tensor in it
+  struct Reader {                        // the writer-th writer of a tensor reads another one
     int tensor;
     std::size_t writer;
     const PassOperand* operand;
   };
-  std::vector<std::vector<Reader>> readers_{};  // per tensor that is read, in order
+  std::vector<std::vector<Reader>> readers_{};           // per tensor that is read, in order
   mutable std::vector<std::vector<Pick>> candidates_{};  // per pass; empty: not made yet
-  mutable std::vector<std::vector<std::shared_ptr<const Decided>>> known_{};  // per tensor: an improving sweep asks the same again and again
+  mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
+      known_{};  // per tensor: an improving sweep asks the same again and again
 };
 
 }  // namespace motley

@@ -158,7 +158,9 @@ std::vector<Box> tiles_read(const PlanData& data, int tensor, int pass, int rank
 bool meets(const Box& box, const std::vector<Box>& others) {
   return std::any_of(others.begin(), others.end(), [&](const Box& o) { return volume(intersect(o, box)) > 0; });
 }
-bool some_but_not_all(const Box& box, const std::vector<Box>& others) { return meets(box, others) && !subtract(box, others).empty(); }
+bool some_but_not_all(const Box& box, const std::vector<Box>& others) {
+  return meets(box, others) && !subtract(box, others).empty();
+}
 
 }  // namespace
 
@@ -168,7 +170,8 @@ std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, in
   const bool leaves = plan_of(data, p.writes.tensor).add.tiles > 0 && !is_view(p);
   if (leaves && !cut(p, p.writes, leaving_tiles(data, pass, rank), parts)) return std::nullopt;
   for (const PassOperand& o : p.reads)
-    if (plan_of(data, o.tensor).arriving().tiles > 0 && !cut(p, o, tiles_read(data, o.tensor, pass, rank), parts)) return std::nullopt;
+    if (plan_of(data, o.tensor).arriving().tiles > 0 && !cut(p, o, tiles_read(data, o.tensor, pass, rank), parts))
+      return std::nullopt;
   std::vector<WorkPart> out;
   std::vector<Box> before, after;
   for (const std::vector<Range>& part : parts) after.push_back(operand_box(p.writes, part));
@@ -204,7 +207,8 @@ bool may_tile(const PlanData& data, int tensor, Hop TensorPlan::*hop, int tiles)
 }
 
 bool may_overlap(const PlanData& data, const Hop& hop) {
-  return std::any_of(hop.messages.begin(), hop.messages.end(), [&](const BoxMessage& m) { return m.from != m.to && is_far(data, m.from, m.to); });
+  return std::any_of(hop.messages.begin(), hop.messages.end(),
+                     [&](const BoxMessage& m) { return m.from != m.to && is_far(data, m.from, m.to); });
 }
 
 bool tile_all(PlanData& data, const std::function<int(const Hop&)>& tiles_of) {

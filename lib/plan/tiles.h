@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels run tile by tile, so that an exchange overlaps with them. A tensor that arrives tiled stays in separate buffers, one per
-// message; its readers compute with the rank's own tile first, then with each other one as it arrives. A tensor that leaves tiled is made
-// one reader's tile after the other, each sent while the next is computed, the rank's own last. Where a message takes longer than the
-// work on the own tile it goes in several pieces of its first dim: kernels run on those that have arrived, or the next is computed, while
-// the others travel. The order of tiles, and with it that of adds, follows from the plan alone.
+// message; its readers compute with the rank's own tile first, then with each other one as it arrives. A tensor that leaves tiled
+// is made one reader's tile after the other, each sent while the next is computed, the rank's own last. Where a message takes
+// longer than the work on the own tile it goes in several pieces of its first dim: kernels run on those that have arrived, or the
+// next is computed, while the others travel. The order of tiles, and with it that of adds, follows from the plan alone.
 #pragma once
 #include <functional>
 #include <optional>
@@ -22,8 +22,8 @@ struct WorkPart {
   std::vector<Range> box{};
   bool first = true, last = true;
 };
-// The whole work where nothing is tiled; nothing where a tile's edge is along an index that a kernel cannot be cut at, or where a part
-// would write a box of which the parts before it, or those after it, write some but not all.
+// The whole work where nothing is tiled; nothing where a tile's edge is along an index that a kernel cannot be cut at, or where a
+// part would write a box of which the parts before it, or those after it, write some but not all.
 std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, int rank);
 
 // A copy or broadcast that needs no kernel: its source is read in place.

@@ -13,13 +13,17 @@ namespace {
 std::set<int> tiled_exchanges(const Draft& draft) {
   std::set<int> out;
   for (int e = 0; e < static_cast<int>(draft.moved.size()); e++)
-    if (const Draft::Moved& of = at(draft.moved, e); of.tensor >= 0 && of.hop > 0 && draft.plan.plan_of(of.tensor).arriving().tiles > 0) out.insert(e);
+    if (const Draft::Moved& of = at(draft.moved, e);
+        of.tensor >= 0 && of.hop > 0 && draft.plan.plan_of(of.tensor).arriving().tiles > 0)
+      out.insert(e);
   return out;
 }
 
 }  // namespace
 
-Program compile(const Plan& plan, int rank, const CompileOptions& options) { return compile(plan.data(), rank, options); }
+Program compile(const Plan& plan, int rank, const CompileOptions& options) {
+  return compile(plan.data(), rank, options);
+}
 
 Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
   const LocalPlan local(plan, rank, options);

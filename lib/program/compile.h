@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan becomes one rank's Program by passes. The first three make a draft, the others change a Program; each is alone in its file.
+// A plan becomes one rank's Program by passes. The first three make a draft, the others change a Program; each is alone in its
+// file.
 #pragma once
 #include <motley/program.h>
 
@@ -11,12 +12,13 @@ namespace motley {
 // ---- drafts
 Draft lower(const LocalPlan& plan);  // kernels; where values move, a Move
 void exchange(Draft& draft);         // a Move becomes messages and the kernels that pack, add and unpack them
-void share(Draft& draft);            // messages between ranks that share memory become reads in place; what all of them read is stored once
+void share(Draft& draft);  // messages between ranks that share memory become reads in place; what all of them read is stored once
 Program finished(Draft draft);
 
 // ---- Programs
-void tile(Program& program, const PlanData& plan);          // messages from and to a device with memory of its own go in pieces
-void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);  // posts early, waits late; tiled: exchanges whose tiles are used one by one
+void tile(Program& program, const PlanData& plan);  // messages from and to a device with memory of its own go in pieces
+void overlap(Program& program, const PlanData& plan,
+             const std::set<int>& tiled);  // posts early, waits late; tiled: exchanges whose tiles are used one by one
 void name_implementations(Program& program, const PlanData& plan);
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
 void settle(Program& program);  // acknowledgements are awaited where the memory is used again

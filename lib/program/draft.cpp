@@ -32,7 +32,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.box = h.box;
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (all.trains) s.velocity = add_buffer("velocity of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state);
-      if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared()) at(program.main_buffer, t) = s.value;
+      if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
+        at(program.main_buffer, t) = s.value;
       program.slices.push_back(std::move(s));
     }
   }
@@ -40,7 +41,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
     const TensorRole role = plan.tensor(t).role;
     const auto& readers = plan.plan_of(t).readers;
     const bool here = std::any_of(readers.begin(), readers.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
-    if (here && (role == TensorRole::input || role == TensorRole::label)) program.feeds.push_back({t, plan.tensor(t).name, main_buffer(t)});
+    if (here && (role == TensorRole::input || role == TensorRole::label))
+      program.feeds.push_back({t, plan.tensor(t).name, main_buffer(t)});
   }
 }
 
@@ -71,7 +73,8 @@ int Draft::main_buffer(int t) {
   if (const int made = at(program.main_buffer, t); made >= 0) return made;
   const std::string& name = plan.tensor(t).name;
   if (const SharedTensor& shared = plan.shared(t); shared.has(plan.rank())) {
-    const int made = add_buffer(name, plan.dtype_of(t), shared.box, plan.format_of(t), shared.home == plan.rank() ? Space::arena : Space::peer);
+    const int made =
+        add_buffer(name, plan.dtype_of(t), shared.box, plan.format_of(t), shared.home == plan.rank() ? Space::arena : Space::peer);
     if (shared.home != plan.rank()) buffer(made).peer = shared.home;
     return at(program.main_buffer, t) = made;
   }
@@ -85,7 +88,8 @@ int Draft::main_buffer(int t) {
   for (int p : plan.writers(t))
     if (plan.works(p) && plan.direct(p)) take(operand_box(plan.pass(p).writes, plan.work_of(p).box));
   check(all.has_value(), "a tensor that is used here is stored here");
-  const int made = add_buffer(name, plan.dtype_of(t), *all, plan.format_of(t), plan.tensor(t).role == TensorRole::seed ? Space::state : Space::arena);
+  const int made = add_buffer(name, plan.dtype_of(t), *all, plan.format_of(t),
+                              plan.tensor(t).role == TensorRole::seed ? Space::state : Space::arena);
   return at(program.main_buffer, t) = made;
 }
 
@@ -96,7 +100,8 @@ View Draft::main_view(int t, const Box& box) {
     if (!tiles_.contains(t)) {
       std::vector<Contribution>& tiles = tiles_[t];
       const std::vector<Box> boxes = arriving_tiles(plan.data(), t, plan.rank());
-      for (std::size_t k = 1; k < boxes.size(); k++) tiles.push_back({boxes[k], fresh_view("tile of " + plan.tensor(t).name, t, boxes[k])});
+      for (std::size_t k = 1; k < boxes.size(); k++)
+        tiles.push_back({boxes[k], fresh_view("tile of " + plan.tensor(t).name, t, boxes[k])});
     }
     for (const Contribution& tile : tiles_.at(t))
       if (contains(tile.box, box)) id = tile.view.buffer;
@@ -111,7 +116,8 @@ View Draft::output_view(int p, const Box& box) {
   if (plan.direct(p)) return main_view(t, box);
   std::vector<Contribution>& sums = partial_sums_[p];
   if (sums.empty())
-    for (const Box& b : plan.plan_of(t).add.tiles > 0 ? leaving_tiles(plan.data(), p, plan.rank()) : std::vector<Box>{operand_box(it.writes, plan.work_of(p).box)})
+    for (const Box& b : plan.plan_of(t).add.tiles > 0 ? leaving_tiles(plan.data(), p, plan.rank())
+                                                      : std::vector<Box>{operand_box(it.writes, plan.work_of(p).box)})
       sums.push_back({b, fresh_view("partial sum of " + it.name, t, b)});
   const auto found = std::find_if(sums.begin(), sums.end(), [&](const Contribution& c) { return contains(c.box, box); });
   check(found != sums.end(), "a part of a result is in one of its tiles");
@@ -135,12 +141,14 @@ Contribution Draft::partial_sum(int t, int writer, const Box& box) {
   for (int i : it.reads[0].indices) source.push_back(at(box, at(dim_of, i)));
   const View from = main_view(it.reads[0].tensor, source);
   View view{from.buffer, from.element, std::vector<Index>(box.size(), 0), extents_of(box)};
-  for (std::size_t d = 0; d < it.reads[0].indices.size(); d++) at(view.strides, at(dim_of, it.reads[0].indices[d])) = from.strides[d];
+  for (std::size_t d = 0; d < it.reads[0].indices.size(); d++)
+    at(view.strides, at(dim_of, it.reads[0].indices[d])) = from.strides[d];
   return {box, view};
 }
 
 bool Draft::is_aligned(const View& view) const {
-  return !plan.on_device() || view.element * static_cast<Index>(bytes_of(at(program.buffers, view.buffer).dtype)) % kDeviceAlignment == 0;
+  return !plan.on_device() ||
+         view.element * static_cast<Index>(bytes_of(at(program.buffers, view.buffer).dtype)) % kDeviceAlignment == 0;
 }
 
 void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's Program while the first passes make it (compile.h): its steps, its buffers, and where each tensor's values are in them.
+// One rank's Program while the first passes make it (compile.h): its steps, its buffers, and where each tensor's values are in
+// them.
 #pragma once
 #include <motley/program.h>
 
@@ -30,8 +31,8 @@ struct Move {
 
 struct DraftStep {
   std::variant<RunKernel, Post, Wait, Move> what{};
-  int turn = 0;   // the pass at whose turn it comes; the updates' turn is one more than the last pass
-  int pass = -1;  // whose kernel it is, or belongs to; -1: no pass's
+  int turn = 0;                         // the pass at whose turn it comes; the updates' turn is one more than the last pass
+  int pass = -1;                        // whose kernel it is, or belongs to; -1: no pass's
   std::vector<Box> sent{}, received{};  // of a Post: what its pieces hold
 };
 
@@ -46,9 +47,9 @@ class Draft {
     int tensor = -1;  // -1: an acknowledgement or a grant
     std::size_t hop = 0, stage = 0;
   };
-  std::vector<Moved> moved{};  // per exchange
+  std::vector<Moved> moved{};          // per exchange
   std::set<int> received{}, packed{};  // buffers that only messages write, or read
-  int turn = 0, pass = -1;     // of the steps that are added next
+  int turn = 0, pass = -1;             // of the steps that are added next
 
   // ---- buffers
   Buffer& buffer(int id) { return at(program.buffers, id); }
@@ -57,8 +58,9 @@ class Draft {
   View fresh_view(const std::string& name, int t, const Box& box);  // a temporary dense block in the tensor's format
   int main_buffer(int t);  // made at the first call: the hull of all that this rank has of the tensor
   View main_view(int t, const Box& box);
-  View output_view(int p, const Box& box);    // where this part of a pass's result goes
-  View finished_view(int t, const Box& box);  // where finished values are: in the main buffer, or (a parameter) in the part that is owned
+  View output_view(int p, const Box& box);  // where this part of a pass's result goes
+  View finished_view(int t,
+                     const Box& box);  // where finished values are: in the main buffer, or (a parameter) in the part that is owned
   Contribution partial_sum(int t, int writer, const Box& box);  // what this writer of the tensor has of the box
   bool is_aligned(const View& view) const;                      // as this rank's kernels need it
 

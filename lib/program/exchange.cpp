@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial sums and messages -> tensors, as if every rank had memory of its own. Adds start from +0 and run in the order (writer's rank, box,
-// writer's pass), never in the order of arrival; one owner adds, the others copy its bits.
+// Partial sums and messages -> tensors, as if every rank had memory of its own. Adds start from +0 and run in the order (writer's
+// rank, box, writer's pass), never in the order of arrival; one owner adds, the others copy its bits.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -72,8 +72,8 @@ class Exchanger {
 
   void post_and_wait(int exchange, Pieces sends, Pieces receives) {
     if (sends.pieces.empty() && receives.pieces.empty()) return;
-    draft_.steps.push_back(
-        {Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1, std::move(sends.boxes), std::move(receives.boxes)});
+    draft_.steps.push_back({Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1,
+                            std::move(sends.boxes), std::move(receives.boxes)});
     draft_.steps.push_back({Wait{exchange}, draft_.turn, -1, {}, {}});
   }
 
@@ -146,8 +146,8 @@ class Exchanger {
         for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), Activation::none);
   }
 
-  // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after the
-  // first such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
+  // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after
+  // the first such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
   void add_stage(int t, std::size_t stage, int exchange, std::map<int, Adding>& trees) {
     std::vector<Contribution> last;
     const bool only = plan_.stages_of(t)[0].size() == 1;
@@ -171,7 +171,8 @@ class Exchanger {
   }
 
   // What arrives, per tree and in the messages' order: (writer's rank, box, pass) inside each owned box.
-  std::map<int, std::vector<Contribution>> exchange_sums(int t, std::size_t stage, int exchange, const std::map<int, Adding>& trees) {
+  std::map<int, std::vector<Contribution>> exchange_sums(int t, std::size_t stage, int exchange,
+                                                         const std::map<int, Adding>& trees) {
     const Stages& stages = plan_.stages_of(t)[0];
     Pieces sends, receives;
     std::map<int, std::vector<Contribution>> arrived;
@@ -187,7 +188,8 @@ class Exchanger {
         continue;
       }
       auto meets = [&](const BoxMessage& o) { return o.to == rank_ && &o != &m && volume(intersect(o.box, m.box)) > 0; };
-      const bool alone = std::none_of(stages.begin(), stages.end(), [&](const auto& of) { return std::any_of(of.begin(), of.end(), meets); });
+      const bool alone =
+          std::none_of(stages.begin(), stages.end(), [&](const auto& of) { return std::any_of(of.begin(), of.end(), meets); });
       const bool owner = stages.size() == 1 || trees.at(m.tree).is_owner(rank_);
       const bool in_place = alone && owner && is_dense(draft_.main_view(t, m.box), plan_.format_of(t));
       sums.push_back({m.box, in_place ? draft_.main_view(t, m.box) : received_view(t, m.box)});
@@ -249,7 +251,8 @@ class Exchanger {
     const std::vector<Index> extents = extents_of(box), inner = strides_of(Format::plain, extents);
     const Index each = volume(box), count = static_cast<Index>(parts.size());
     const int stack = draft_.temporary("stack of " + name(t), plan_.dtype_of(t), {count, each});
-    for (Index k = 0; k < count; k++) draft_.copy(at(parts, k).view, {stack, k * each, inner, extents}, plan_.dtype_of(t), "sum of " + name(t));
+    for (Index k = 0; k < count; k++)
+      draft_.copy(at(parts, k).view, {stack, k * each, inner, extents}, plan_.dtype_of(t), "sum of " + name(t));
     std::vector<Index> all = extents, from = inner, into = to.strides;
     all.insert(all.begin(), count);
     from.insert(from.begin(), each);
@@ -267,6 +270,8 @@ class Exchanger {
 
 }  // namespace
 
-void exchange(Draft& draft) { Exchanger(draft).run(); }
+void exchange(Draft& draft) {
+  Exchanger(draft).run();
+}
 
 }  // namespace motley

@@ -18,7 +18,9 @@ bool has_value(const List& list, const T& value) {
 
 }  // namespace
 
-bool SharedTensor::has(int rank) const { return has_value(ranks, rank); }
+bool SharedTensor::has(int rank) const {
+  return has_value(ranks, rank);
+}
 
 LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& options) : data_(data), rank_(rank), options_(options) {
   const Passes& all = data_.passes;
@@ -40,7 +42,8 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
   for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter: when its values are first put together
     for (int w : writers(pass(p).writes.tensor))
       for (const PassOperand& o : pass(w).reads)
-        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0) at(opened_, o.tensor) = p;
+        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0)
+          at(opened_, o.tensor) = p;
 }
 
 bool LocalPlan::works(int p) const {
@@ -58,7 +61,9 @@ const std::array<Stages, 3>& LocalPlan::stages_of(int t) const {
   return known != stages_.end() ? known->second : stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
 }
 
-bool LocalPlan::is_view(int p) const { return motley::is_view(pass(p)); }
+bool LocalPlan::is_view(int p) const {
+  return motley::is_view(pass(p));
+}
 
 bool LocalPlan::direct(int p) const {
   std::optional<bool>& answer = at(direct_, p);
@@ -73,11 +78,13 @@ bool LocalPlan::direct(int p) const {
   bool good = plan.add.tiles == 0;
   for (const BoxMessage& m : plan.add.messages) {
     const bool has = has_value(m.writers, k);
-    if (m.from == rank_) good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum is in the same place
+    if (m.from == rank_)
+      good = good && (has ? m.writers == fused : !overlaps(m.box, mine));  // no other partial sum is in the same place
     if (m.to == rank_ && overlaps(m.box, mine)) good = good && m.from == rank_ && has;
   }
   if (shared(it.writes.tensor).is_shared() || plan.arriving().tiles > 0)  // what others write there is not overwritten
-    good = good && std::any_of(plan.owners.begin(), plan.owners.end(), [&](const Shard& own) { return own.rank == rank_ && contains(own.box, mine); });
+    good = good && std::any_of(plan.owners.begin(), plan.owners.end(),
+                               [&](const Shard& own) { return own.rank == rank_ && contains(own.box, mine); });
   answer = good;
   return good;
 }
@@ -112,8 +119,8 @@ int LocalPlan::activation_after(int t, const Box& box) const {
 }
 
 bool LocalPlan::same_memory(int a, int b) const {
-  return options_.share && !data_.hosts.empty() && at(data_.hosts, a) == at(data_.hosts, b) && !at(data_.on_device, a) && !at(data_.on_device, b) &&
-         (options_.hosts.empty() || at(options_.hosts, a) == at(options_.hosts, b));
+  return options_.share && !data_.hosts.empty() && at(data_.hosts, a) == at(data_.hosts, b) && !at(data_.on_device, a) &&
+         !at(data_.on_device, b) && (options_.hosts.empty() || at(options_.hosts, a) == at(options_.hosts, b));
 }
 
 const SharedTensor& LocalPlan::shared(int t) const {
@@ -124,7 +131,9 @@ const SharedTensor& LocalPlan::shared(int t) const {
 // Whether the ranks that read this one's memory share the tensor, and where it is stored.
 SharedTensor LocalPlan::shared_of(int t, int rank) const {
   const TensorRole role = tensor(t).role;
-  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || has_value(passes().outputs, t) || has_value(options_.keep, t)) return {};
+  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || has_value(passes().outputs, t) ||
+      has_value(options_.keep, t))
+    return {};
   if (options_.keep_gradients && role == TensorRole::parameter_gradient) return {};
   const TensorPlan& plan = plan_of(t);
   if (plan.arriving().tiles > 0) return {};

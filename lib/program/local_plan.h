@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says about one rank: what it computes, which kernels compute other passes with their own, which tensors are stored once for
-// several ranks of a host. All of it follows from the plan, so that ranks agree on it without a message.
+// What a plan says about one rank: what it computes, which kernels compute other passes with their own, which tensors are stored
+// once for several ranks of a host. All of it follows from the plan, so that ranks agree on it without a message.
 #pragma once
 #include <motley/program.h>
 
@@ -50,11 +50,13 @@ class LocalPlan {
   int activation_after(int t, const Box& box) const;  // the pass that a kernel writing all of t here may apply itself; -1: none
 
   // ---- memory that ranks of a host share
-  bool same_memory(int a, int b) const;  // these two read each other's memory
+  bool same_memory(int a, int b) const;     // these two read each other's memory
   const SharedTensor& shared(int t) const;  // of this rank
   SharedTensor shared_of(int t, int rank) const;
-  int opened_at(int t) const { return at(opened_, t); }  // the pass at whose turn the tensor is first written, on any rank; -1: never
-  int closed_at(int t) const;                            // the pass after which no rank reads it
+  int opened_at(int t) const {
+    return at(opened_, t);
+  }                            // the pass at whose turn the tensor is first written, on any rank; -1: never
+  int closed_at(int t) const;  // the pass after which no rank reads it
 
  private:
   bool overlaps(const Box& a, const Box& b) const { return volume(intersect(a, b)) > 0; }

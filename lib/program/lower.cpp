@@ -44,7 +44,8 @@ void Lowerer::run() {
     draft_.pass = p;
     if (plan_.works(p) && !fused_.contains(p) && !plan_.is_view(p)) emit_pass(p);
     draft_.pass = -1;
-    if (plan_.writers(t).back() == p) draft_.steps.push_back({Move{.tensor = t, .inside_kernel = inside_.contains(t)}, p, -1, {}, {}});
+    if (plan_.writers(t).back() == p)
+      draft_.steps.push_back({Move{.tensor = t, .inside_kernel = inside_.contains(t)}, p, -1, {}, {}});
   }
   draft_.turn = count;
   if (plan_.passes().trains) emit_updates();
@@ -59,7 +60,8 @@ Place Lowerer::dense(const View& view, const std::vector<int>& order, Format for
   return {made, 0};
 }
 
-std::pair<Place, View> Lowerer::dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
+std::pair<Place, View> Lowerer::dense_result(const View& view, const std::vector<int>& order, Format format,
+                                             const std::string& name) {
   const View v = reordered(view, order);
   if (is_dense(v, format) && draft_.is_aligned(v)) return {{v.buffer, v.element}, View{}};
   const int made = draft_.temporary("dense " + name, plan_.data().dtype, v.extents, format);
@@ -74,7 +76,9 @@ void Lowerer::emit_pass(int p) {
   const int bias = takes ? plan_.bias_of(p) : -1;
   if (bias >= 0) fused_.insert(bias);
   const std::vector<BoxMessage>& sums = plan_.plan_of(t).add.messages;
-  const bool local = std::none_of(sums.begin(), sums.end(), [&](const BoxMessage& m) { return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank()); });
+  const bool local = std::none_of(sums.begin(), sums.end(), [&](const BoxMessage& m) {
+    return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank());
+  });
   const bool alone = bias >= 0 || plan_.writers(t).size() == 1;
   const int next = takes && alone && local && plan_.direct(p) ? plan_.activation_after(t, box) : -1;
   if (next >= 0) {
@@ -107,8 +111,8 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
     bias_view = draft_.main_view(b.reads[0].tensor, of);
     spec.bias = true;
   }
-  const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward && is_dense(result, plan_.format_of(t)) && draft_.is_aligned(result) &&
-                                          !plan_.on_device();
+  const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward &&
+                                          is_dense(result, plan_.format_of(t)) && draft_.is_aligned(result) && !plan_.on_device();
   const Activation activation = next >= 0 && part.last ? plan_.pass(next).activation : Activation::none;
   spec.accumulate = adds && inside;
   if (!adds || inside) spec.activation = next >= 0 ? activation : spec.activation;
@@ -125,7 +129,8 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   if (made.buffer == result.buffer) return;
   KernelSpec add = fold_of(FoldKind::add, plan_.dtype_of(t), {result, made, result});
   add.activation = activation;
-  draft_.kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}}, "tiles of " + it.name);
+  draft_.kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}},
+                "tiles of " + it.name);
 }
 
 void Lowerer::emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views) {
@@ -200,7 +205,8 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
     const std::vector<int>& tail = k == y ? made : contracted;
     indices.insert(indices.end(), tail.begin(), tail.end());
     for (int i : indices)
-      dims.push_back(static_cast<int>(std::find(operands[k].indices.begin(), operands[k].indices.end(), i) - operands[k].indices.begin()));
+      dims.push_back(
+          static_cast<int>(std::find(operands[k].indices.begin(), operands[k].indices.end(), i) - operands[k].indices.begin()));
     return dims;
   };
   std::vector<Place> places;
@@ -224,15 +230,17 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
 void Lowerer::emit_updates() {
   for (std::size_t i = 0; i < draft_.program.slices.size(); i++) {
     Slice& s = draft_.program.slices[i];
-    const auto found = std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
+    const auto found =
+        std::find(plan_.passes().parameters.begin(), plan_.passes().parameters.end(), s.tensor) - plan_.passes().parameters.begin();
     const int gradient = at(plan_.passes().parameter_gradients, found);
     const View g = draft_.main_view(gradient, s.box);
     std::vector<int> order(s.box.size());
     std::iota(order.begin(), order.end(), 0);
     const Place place = dense(g, order, s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor), "update of " + s.name);
     draft_.program.slices[i].gradient = g.buffer;
-    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(draft_.program.slices[i].box), plan_.data().dtype), {place, {draft_.program.slices[i].velocity, 0}, {draft_.program.slices[i].value, 0}},
-                "update of " + draft_.program.slices[i].name);
+    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(draft_.program.slices[i].box), plan_.data().dtype),
+                  {place, {draft_.program.slices[i].velocity, 0}, {draft_.program.slices[i].value, 0}},
+                  "update of " + draft_.program.slices[i].name);
   }
 }
 

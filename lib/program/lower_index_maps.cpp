@@ -34,11 +34,13 @@ struct Digits {
   }
 };
 
-Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOperand& operand, const View& view, const std::vector<Range>& work) {
+Digits digits_of(const Pass& pass, const std::vector<int>& indices, const PassOperand& operand, const View& view,
+                 const std::vector<Range>& work) {
   Digits out;
   Box box;
   for (int i : indices) {
-    const auto dim = static_cast<std::size_t>(std::find(operand.indices.begin(), operand.indices.end(), i) - operand.indices.begin());
+    const auto dim =
+        static_cast<std::size_t>(std::find(operand.indices.begin(), operand.indices.end(), i) - operand.indices.begin());
     out.sizes.push_back(at(pass.indices, i).size);
     out.extents.push_back(view.extents[dim]);
     out.strides.push_back(view.strides[dim]);
@@ -83,11 +85,13 @@ std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, co
   Walk walk{{from.buffer, from.element, {}, {}}, {to.buffer, to.element, {}, {}}};
   for (std::size_t d = 0; d < made.indices.size(); d++) {
     if (is_tied(pass, made.indices[d])) continue;
-    const auto dim = static_cast<std::size_t>(std::find(read.indices.begin(), read.indices.end(), made.indices[d]) - read.indices.begin());
+    const auto dim =
+        static_cast<std::size_t>(std::find(read.indices.begin(), read.indices.end(), made.indices[d]) - read.indices.begin());
     walk.add(to.extents[d], from.strides[dim], to.strides[d]);
   }
   for (const Tie& tie : pass.ties)
-    if (!walk.add(digits_of(pass, tie.read, read, from, work), digits_of(pass, tie.made, made, to, work), tie.offset)) return std::nullopt;
+    if (!walk.add(digits_of(pass, tie.read, read, from, work), digits_of(pass, tie.made, made, to, work), tie.offset))
+      return std::nullopt;
   return walk;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// No rank waits in a circle that did not before: a Post waits for nothing, so one that comes earlier waits for fewer others. A Wait that
-// comes later is followed only by steps that followed it before; were one of them needed for what it now comes after, the ranks would
-// have waited in a circle from the start.
+// No rank waits in a circle that did not before: a Post waits for nothing, so one that comes earlier waits for fewer others. A Wait
+// that comes later is followed only by steps that followed it before; were one of them needed for what it now comes after, the
+// ranks would have waited in a circle from the start.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -38,7 +38,8 @@ bool meet(const Touches& a, const Touches& b) {
 
 class Overlapper {
  public:
-  Overlapper(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory) : program_(program), steps_(program.steps) {
+  Overlapper(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory)
+      : program_(program), steps_(program.steps) {
     for (const ProgramStep& s : steps_) {
       const auto* post = std::get_if<Post>(&s.what);
       const Beside runs = post == nullptr ? Beside::nothing : beside(*post);
@@ -65,15 +66,16 @@ class Overlapper {
       for (std::size_t i = to; i-- > from;)
         if (goes_down(i)) lower(i, to);
       for (std::size_t i = from; i < to && !ordered_.empty(); i++)
-        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange)) i = move_before(i, to);
+        if (const auto* wait = std::get_if<Wait>(&steps_[i].what); wait != nullptr && ordered_.contains(wait->exchange))
+          i = move_before(i, to);
     }
   }
 
  private:
   Index item(int buffer) const { return static_cast<Index>(bytes_of(at(program_.buffers, buffer).dtype)); }
 
-  // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are shown, and
-  // write what they show; who acknowledges or grants (no bytes) gives it up, and whoever waited for that may write it.
+  // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are
+  // shown, and write what they show; who acknowledges or grants (no bytes) gives it up, and whoever waited for that may write it.
   Touches touches_of(const ProgramStep& step) {
     Touches out;
     if (const auto* run = std::get_if<RunKernel>(&step.what)) {
@@ -208,21 +210,24 @@ class Overlapper {
   std::vector<ProgramStep>& steps_;
   std::vector<Touches> touches_{};
   std::map<int, Touches> under_way_{};
-  std::set<int> pending_{}, ordered_{};              // exchanges
-  std::set<int> sent_{}, received_{};              // buffers that they send and receive
-  std::vector<Life> lives_{};                      // per buffer
-  std::vector<Index> live_{};                      // per step
-  double most_ = 0;                                // bytes alive at once
+  std::set<int> pending_{}, ordered_{};  // exchanges
+  std::set<int> sent_{}, received_{};    // buffers that they send and receive
+  std::vector<Life> lives_{};            // per buffer
+  std::vector<Index> live_{};            // per step
+  double most_ = 0;                      // bytes alive at once
 };
 
 }  // namespace
 
-void overlap(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory) { Overlapper(program, beside, most_memory).run(); }
+void overlap(Program& program, const std::function<Beside(const Post&)>& beside, double most_memory) {
+  Overlapper(program, beside, most_memory).run();
+}
 
 void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled) {
   auto may = [&](const Post& post) {
     auto far = [&](const Piece& p) { return !p.window && is_far(plan, program.rank, p.peer); };
-    if (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far)) return Beside::nothing;
+    if (std::none_of(post.sends.begin(), post.sends.end(), far) && std::none_of(post.receives.begin(), post.receives.end(), far))
+      return Beside::nothing;
     return tiled.contains(post.exchange) ? Beside::in_order_of_need : Beside::other_kernels;
   };
   overlap(program, may, kMostMemory);

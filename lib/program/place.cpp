@@ -55,7 +55,8 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
     else if (program.buffers[i].space == Space::arena && program.buffers[i].last >= 0)
       order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
   std::vector<std::size_t> laid;
   for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
     Buffer& b = program.buffers[i];
@@ -63,7 +64,8 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
     std::vector<std::pair<Index, Index>> busy;
     for (std::size_t k : laid) {
       const Buffer& other = program.buffers[k];
-      if (!options.reuse_memory || (other.first <= b.last && b.first <= other.last)) busy.emplace_back(other.offset, other.offset + (other.bytes + 63) / 64 * 64);
+      if (!options.reuse_memory || (other.first <= b.last && b.first <= other.last))
+        busy.emplace_back(other.offset, other.offset + (other.bytes + 63) / 64 * 64);
     }
     std::sort(busy.begin(), busy.end());
     b.offset = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acknowledgements are awaited where the memory that peers read is used again: before the first step of a buffer that is placed over it,
-// before a step that writes it, at the latest at the end of the half of the step (an evaluation runs the forward half alone). `share`
-// awaits each after the next exchange, and lifetimes, so places in the arena, follow from that: waiting later takes no memory.
+// Acknowledgements are awaited where the memory that peers read is used again: before the first step of a buffer that is placed
+// over it, before a step that writes it, at the latest at the end of the half of the step (an evaluation runs the forward half
+// alone). `share` awaits each after the next exchange, and lifetimes, so places in the arena, follow from that: waiting later takes
+// no memory.
 //
 // No rank waits in a circle: the wait comes later, and what it waits for has not moved.
 #include <algorithm>
@@ -18,22 +19,25 @@ namespace {
 const Post* acknowledgement(const Program& program, std::size_t i) {
   const auto* post = std::get_if<Post>(&program.steps[i].what);
   if (post == nullptr || !post->sends.empty() || post->receives.empty()) return nullptr;
-  const bool flags = std::all_of(post->receives.begin(), post->receives.end(),
-                                 [&](const Piece& p) { return p.window && p.bytes == 0 && at(program.buffers, p.at.buffer).space == Space::arena; });
+  const bool flags = std::all_of(post->receives.begin(), post->receives.end(), [&](const Piece& p) {
+    return p.window && p.bytes == 0 && at(program.buffers, p.at.buffer).space == Space::arena;
+  });
   return flags ? post : nullptr;
 }
 
 bool writes(const ProgramStep& step, int buffer) {
   if (const auto* run = std::get_if<RunKernel>(&step.what)) return run->operands.back().buffer == buffer;
   const auto* post = std::get_if<Post>(&step.what);
-  return post != nullptr && std::any_of(post->receives.begin(), post->receives.end(), [&](const Piece& p) { return !p.window && p.at.buffer == buffer; });
+  return post != nullptr && std::any_of(post->receives.begin(), post->receives.end(),
+                                        [&](const Piece& p) { return !p.window && p.at.buffer == buffer; });
 }
 
 // The first step at which memory of the buffer belongs to another one that comes after it.
 int used_again(const Program& program, const Buffer& buffer) {
   int first = std::numeric_limits<int>::max();
   for (const Buffer& other : program.buffers)
-    if (other.space == Space::arena && other.first > buffer.last && other.offset < buffer.offset + buffer.bytes && buffer.offset < other.offset + other.bytes)
+    if (other.space == Space::arena && other.first > buffer.last && other.offset < buffer.offset + buffer.bytes &&
+        buffer.offset < other.offset + other.bytes)
       first = std::min(first, other.first);
   return first;
 }

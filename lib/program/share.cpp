@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one host read each other's memory. A message between them becomes a flag: the sender's block stays where it is, the reader's
-// kernels read it in place and acknowledge it, and its memory is used again when all readers have. A tensor that several of them read
-// completely is stored once, in the arena of its home: each writes its part there when the home has granted that its memory is free, which
-// it is again when all have acknowledged their last read. Of an exchange that also leaves the host the flags become an exchange of their
-// own, so that its messages can overlap with kernels.
+// Ranks of one host read each other's memory. A message between them becomes a flag: the sender's block stays where it is, the
+// reader's kernels read it in place and acknowledge it, and its memory is used again when all readers have. A tensor that several
+// of them read completely is stored once, in the arena of its home: each writes its part there when the home has granted that its
+// memory is free, which it is again when all have acknowledged their last read. Of an exchange that also leaves the host the flags
+// become an exchange of their own, so that its messages can overlap with kernels.
 //
 // No rank waits in a circle: order the points of all Programs by (pass, exchange of that pass, end of that pass). Every wait is for
 // something that its rank does at an earlier point: data for its post, a grant for the first pass that writes the tensor, an
@@ -96,7 +96,8 @@ class Sharer {
     std::vector<Piece> others;
     for (int r : shared.ranks)
       if (r != rank_) others.push_back({r, {buffer, 0}, 0, true});
-    const auto early = draft_.steps.begin() + static_cast<std::ptrdiff_t>(settled_);  // so that no rank waits for this one's kernels
+    const auto early =
+        draft_.steps.begin() + static_cast<std::ptrdiff_t>(settled_);  // so that no rank waits for this one's kernels
     const int turn = early == draft_.steps.end() ? draft_.turn : early->turn;
     draft_.steps.insert(early, {Post{flags.granted, std::move(others), {}}, turn, -1, {}, {}});
     settled_++;
@@ -125,7 +126,8 @@ class Sharer {
   // ---- steps
   void rewrite(DraftStep step) {
     if (auto* run = std::get_if<RunKernel>(&step.what)) {
-      if (std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return dropped_.contains(p.buffer); })) return;  // unpacks
+      if (std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return dropped_.contains(p.buffer); }))
+        return;  // unpacks
       enter(run->operands.back().buffer);
       draft_.steps.push_back(std::move(step));
     } else if (auto* post = std::get_if<Post>(&step.what)) {
@@ -135,7 +137,8 @@ class Sharer {
       if (posted_.contains(exchange)) draft_.steps.push_back(std::move(step));
       if (flags != exchange && posted_.contains(flags)) push(Wait{flags});
       await_acknowledgements();
-      if (auto shown = showing_.find(flags); shown != showing_.end()) shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
+      if (auto shown = showing_.find(flags); shown != showing_.end())
+        shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
       for (const auto& [from, to] : std::exchange(copies_, {})) {
         enter(to.buffer);
         draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(at(draft_.moved, exchange).tensor).name);
@@ -271,7 +274,8 @@ class Sharer {
       const int turn = draft_.steps[s].turn;
       out.push_back(std::move(draft_.steps[s]));
       if (const auto of = after.find(s); of != after.end())
-        for (int exchange : of->second) out.push_back({Post{acknowledged_.at(exchange), to_acknowledge_.at(exchange), {}}, turn, -1, {}, {}});
+        for (int exchange : of->second)
+          out.push_back({Post{acknowledged_.at(exchange), to_acknowledge_.at(exchange), {}}, turn, -1, {}, {}});
     }
     draft_.steps = std::move(out);
   }
@@ -279,21 +283,23 @@ class Sharer {
   Draft& draft_;
   const LocalPlan& plan_;
   int rank_;
-  std::map<int, int> flags_of_{};                                  // exchange -> the one that has its flags: itself where nothing leaves the host
-  std::map<int, int> acknowledged_{};                              // flags -> the exchange by which the readers say that they have read
-  std::set<int> posted_{};                                         // exchanges in which this rank has a part
-  std::map<int, Flags> shared_{};                                  // per tensor that this rank shares
-  std::set<int> stored_once_{};                                    // their buffers
-  std::map<int, int> not_granted_{};                               // such a buffer in a peer's memory -> what to wait for before it is written
+  std::map<int, int> flags_of_{};      // exchange -> the one that has its flags: itself where nothing leaves the host
+  std::map<int, int> acknowledged_{};  // flags -> the exchange by which the readers say that they have read
+  std::set<int> posted_{};             // exchanges in which this rank has a part
+  std::map<int, Flags> shared_{};      // per tensor that this rank shares
+  std::set<int> stored_once_{};        // their buffers
+  std::map<int, int> not_granted_{};   // such a buffer in a peer's memory -> what to wait for before it is written
   std::map<int, std::vector<Piece>> showing_{}, to_acknowledge_{};  // per exchange
-  std::vector<std::pair<int, std::vector<Piece>>> shown_{};        // what peers may still read: acknowledgement, pieces
-  std::vector<std::pair<View, View>> copies_{};                    // after the wait
-  std::set<int> packs_{}, dropped_{};                              // buffers that shared tensors may not need
-  std::size_t settled_ = 0;                                        // the step after the last wait for others' reads
+  std::vector<std::pair<int, std::vector<Piece>>> shown_{};         // what peers may still read: acknowledgement, pieces
+  std::vector<std::pair<View, View>> copies_{};                     // after the wait
+  std::set<int> packs_{}, dropped_{};                               // buffers that shared tensors may not need
+  std::size_t settled_ = 0;                                         // the step after the last wait for others' reads
 };
 
 }  // namespace
 
-void share(Draft& draft) { Sharer(draft).run(); }
+void share(Draft& draft) {
+  Sharer(draft).run();
+}
 
 }  // namespace motley

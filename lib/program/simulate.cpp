@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
-// travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores do
-// to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place: that makes
-// the next kernel longer by the link's in_place seconds. Between its forward and its backward half all ranks agree on the loss.
+// travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores
+// do to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place:
+// that makes the next kernel longer by the link's in_place seconds. Between its forward and its backward half all ranks agree on
+// the loss.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -49,7 +50,8 @@ class Simulator {
       if (!std::isfinite(passes)) break;
       let_pass(passes);
     }
-    for (std::size_t r = 0; r < ranks_.size(); r++) check(ranks_[r].at == programs_[r].steps.size(), "every rank's Program comes to its end");
+    for (std::size_t r = 0; r < ranks_.size(); r++)
+      check(ranks_[r].at == programs_[r].steps.size(), "every rank's Program comes to its end");
     return out_;
   }
 
@@ -59,9 +61,9 @@ class Simulator {
     std::size_t at = 0;
     Doing doing = Doing::next;
     bool agreed = false;
-    double to_read = 0;  // in place, by the next kernel: profiled seconds
-    double left = 0;  // computing: profiled seconds; arriving: seconds
-    double line = 0;  // when all messages so far will have arrived at the host
+    double to_read = 0;       // in place, by the next kernel: profiled seconds
+    double left = 0;          // computing: profiled seconds; arriving: seconds
+    double line = 0;          // when all messages so far will have arrived at the host
     double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
     double since = 0;         // when the step before ended
   };
@@ -86,13 +88,15 @@ class Simulator {
       // The readers of a window say so before they wait for their own readers in the same exchange.
       Posted& mine = posted_[{post->exchange, r}] = {post, {}};
       for (const Piece& piece : post->sends) {
-        rank.down = std::max(rank.down, out_.step_seconds) + (piece.window ? 0 : profile_.from_device_seconds(static_cast<int>(r), piece.bytes));
+        rank.down = std::max(rank.down, out_.step_seconds) +
+                    (piece.window ? 0 : profile_.from_device_seconds(static_cast<int>(r), piece.bytes));
         mine.copied.push_back(rank.down);
       }
       const auto peers = [&](const std::vector<Piece>& pieces) {
         std::set<std::size_t> out;
         for (const Piece& piece : pieces)
-          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({post->exchange, peer})) out.insert(peer);
+          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({post->exchange, peer}))
+            out.insert(peer);
         return out;
       };
       for (std::size_t peer : peers(post->receives)) travel(post->exchange, peer, r);
@@ -135,7 +139,8 @@ class Simulator {
     double seconds = 0;
     for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (const int rank = static_cast<int>(r); !piece.window && profile_.to_device_seconds(rank, piece.bytes) == 0)
-        seconds += std::min(profile_.wire_seconds(piece.peer, rank, piece.bytes).seconds, static_cast<double>(piece.bytes) / kTakenInPerSecond);
+        seconds += std::min(profile_.wire_seconds(piece.peer, rank, piece.bytes).seconds,
+                            static_cast<double>(piece.bytes) / kTakenInPerSecond);
     return seconds;
   }
 

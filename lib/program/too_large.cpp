@@ -8,7 +8,8 @@ namespace motley {
 std::string too_large(const Program& program, Index room) {
   const Buffer* first = nullptr;
   for (const Buffer& b : program.buffers)
-    if (b.space == Space::arena && b.last >= 0 && b.offset + b.bytes > room && (first == nullptr || b.first < first->first)) first = &b;
+    if (b.space == Space::arena && b.last >= 0 && b.offset + b.bytes > room && (first == nullptr || b.first < first->first))
+      first = &b;
   std::vector<const Buffer*> all;
   for (const Buffer& b : program.buffers) all.push_back(&b);
   std::stable_sort(all.begin(), all.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });

@@ -6,7 +6,8 @@
 
 namespace motley {
 
-// The first buffer that ends after `room` bytes of the arena, and the five largest: for the error that says there is not enough memory.
+// The first buffer that ends after `room` bytes of the arena, and the five largest: for the error that says there is not enough
+// memory.
 std::string too_large(const Program& program, Index room);
 
 }  // namespace motley

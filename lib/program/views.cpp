@@ -14,7 +14,9 @@ std::vector<Index> extents_of(const Box& box) {
   return out;
 }
 
-View dense_view(int buffer, Format format, const std::vector<Index>& extents) { return {buffer, 0, strides_of(format, extents), extents}; }
+View dense_view(int buffer, Format format, const std::vector<Index>& extents) {
+  return {buffer, 0, strides_of(format, extents), extents};
+}
 
 View part_of(const View& view, const Box& of, const Box& box) {
   check(contains(of, box), "a view lies inside its buffer");
@@ -24,7 +26,9 @@ View part_of(const View& view, const Box& of, const Box& box) {
   return v;
 }
 
-View view_of(const Buffer& buffer, int id, const Box& box) { return part_of(dense_view(id, buffer.format, extents_of(buffer.box)), buffer.box, box); }
+View view_of(const Buffer& buffer, int id, const Box& box) {
+  return part_of(dense_view(id, buffer.format, extents_of(buffer.box)), buffer.box, box);
+}
 
 bool is_dense(const View& view, Format format) {
   const std::vector<Index> dense = strides_of(format, view.extents);

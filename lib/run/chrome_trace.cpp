@@ -17,7 +17,9 @@ namespace {
 
 constexpr int kSteps = 0, kDevice = 1, kBeside = 2;  // tracks; kBeside and on: simulated steps that last longer than measured ones
 
-std::string quoted(const std::string& text) { return to_text(Json(text)); }
+std::string quoted(const std::string& text) {
+  return to_text(Json(text));
+}
 
 class Writer {
  public:
@@ -78,7 +80,8 @@ class Writer {
     const int p = pid(r, side);
     const char* word = side == Side::measured ? "measured" : "simulated";
     line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":"rank {} {}"}}}})", p, r, word));
-    line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"tid":0,"args":{{"labels":{}}}}})", p, quoted(trace_.ranks[r].device)));
+    line(fmt::format(R"({{"ph":"M","name":"process_labels","pid":{},"tid":0,"args":{{"labels":{}}}}})", p,
+                     quoted(trace_.ranks[r].device)));
     line(fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{},"tid":0,"args":{{"sort_index":{}}}}})", p, p));
     name_track(p, kSteps, "steps");
     if (side == Side::measured && trace_.ranks[r].own_clock) name_track(p, kDevice, "device");
@@ -90,20 +93,25 @@ class Writer {
 
   // Nanoseconds from the start: ends are rounded, not durations, so that neighbours neither overlap nor part.
   long long ns(double seconds) const { return std::llround(1e9 * (seconds - start_)); }
-  static std::string us(long long ns) { return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000); }
+  static std::string us(long long ns) {
+    return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
+  }
 
   void whole(int p, int track, const Words& words, Index step, double from, double to) {
     const long long begin = ns(from), end = std::max(begin, ns(to));
-    line(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{{"step":{}{}}}}})", p, track, us(begin), us(end - begin), words.name, words.category, step, words.args));
+    line(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":{},"args":{{"step":{}{}}}}})", p, track,
+                     us(begin), us(end - begin), words.name, words.category, step, words.args));
   }
 
   void transfer(int p, const RankTrace& rank, std::size_t item, Index step, double from, double to) {
     const std::string id = fmt::format("{}.{}.{}", p, step, rank.items[item].exchange);
     for (const auto& [phase, at] : {std::pair("b", from), std::pair("e", to)})
-      line(fmt::format(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":"{}","name":{},"cat":"transfer","args":{{"step":{}{}}}}})", phase, p, kSteps, us(ns(at)), id, words_[item].name, step, words_[item].args));
+      line(fmt::format(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":"{}","name":{},"cat":"transfer","args":{{"step":{}{}}}}})",
+                       phase, p, kSteps, us(ns(at)), id, words_[item].name, step, words_[item].args));
   }
 
-  // One training step of a rank: its own event, with those of the Program inside; reading the inputs before it, the figures after it.
+  // One training step of a rank: its own event, with those of the Program inside; reading the inputs before it, the figures after
+  // it.
   template <class At>
   void add_step(std::size_t r, Side side, int track, Index step, TraceSpan all, At&& at) {
     const RankTrace& rank = trace_.ranks[r];
@@ -144,9 +152,11 @@ class Writer {
       } else {
         *at = end;
       }
-      const TraceSpan timed{begin, begin + rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)].begin};
-      add_step(r, Side::simulated, lane == 0 ? kSteps : kBeside + lane - 1, trace_.steps[k], timed,
-               [&](std::size_t i) { return TraceSpan{begin + rank.simulated[i].begin, begin + rank.simulated[i].end}; });
+      const TraceSpan timed{
+          begin, begin + rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)].begin};
+      add_step(r, Side::simulated, lane == 0 ? kSteps : kBeside + lane - 1, trace_.steps[k], timed, [&](std::size_t i) {
+        return TraceSpan{begin + rank.simulated[i].begin, begin + rank.simulated[i].end};
+      });
     }
   }
 
@@ -159,6 +169,8 @@ class Writer {
 
 }  // namespace
 
-std::string chrome_trace(const RunTrace& trace) { return Writer(trace).text(); }
+std::string chrome_trace(const RunTrace& trace) {
+  return Writer(trace).text();
+}
 
 }  // namespace motley

@@ -7,10 +7,10 @@
 
 namespace motley {
 
-// Two processes per rank, "rank 0 measured" and "rank 0 simulated" (none without a profile); ts and dur in microseconds from the first
-// measured event. Simulated step k begins where the first rank begins measured step k; a simulated step that lasts longer than the
-// measured one goes on beside the next, on a track of its own. Exchanges by message, which travel while other steps run, are
-// asynchronous events from their post to the end of their wait; a device's kernels have a track of their own.
+// Two processes per rank, "rank 0 measured" and "rank 0 simulated" (none without a profile); ts and dur in microseconds from the
+// first measured event. Simulated step k begins where the first rank begins measured step k; a simulated step that lasts longer
+// than the measured one goes on beside the next, on a track of its own. Exchanges by message, which travel while other steps run,
+// are asynchronous events from their post to the end of their wait; a device's kernels have a track of their own.
 std::string chrome_trace(const RunTrace& trace);
 
 }  // namespace motley

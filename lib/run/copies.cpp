@@ -13,7 +13,8 @@
 
 namespace motley {
 
-Copies::Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport) : executor_(executor), transport_(transport) {
+Copies::Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport)
+    : executor_(executor), transport_(transport) {
   const PlanData& data = plan.data();
   for (int p : data.passes.parameters) {
     const Format order = at(data.formats, p);
@@ -24,7 +25,8 @@ Copies::Copies(const Plan& plan, const Program& program, const Executor& executo
     const int step = std::min(last, program.forward_steps) - 1;
     for (const BoxMessage& m : at(data.tensors, p).fill.messages) {
       if (m.from == program.rank) {
-        const auto slice = std::find_if(program.slices.begin(), program.slices.end(), [&](const Slice& s) { return s.tensor == p && contains(s.box, m.box); });
+        const auto slice = std::find_if(program.slices.begin(), program.slices.end(),
+                                        [&](const Slice& s) { return s.tensor == p && contains(s.box, m.box); });
         check(slice != program.slices.end(), "who gives a parameter away owns it");
         peers_[m.to].given.push_back({p, slice->value, m.box, order});
       }
@@ -105,7 +107,8 @@ std::string to_text(const std::vector<CopyDifference>& differences, const Plan& 
   }
   std::string text;
   for (const auto& [tensor, of] : tensors)
-    text += (text.empty() ? "\"" : ", \"") + at(plan.data().passes.tensors, tensor).name + "\" on " + ranks(of.first) + " (owned by " + ranks(of.second) + ")";
+    text += (text.empty() ? "\"" : ", \"") + at(plan.data().passes.tensors, tensor).name + "\" on " + ranks(of.first) +
+            " (owned by " + ranks(of.second) + ")";
   return text;
 }
 

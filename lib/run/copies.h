@@ -16,9 +16,9 @@ struct CopyDifference {
   auto operator<=>(const CopyDifference&) const = default;
 };
 
-// Reader and owner each hash (XXH3) the bytes of every box that one gives the other; the reader sends its hashes to the owner, 8 bytes per
-// box: a rank sends at most 8 bytes per parameter and other rank. Three calls, of which every rank makes all: Executor::run_forward with
-// after_step, then compare() before the update.
+// Reader and owner each hash (XXH3) the bytes of every box that one gives the other; the reader sends its hashes to the owner, 8
+// bytes per box: a rank sends at most 8 bytes per parameter and other rank. Three calls, of which every rank makes all:
+// Executor::run_forward with after_step, then compare() before the update.
 class Copies {
  public:
   Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport);

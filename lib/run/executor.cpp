@@ -12,12 +12,12 @@
 #include "base/at.h"
 #include "base/hash.h"
 #include "plan/kernel_of.h"
+#include "program/too_large.h"
+#include "program/views.h"
 #include "run/not_finite.h"
 #include "run/peer_memory.h"
 #include "run/staged_exchanges.h"
 #include "run/step_trace.h"
-#include "program/too_large.h"
-#include "program/views.h"
 
 namespace motley {
 
@@ -25,9 +25,13 @@ namespace {
 
 constexpr double kLookEvery = 20e-6;  // seconds: asking MPI over TCP what has come takes about one microsecond
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-Index rounded(Index bytes) { return (bytes + 255) / 256 * 256; }
+Index rounded(Index bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace
 
@@ -73,7 +77,7 @@ struct Executor::Bound {
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
   std::unique_ptr<DeviceMemory::Mark> start{};
-  DeviceMemory::Mark* last = nullptr;  // set last in the compute queue
+  DeviceMemory::Mark* last = nullptr;                     // set last in the compute queue
   std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
   std::vector<int> pending{};                             // exchanges posted and not waited for
   std::function<void(const char*)> callback{};
@@ -95,7 +99,9 @@ struct Executor::Bound {
   }
   std::byte* address(const Place& place) const {
     const Buffer& b = at(program.buffers, place.buffer);
-    std::byte* base = b.space == Space::state ? state.buffer(place.buffer) : b.space == Space::peer ? peers->address(place.buffer) : memory.data() + b.offset;
+    std::byte* base = b.space == Space::state  ? state.buffer(place.buffer)
+                      : b.space == Space::peer ? peers->address(place.buffer)
+                                               : memory.data() + b.offset;
     return base + place.element * static_cast<Index>(bytes_of(b.dtype));
   }
   void take_memory();
@@ -121,9 +127,11 @@ void Executor::Bound::take_memory() {
     for (auto& [spec, made] : same) most = std::max(most, made->workspace_bytes());
   const Index arena = rounded(program.arena_bytes), all = arena + rounded(static_cast<Index>(most)) + program.state_bytes;
   if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
-    throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " + std::to_string(backend.memory_bytes()) +
-                      "; " + too_large(program, backend.memory_bytes() - (all - arena)) + "; use a smaller batch or give this rank a smaller part");
-  const std::size_t flags = PeerMemory::flag_bytes(program, transport.size()), private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
+    throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " +
+                      std::to_string(backend.memory_bytes()) + "; " + too_large(program, backend.memory_bytes() - (all - arena)) +
+                      "; use a smaller batch or give this rank a smaller part");
+  const std::size_t flags = PeerMemory::flag_bytes(program, transport.size()),
+                    private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
   const std::size_t bytes = private_bytes + std::max<std::size_t>(flags, 64);
   if (device == nullptr) {
     memory = transport.allocate(bytes);
@@ -131,13 +139,15 @@ void Executor::Bound::take_memory() {
     try {
       blocks.push_back(device->allocate(bytes));
     } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) + "; use a smaller batch or give this rank a smaller part");
+      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) +
+                        "; use a smaller batch or give this rank a smaller part");
     }
     memory = {blocks.back().get(), bytes};
   }
   workspace = memory.data() + arena;
   if (!program.windows) return;
-  const std::span<std::byte> shared = device == nullptr ? memory : transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
+  const std::span<std::byte> shared =
+      device == nullptr ? memory : transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
   peers = std::make_unique<PeerMemory>(program, transport, shared, shared.last(std::max<std::size_t>(flags, 64)).first(flags));
 }
 
@@ -165,11 +175,14 @@ void Executor::Bound::bind_steps() {
     } else if (const auto* post = std::get_if<Post>(&s.what)) {
       step.kind = Step::Kind::post;
       step.exchange = post->exchange;
-      for (const Piece& p : post->sends) step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
-      for (const Piece& p : post->receives) step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      for (const Piece& p : post->sends)
+        step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      for (const Piece& p : post->receives)
+        step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
       at(tickets, post->exchange).reserve(step.sends.size() + step.receives.size());
       auto is_flag = [](const Message& m) { return m.window; };
-      step.flags_alone = std::all_of(step.sends.begin(), step.sends.end(), is_flag) && std::all_of(step.receives.begin(), step.receives.end(), is_flag);
+      step.flags_alone = std::all_of(step.sends.begin(), step.sends.end(), is_flag) &&
+                         std::all_of(step.receives.begin(), step.receives.end(), is_flag);
     } else {
       step.kind = Step::Kind::wait;
       step.exchange = std::get<Wait>(s.what).exchange;
@@ -247,7 +260,8 @@ double Executor::Bound::perform(Step& s) {
         open.push_back(transport.send(m.peer, s.exchange, m.bytes));
     }
     for (const Message& m : s.receives)
-      open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size())) : transport.receive(m.peer, s.exchange, m.bytes));
+      open.push_back(m.window ? peers->await(s.exchange, m.peer, static_cast<Index>(m.bytes.size()))
+                              : transport.receive(m.peer, s.exchange, m.bytes));
     if (!open.empty()) pending.push_back(s.exchange);  // no one waits where flags alone were set
   } else {
     std::erase(pending, s.exchange);
@@ -275,8 +289,8 @@ void Executor::Bound::look_after() {
   }
 }
 
-// Until the device has done all it was given; then its kernels' seconds are known. Its queue was empty at `begin`, the start mark; each
-// step's mark counts from the one before, so that their seconds add up to when a kernel ran.
+// Until the device has done all it was given; then its kernels' seconds are known. Its queue was empty at `begin`, the start mark;
+// each step's mark counts from the one before, so that their seconds add up to when a kernel ran.
 void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   wait(transport, {}, "the device", [&] { return last->passed(); });
   double now = begin;
@@ -409,9 +423,13 @@ int Executor::first_parameter_not_finite() const {
   return -1;
 }
 
-void Executor::record_into(StepTrace* trace) { bound_->trace = trace; }
+void Executor::record_into(StepTrace* trace) {
+  bound_->trace = trace;
+}
 
-void Executor::on_step(std::function<void(const char*)> callback) { bound_->callback = std::move(callback); }
+void Executor::on_step(std::function<void(const char*)> callback) {
+  bound_->callback = std::move(callback);
+}
 
 std::vector<double> Executor::read(int buffer, const Box& box) const {
   const Buffer& b = at(bound_->program.buffers, buffer);
@@ -464,7 +482,8 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
-  std::byte* const first = bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->look(buffer, room));
+  std::byte* const first =
+      bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->look(buffer, room));
   std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::size_t k = 0;
   for_each_index(box, [&](const std::vector<Index>& here) {
@@ -478,14 +497,17 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
 }
 
-Index Executor::memory_bytes() const { return static_cast<Index>(bound_->memory.size()) + bound_->program.state_bytes; }
+Index Executor::memory_bytes() const {
+  return static_cast<Index>(bound_->memory.size()) + bound_->program.state_bytes;
+}
 
 std::vector<Executor::Spent> Executor::spent() const {
   std::vector<Spent> out;
   for (std::size_t i = 0; i < bound_->steps.size(); i++) {
     const Bound::Step& s = bound_->steps[i];
     const auto* run = std::get_if<RunKernel>(&bound_->program.steps[i].what);
-    out.push_back({s.name, s.kernel != nullptr ? s.kernel->implementation() : "exchange", s.seconds, s.runs, run != nullptr && run->moves});
+    out.push_back(
+        {s.name, s.kernel != nullptr ? s.kernel->implementation() : "exchange", s.seconds, s.runs, run != nullptr && run->moves});
   }
   return out;
 }

@@ -7,7 +7,8 @@ namespace motley {
 
 Program fits_hosts(Transport& transport, const Plan& plan, Program program) {
   const bool elsewhere = driven(plan.mesh().device(program.rank)).kind == DeviceKind::cuda;
-  check_host_memory(transport, elsewhere ? 0 : static_cast<std::uint64_t>(program.arena_bytes + program.state_bytes), read_memory());
+  check_host_memory(transport, elsewhere ? 0 : static_cast<std::uint64_t>(program.arena_bytes + program.state_bytes),
+                    read_memory());
   return program;
 }
 

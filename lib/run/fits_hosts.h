@@ -6,8 +6,8 @@
 
 namespace motley {
 
-// Collective, before anyone allocates: the same Program, where the arenas and the state of all ranks of each host fit into its memory
-// together. A device with memory of its own takes none of it. DeviceError on all ranks.
+// Collective, before anyone allocates: the same Program, where the arenas and the state of all ranks of each host fit into its
+// memory together. A device with memory of its own takes none of it. DeviceError on all ranks.
 Program fits_hosts(Transport& transport, const Plan& plan, Program program);
 
 }  // namespace motley

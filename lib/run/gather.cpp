@@ -51,7 +51,8 @@ void unpack(const std::vector<std::byte>& bytes, WholeTensor& into, std::vector<
 }
 
 WholeTensor put_together(const StepTensor& tensor, const Parcel& mine, Transport& transport, std::vector<int>& seen) {
-  WholeTensor out{tensor.name, tensor.shape, std::vector<double>(static_cast<std::size_t>(tensor.shape.elements()), std::numeric_limits<double>::quiet_NaN())};
+  WholeTensor out{tensor.name, tensor.shape,
+                  std::vector<double>(static_cast<std::size_t>(tensor.shape.elements()), std::numeric_limits<double>::quiet_NaN())};
   seen.assign(out.values.size(), 0);
   for (const auto& bytes : transport.gather_all(mine.bytes)) unpack(bytes, out, seen);
   return out;
@@ -69,7 +70,8 @@ WholeTensor gather_output(const Plan& plan, const Program& program, const Execut
   return put_together(at(plan.data().passes.tensors, tensor), mine, transport, seen);
 }
 
-WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int parameter, Part part) {
+WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport,
+                             int parameter, Part part) {
   Parcel mine;
   for (const Slice& s : program.slices)
     if (s.tensor == parameter) mine.add(s.box, executor.read(part == Part::value ? s.value : s.gradient, s.box));

@@ -19,5 +19,6 @@ enum class Part : std::uint8_t { value, gradient };
 // Collective: every rank calls it, every rank gets the result. A forward tensor that is an output of the step (loss, logits).
 WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor);
 // Collective. From the owners; InternalError when an element has no owner or two.
-WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int parameter, Part part);
+WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport,
+                             int parameter, Part part);
 }  // namespace motley

@@ -113,7 +113,8 @@ void Heartbeat::act() {
   if (mine.agreed < 0) return;
   // A rank that is stopped in there would be left alone with mpiexec: those who see it stay until it is named.
   if (++agreed_beats_ < beats_in(limits_.end_seconds) || !quiet) return;
-  say("note: MPI_Finalize of " + who(mine) + " has not returned; the run was over, this rank exits with the agreed exit code " + std::to_string(mine.agreed));
+  say("note: MPI_Finalize of " + who(mine) + " has not returned; the run was over, this rank exits with the agreed exit code " +
+      std::to_string(mine.agreed));
   end(mine.agreed, mine.reason, -1);
 }
 

@@ -36,8 +36,8 @@ class Heartbeat {
   std::unique_ptr<HostWatch> others_{};
   std::atomic<bool> over_{false};
   std::atomic<int> leaves_{-1};
-  int wake_ = -1;          // an eventfd
-  int agreed_beats_ = 0;   // since all agreed on the end
+  int wake_ = -1;         // an eventfd
+  int agreed_beats_ = 0;  // since all agreed on the end
   std::thread thread_;
 };
 

@@ -78,7 +78,8 @@ bool take_record(std::span<const std::byte>& from, Record& r) {
 
 class Patience {
  public:
-  explicit Patience(double seconds) : until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+  explicit Patience(double seconds)
+      : until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
   int ms_left() const {
     return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(until_ - Clock::now()).count()));
   }
@@ -122,7 +123,11 @@ std::uint16_t listen_at(int fd, int family) {
 }  // namespace
 
 HostLink::HostLink(HostLink&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), token_(other.token_), host_(other.host_), going_(std::move(other.going_)), come_(std::move(other.come_)) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      token_(other.token_),
+      host_(other.host_),
+      going_(std::move(other.going_)),
+      come_(std::move(other.come_)) {}
 
 HostLink& HostLink::operator=(HostLink&& other) noexcept {
   std::swap(fd_, other.fd_);

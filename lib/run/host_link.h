@@ -17,8 +17,8 @@ namespace motley {
 // An address of this host that others may reach, IPv4 as mapped IPv6.
 using HostAddress = sockaddr_in6;
 
-// One connection. Frames: a head with the job's token, then the numbers of each record and its texts at their length (about 150 bytes
-// a record).
+// One connection. Frames: a head with the job's token, then the numbers of each record and its texts at their length (about 150
+// bytes a record).
 class HostLink {
  public:
   HostLink(int fd, std::uint64_t token) : fd_(fd), token_(token) {}

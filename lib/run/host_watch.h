@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who watches whom once all ranks run. Each rank watches the next one of its host: one read a beat, and the process handle. The first
-// rank of a host reads the records of all its ranks and sends them to rank 0, which watches the whole job; rank 0 sends its own record
-// back. So a job of R ranks on H hosts reads less than 2 R records and sends 2 (H - 1) frames a beat.
+// Who watches whom once all ranks run. Each rank watches the next one of its host: one read a beat, and the process handle. The
+// first rank of a host reads the records of all its ranks and sends them to rank 0, which watches the whole job; rank 0 sends its
+// own record back. So a job of R ranks on H hosts reads less than 2 R records and sends 2 (H - 1) frames a beat.
 #pragma once
 #include <poll.h>
 
@@ -49,17 +49,17 @@ class HostWatch {
  public:
   struct Options {
     int rank = 0;
-    std::uint32_t host = 0;           // of this rank; 0: rank 0's
-    double death_seconds = 0;         // before a death is reported: motley's launcher sees more and acts at once
+    std::uint32_t host = 0;    // of this rank; 0: rank 0's
+    double death_seconds = 0;  // before a death is reported: motley's launcher sees more and acts at once
     Limits limits{};
   };
   HostWatch(Options options, Successor successor, std::unique_ptr<Watch> watch, std::vector<FarHost> far);
-  std::optional<Hung> beat();                // every kBeatSeconds
-  std::optional<Hung> event();               // when one of the files is readable
+  std::optional<Hung> beat();   // every kBeatSeconds
+  std::optional<Hung> event();  // when one of the files is readable
   void add_files(std::vector<pollfd>& to) const;
   std::optional<std::string> slow();
   bool quiet() const { return successor_.quiet() && (!watch_ || watch_->quiet()); }
-  void last_word();                          // this rank's record, to the other hosts
+  void last_word();  // this rank's record, to the other hosts
   std::uint64_t reads() const { return successor_.reads() + (watch_ ? watch_->reads() : 0); }
 
  private:

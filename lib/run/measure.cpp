@@ -10,38 +10,50 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/at.h"
-#include "base/json.h"
-#include "mesh/parts.h"
-#include "kernels/operands.h"
 #include "balance/candidate_sizes.h"
 #include "balance/needed_kernels.h"
+#include "base/at.h"
+#include "base/json.h"
+#include "kernels/operands.h"
+#include "mesh/parts.h"
 #include "plan/planner.h"
-#include "program/predict.h"
 #include "profiler/join.h"
 #include "profiler/measure_kernels.h"
+#include "program/predict.h"
 
 namespace motley {
 
 namespace {
 
-std::span<const std::byte> bytes_of_text(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
-std::string text_of(const std::vector<std::byte>& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::span<const std::byte> bytes_of_text(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // Shares of what is left of the budget; each gets so much of the whole at least.
 constexpr double kCandidates = 0.7, kOfPlan = 0.6, kChoices = 0.8, kLeast = 0.05;
 constexpr int kMostPlans = 5, kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
 constexpr std::size_t kMostAnchors = 8;
 
-bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) { return std::find(list.begin(), list.end(), spec) != list.end(); }
+bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
+  return std::find(list.begin(), list.end(), spec) != list.end();
+}
 
 using Alike = bool (*)(const KernelSpec&, const KernelSpec&);
-bool same_pass(const KernelSpec& a, const KernelSpec& b) { return a.op == b.op && a.pass == b.pass; }
+bool same_pass(const KernelSpec& a, const KernelSpec& b) {
+  return a.op == b.op && a.pass == b.pass;
+}
 // A larger batch is as many times slower: what a kernel does once for its weights weighs as much beside what it does per sample.
-bool scale_alike(const KernelSpec& a, const KernelSpec& b) { return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q; }
+bool scale_alike(const KernelSpec& a, const KernelSpec& b) {
+  return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q;
+}
 
 // "device 0: drifting" of "device 0: drifting: one kernel's ...": of each kind the last is kept.
-std::string kind_of_note(const std::string& note) { return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note; }
+std::string kind_of_note(const std::string& note) {
+  return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note;
+}
 
 // Positions of the largest kernel, by flops, of each kind.
 std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Alike alike) {
@@ -59,8 +71,17 @@ std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Alike 
 class Measurer {
  public:
   Measurer(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const MeasureOptions& options)
-      : rt_(rt), mesh_(mesh), step_(step), rules_(rules), options_(options), passes_(passes_for(step, rules)), backend_(rt.backend(mesh)) {
-    PlanData plan = plan_with(passes_, mesh_, with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))), {}, DType::f32);
+      : rt_(rt),
+        mesh_(mesh),
+        step_(step),
+        rules_(rules),
+        options_(options),
+        passes_(passes_for(step, rules)),
+        backend_(rt.backend(mesh)) {
+    PlanData plan =
+        plan_with(passes_, mesh_,
+                  with_parts(rules_, mesh_, variables_of(passes_, mesh_, rules_), even_parts(variables_of(passes_, mesh_, rules_))),
+                  {}, DType::f32);
     predict(plan, {});
     step_bytes_ = at(plan.predicted, rt_.rank()).memory_bytes;
   }
@@ -104,8 +125,8 @@ class Measurer {
     if (text.empty()) return {};
     Profile profile = Profile::parse(file.string(), text);
     if (static_cast<int>(profile.devices.size()) != mesh_.ranks())
-      throw UserError(file.string() + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " + std::to_string(mesh_.ranks()) +
-                      "; measure again (\"measure\": \"always\") or name another file");
+      throw UserError(file.string() + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
+                      std::to_string(mesh_.ranks()) + "; measure again (\"measure\": \"always\") or name another file");
     std::string wrong;
     try {
       check_same_device(at(profile.devices, rt_.rank()), facts_of(mesh_.device(rt_.rank()), backend_), file.string());
@@ -130,8 +151,8 @@ class Measurer {
     return profile;
   }
 
-  // What the plan made from the profile runs besides, until it guesses no kernel: who reads the profile later makes the same plan and
-  // measures nothing. True: something was measured.
+  // What the plan made from the profile runs besides, until it guesses no kernel: who reads the profile later makes the same plan
+  // and measures nothing. True: something was measured.
   bool settle(Profile& profile, bool near, bool interpolated) {
     for (int round = 0; round < kMostPlans; round++) {
       rt_.phase("planning what to measure");
@@ -160,10 +181,13 @@ class Measurer {
     return specs;
   }
   std::vector<KernelSpec> missing_candidates(const Profile& profile) const {
-    return unknown(profile, needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(), [](const Variable& v) { return candidate_sizes(v.size, most_); }), true);
+    return unknown(profile,
+                   needed_kernels(passes_, mesh_, rules_, {}, DType::f32, rt_.rank(),
+                                  [](const Variable& v) { return candidate_sizes(v.size, most_); }),
+                   true);
   }
-  // What the plan made from the profile runs. A new profile: measured itself also where it is between measured sizes (interpolated), and
-  // the sizes around its cuts (near); some kernels have no granule, or cost more below one.
+  // What the plan made from the profile runs. A new profile: measured itself also where it is between measured sizes
+  // (interpolated), and the sizes around its cuts (near); some kernels have no granule, or cost more below one.
   std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) const {
     const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
@@ -175,7 +199,8 @@ class Measurer {
             return sizes_near(at(c.parts.front(), part_of(mesh_, v.axes, rt_.rank())), v.size, 4);
         return std::vector<Index>{};
       };
-      for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near)) specs.push_back(std::move(s));
+      for (KernelSpec& s : needed_kernels(passes_, mesh_, rules_, profile, DType::f32, rt_.rank(), near))
+        specs.push_back(std::move(s));
     }
     std::vector<KernelSpec> different;
     for (KernelSpec& s : unknown(profile, std::move(specs), interpolated))
@@ -185,7 +210,9 @@ class Measurer {
   // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so.
   std::vector<KernelSpec> missing_choices(const Profile& profile, const PlanData& plan) const {
     std::vector<KernelSpec> specs = kernels_as_run(plan, rt_.rank());
-    std::erase_if(specs, [&](const KernelSpec& s) { return !profile.implementation(rt_.rank(), s).empty() || backend_.implementations(s).size() < 2; });
+    std::erase_if(specs, [&](const KernelSpec& s) {
+      return !profile.implementation(rt_.rank(), s).empty() || backend_.implementations(s).size() < 2;
+    });
     return specs;
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
@@ -200,7 +227,8 @@ class Measurer {
   static double speed_since(const Profile& profile, const std::vector<KernelSpec>& anchors, const Measurement& made) {
     std::vector<double> ratios;
     for (const KernelPoint& p : made.points)
-      if (has(anchors, p.spec) && p.seconds.typical() > 0) ratios.push_back(profile.seconds(p.device, p.spec).seconds / p.seconds.typical());
+      if (has(anchors, p.spec) && p.seconds.typical() > 0)
+        ratios.push_back(profile.seconds(p.device, p.spec).seconds / p.seconds.typical());
     if (ratios.empty()) return 1;
     const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
     std::nth_element(ratios.begin(), middle, ratios.end());
@@ -212,19 +240,21 @@ class Measurer {
     seconds.median *= by;
   }
 
-  // On all ranks at the same time, within this share of what is left of the budget: at a smaller batch where it takes that, checked at
-  // the full one. False: it does not fit.
+  // On all ranks at the same time, within this share of what is left of the budget: at a smaller batch where it takes that, checked
+  // at the full one. False: it does not fit.
   bool measure(Profile& profile, const std::vector<KernelSpec>& specs, double share) {
     const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
     auto budget = [&] { return std::max(until - seconds(), least); };
-    say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " + std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+    say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " +
+        std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
     const std::vector<KernelSpec> again = specs.empty() ? specs : anchors(profile);
     std::vector<KernelSpec> tried = specs;
     for (const KernelSpec& a : again)
       if (!has(tried, a)) tried.push_back(a);
     Measurement made;
     for (int scale = 0;;) {  // the batch by 4 to that power
-      const double allowed = scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
+      const double allowed =
+          scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
       made = measured(tried, allowed, kMostRounds);
       const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
       const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
@@ -236,7 +266,8 @@ class Measurer {
           break;
         }
         rescale(made, specs, tried, budget());
-        made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) + ", the largest kernel of each op, pass and output size checked at the full batch");
+        made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) +
+                             ", the largest kernel of each op, pass and output size checked at the full batch");
         break;
       }
       needed_seconds_ = made.needed_seconds;
@@ -254,14 +285,15 @@ class Measurer {
   [[noreturn]] void refuse_budget() const {
     const std::vector<double> needed = of_all(needed_seconds_);
     const auto most = std::max_element(needed.begin(), needed.end());
-    throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) + " s (three rounds on rank " +
-                    std::to_string(most - needed.begin()) + " need " + std::to_string(static_cast<int>(std::ceil(*most))) +
-                    " s); raise --budget-seconds or use a smaller batch");
+    throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) +
+                    " s (three rounds on rank " + std::to_string(most - needed.begin()) + " need " +
+                    std::to_string(static_cast<int>(std::ceil(*most))) + " s); raise --budget-seconds or use a smaller batch");
   }
   // One number of every rank.
   std::vector<double> of_all(double mine) const {
     std::vector<double> out;
-    for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1)))) std::memcpy(&out.emplace_back(), bytes.data(), sizeof(double));
+    for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1))))
+      std::memcpy(&out.emplace_back(), bytes.data(), sizeof(double));
     return out;
   }
 
@@ -289,7 +321,9 @@ class Measurer {
   std::vector<KernelSpec> own_largest(const Profile& profile) const {
     std::vector<KernelSpec> specs, out;
     for (const KernelPoint& p : profile.kernels())
-      if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold && p.spec.op != KernelOp::sgd) specs.push_back(p.spec);
+      if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold &&
+          p.spec.op != KernelOp::sgd)
+        specs.push_back(p.spec);
     for (std::size_t i : largest_of(specs, same_pass)) out.push_back(specs[i]);
     return out;
   }
@@ -300,7 +334,9 @@ class Measurer {
     rt_.phase("measuring each rank alone");
     const std::vector<KernelSpec> specs = own_largest(profile);
     auto seconds = [&](const RoundBarrier& barrier) {
-      const Measurement made = measure_kernels(backend_, rt_.rank(), specs, {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
+      const Measurement made =
+          measure_kernels(backend_, rt_.rank(), specs,
+                          {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes_}, barrier);
       double sum = 0;
       for (const KernelPoint& p : made.points) sum += p.seconds.typical();
       return made.points.size() == specs.size() ? sum : 0;
@@ -400,14 +436,15 @@ class Measurer {
   const Passes passes_;
   Backend& backend_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  double needed_seconds_ = 0;  // for what did not fit
-  Index step_bytes_ = 0;       // of this rank's memory, with even parts
+  double needed_seconds_ = 0;         // for what did not fit
+  Index step_bytes_ = 0;              // of this rank's memory, with even parts
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 
 }  // namespace
 
-Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in, const MeasureOptions& options) {
+Profile measure(Runtime& rt, const Mesh& mesh, const Step& step, const LayoutRules& rules, const std::filesystem::path& keep_in,
+                const MeasureOptions& options) {
   return Measurer(rt, mesh, step, rules, options).run(keep_in);
 }
 

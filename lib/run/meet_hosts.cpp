@@ -22,7 +22,8 @@ namespace {
 
 // For the links of all hosts together, while the other ranks wait.
 constexpr double kLinkPatienceSeconds = 5;
-// motley's launcher, where it runs on the host of a rank that died, knows which rank died first and ends the others within milliseconds.
+// motley's launcher, where it runs on the host of a rank that died, knows which rank died first and ends the others within
+// milliseconds.
 constexpr double kLauncherSeconds = 1;
 
 // What makes ranks share files and process numbers; and how rank 0 is reached.
@@ -144,10 +145,11 @@ std::string make_record(Transport& transport, const Hosts& hosts, OnWatch& watch
 }
 
 // Collective: by host whether rank 0 and its first rank are linked; this rank's ends of the links that are.
-std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListener* listener, const Introduction& zero, std::vector<FarHost>& far) {
+std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListener* listener, const Introduction& zero,
+                             std::vector<FarHost>& far) {
   const std::size_t count = hosts.ranks.size();
   const double patience = std::min(kLinkPatienceSeconds, deadline_seconds() / 3);  // the others wait meanwhile
-  std::vector<HostLink> links;  // rank 0: by host
+  std::vector<HostLink> links;                                                     // rank 0: by host
   std::vector<std::byte> mine;
   if (count > 1 && listener != nullptr) {
     links = listener->accept(count, zero.token, patience);
@@ -160,8 +162,10 @@ std::vector<bool> link_hosts(Transport& transport, const Hosts& hosts, HostListe
   std::vector<bool> linked(count, true);
   for (std::size_t h = 1; h < count; h++) {
     linked[h] = all[0].at(h) != std::byte{0} && at(all, hosts.ranks[h][0]).at(0) != std::byte{0};
-    if (linked[h] && listener != nullptr) far.push_back({hosts.ranks[h][0], static_cast<int>(hosts.ranks[h].size()), std::move(links[h])});
-    if (linked[h] && hosts.mine == h && hosts.slot == 0) far.push_back({0, static_cast<int>(hosts.ranks[0].size()), std::move(links[0])});
+    if (linked[h] && listener != nullptr)
+      far.push_back({hosts.ranks[h][0], static_cast<int>(hosts.ranks[h].size()), std::move(links[h])});
+    if (linked[h] && hosts.mine == h && hosts.slot == 0)
+      far.push_back({0, static_cast<int>(hosts.ranks[0].size()), std::move(links[0])});
   }
   return linked;
 }
@@ -172,8 +176,8 @@ RecordPlace place_of(const Hosts& hosts, std::size_t slot, const Start& start, c
   return {file, slot_offset(slot)};
 }
 
-std::unique_ptr<HostWatch> host_watch(const Hosts& hosts, const std::vector<bool>& linked, std::vector<FarHost> far, const Start& start,
-                                      const Limits& limits, const std::string& file, int ranks) {
+std::unique_ptr<HostWatch> host_watch(const Hosts& hosts, const std::vector<bool>& linked, std::vector<FarHost> far,
+                                      const Start& start, const Limits& limits, const std::string& file, int ranks) {
   const std::vector<int>& here = hosts.here();
   std::vector<Watched> next, all;
   for (std::size_t i = 0; i < here.size(); i++) {
@@ -191,7 +195,8 @@ std::unique_ptr<HostWatch> host_watch(const Hosts& hosts, const std::vector<bool
     }
     watch = std::make_unique<Watch>(std::move(all), ranks, limits);
   }
-  return std::make_unique<HostWatch>(HostWatch::Options{.rank = here[hosts.slot], .host = static_cast<std::uint32_t>(hosts.mine),
+  return std::make_unique<HostWatch>(HostWatch::Options{.rank = here[hosts.slot],
+                                                        .host = static_cast<std::uint32_t>(hosts.mine),
                                                         .death_seconds = start.launched ? kLauncherSeconds : 0},
                                      Successor(std::move(next), limits), std::move(watch), std::move(far));
 }
@@ -210,8 +215,8 @@ void say(const std::string& text) {
 
 }  // namespace
 
-std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::vector<bool>& linked, const std::vector<std::string>& names,
-                         double hung_seconds) {
+std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::vector<bool>& linked,
+                         const std::vector<std::string>& names, double hung_seconds) {
   std::string text;
   for (std::size_t h = 0; h < hosts.size(); h++) {
     if (linked[h]) continue;
@@ -220,8 +225,11 @@ std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::
     text += (text.empty() ? "" : ", ") + ("host " + names[h] + " (ranks " + ranks + ")");
   }
   if (text.empty()) return "";
-  return "rank 0 cannot be reached over TCP by " + text + ", so no rank can see whether a rank there hangs; a wait between hosts ends the job after " +
-         std::to_string(std::lround(hung_seconds)) + " s, also where the other rank computes: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest computation";
+  return "rank 0 cannot be reached over TCP by " + text +
+         ", so no rank can see whether a rank there hangs; a wait between hosts ends the job after " +
+         std::to_string(std::lround(hung_seconds)) +
+         " s, also where the other rank computes: open TCP between the hosts, or set MOTLEY_HUNG_SECONDS above the longest "
+         "computation";
 }
 
 void meet_hosts(Transport& transport, const Start& start, const Limits& limits, OnWatch& watched) {
@@ -231,12 +239,15 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   const auto mine = std::as_bytes(std::span(&me, 1));
   const auto heard = transport.gather_all(listener ? mine : mine.first(offsetof(Introduction, token)));
   std::vector<Introduction> all(heard.size());
-  for (std::size_t r = 0; r < heard.size(); r++) std::memcpy(&all[r], heard[r].data(), std::min(heard[r].size(), sizeof(Introduction)));
+  for (std::size_t r = 0; r < heard.size(); r++)
+    std::memcpy(&all[r], heard[r].data(), std::min(heard[r].size(), sizeof(Introduction)));
   const Hosts hosts = hosts_of(all, transport.rank());
   std::string file;
   if (!start.launched) {
     if (const std::string why = make_record(transport, hosts, watched, file); !why.empty()) {
-      if (transport.rank() == 0) say("the ranks do not watch each other (" + why + "); a wait of " + std::to_string(std::lround(limits.hung_seconds)) + " s ends the job (MOTLEY_HUNG_SECONDS)");
+      if (transport.rank() == 0)
+        say("the ranks do not watch each other (" + why + "); a wait of " + std::to_string(std::lround(limits.hung_seconds)) +
+            " s ends the job (MOTLEY_HUNG_SECONDS)");
       return;
     }
     watched.heartbeat = std::make_unique<Heartbeat>(*watched.record, limits, Heartbeat::Voice::speaks);
@@ -244,7 +255,9 @@ void meet_hosts(Transport& transport, const Start& start, const Limits& limits, 
   std::vector<FarHost> far;
   const std::vector<bool> linked = link_hosts(transport, hosts, listener.get(), all[0], far);
   watched.record->in_sight(sight_of(hosts, linked, transport.size()));
-  if (const std::string note = unheard_note(hosts.ranks, linked, hosts.names, limits.hung_seconds); transport.rank() == 0 && !note.empty()) say(note);
+  if (const std::string note = unheard_note(hosts.ranks, linked, hosts.names, limits.hung_seconds);
+      transport.rank() == 0 && !note.empty())
+    say(note);
   watched.heartbeat->watch(host_watch(hosts, linked, std::move(far), start, limits, file, transport.size()));
 }
 

@@ -19,8 +19,8 @@ struct OnWatch {
 };
 
 // One line for all: whose heartbeats rank 0 does not hear (ranks by host, host 0 is rank 0's; linked by host). Empty: it hears all.
-std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::vector<bool>& linked, const std::vector<std::string>& names,
-                         double hung_seconds);
+std::string unheard_note(const std::vector<std::vector<int>>& hosts, const std::vector<bool>& linked,
+                         const std::vector<std::string>& names, double hung_seconds);
 
 // Collective, once MPI runs. Launched ranks have a record already, in a directory that all see; others get one in a file of their
 // host, which has no name any more when this returns.

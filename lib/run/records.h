@@ -88,7 +88,7 @@ class RecordWriter : public WaitObserver {
 
  private:
   enum class Put : std::uint8_t { soon, now };  // soon: a thread that is writing already writes this change after its own
-  bool put(Put when);                           // false: it cannot be written. The beat then stands still, and the others act on that.
+  bool put(Put when);  // false: it cannot be written. The beat then stands still, and the others act on that.
   bool put_one();
   void end(int code, const std::string& reason, int blames, bool alone);
   std::mutex writing_;  // held while the file is written; taken before mutex_

@@ -38,7 +38,8 @@ std::vector<TracePeer> peers_of(const std::vector<Piece>& pieces) {
 TraceItem item_of(const Program& program, const RunKernel& run) {
   TraceItem item{.kind = TraceItem::Kind::kernel, .name = run.pass};
   for (std::size_t k = 0; k + 1 < run.operands.size(); k++)
-    if (const Buffer& b = at(program.buffers, run.operands[k].buffer); b.space == Space::peer) item.peers.push_back({b.peer, b.bytes});
+    if (const Buffer& b = at(program.buffers, run.operands[k].buffer); b.space == Space::peer)
+      item.peers.push_back({b.peer, b.bytes});
   item.peers = sum_by_rank(item.peers);
   const KernelOp op = run.spec.op;
   if (op == KernelOp::sgd)
@@ -62,7 +63,8 @@ TraceItem item_of(const Program& program, int exchange, const Post& post, TraceI
           .group = posts ? "posts" : "waits",
           .peers = peers_of(posts ? post.sends : post.receives),
           .exchange = exchange,
-          .message = std::any_of(post.sends.begin(), post.sends.end(), is_message) || std::any_of(post.receives.begin(), post.receives.end(), is_message)};
+          .message = std::any_of(post.sends.begin(), post.sends.end(), is_message) ||
+                     std::any_of(post.receives.begin(), post.receives.end(), is_message)};
 }
 
 struct Recorded {  // by one rank's ring
@@ -124,7 +126,8 @@ std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
 double ahead_of(const RankTrace& rank, const RankTrace& first, std::size_t steps) {
   std::vector<double> differences;
   for (std::size_t k = 0; k < steps; k++)
-    differences.push_back(first.at(k, first.items.size() - kTraceParts + kFigures).end - rank.at(k, rank.items.size() - kTraceParts + kFigures).end);
+    differences.push_back(first.at(k, first.items.size() - kTraceParts + kFigures).end -
+                          rank.at(k, rank.items.size() - kTraceParts + kFigures).end);
   if (differences.empty()) return 0;
   const auto half = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
   std::nth_element(differences.begin(), half, differences.end());
@@ -190,15 +193,20 @@ RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace&
     check(all[r].spans.size() == all[r].steps.size() * events, "a rank records the events of its Program");
     for (std::size_t k = 0; k < all[r].steps.size(); k++)
       if (std::binary_search(out.steps.begin(), out.steps.end(), all[r].steps[k]))
-        rank.measured.insert(rank.measured.end(), all[r].spans.begin() + static_cast<std::ptrdiff_t>(k * events), all[r].spans.begin() + static_cast<std::ptrdiff_t>((k + 1) * events));
+        rank.measured.insert(rank.measured.end(), all[r].spans.begin() + static_cast<std::ptrdiff_t>(k * events),
+                             all[r].spans.begin() + static_cast<std::ptrdiff_t>((k + 1) * events));
     if (hosts.empty() || hosts[r] == hosts[0]) continue;
     other_hosts = true;
     const double ahead = ahead_of(rank, out.ranks.front(), out.steps.size());
     for (TraceSpan& s : rank.measured) s = {s.begin + ahead, s.end + ahead};
   }
-  if (other_hosts) out.notes.push_back("ranks that cannot map rank 0's memory (other hosts): their clocks are set so that a step's exchange of figures ends when it ends on rank 0");
+  if (other_hosts)
+    out.notes.push_back(
+        "ranks that cannot map rank 0's memory (other hosts): their clocks are set so that a step's exchange of figures ends when "
+        "it ends on rank 0");
   if (profile.empty())
-    out.notes.push_back("no profile: nothing is predicted; motley profile JOB measures one, and a job that names it has a simulated side");
+    out.notes.push_back(
+        "no profile: nothing is predicted; motley profile JOB measures one, and a job that names it has a simulated side");
   else
     add_simulated(out, programs, profile);
   return out;

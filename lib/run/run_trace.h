@@ -22,19 +22,19 @@ struct TracePeer {
 struct TraceItem {
   enum class Kind : std::uint8_t { kernel, post, wait, part };
   Kind kind = Kind::kernel;
-  std::string name{};             // of the pass ("conv2d_2 forward"), of the exchange, of the part
-  std::string group{};            // "conv2d forward", "update", "copies", "reads in place", "waits", "posts", "agreements", "feed", ...
-  std::vector<TracePeer> peers{}; // kernel: whose memory it reads in place; post: to whom it sends; wait: from whom bytes come
-  int exchange = -1;              // of a post or wait
-  bool message = false;           // of a post or wait: some bytes travel while other steps may run
+  std::string name{};   // of the pass ("conv2d_2 forward"), of the exchange, of the part
+  std::string group{};  // "conv2d forward", "update", "copies", "reads in place", "waits", "posts", "agreements", "feed", ...
+  std::vector<TracePeer> peers{};  // kernel: whose memory it reads in place; post: to whom it sends; wait: from whom bytes come
+  int exchange = -1;               // of a post or wait
+  bool message = false;            // of a post or wait: some bytes travel while other steps may run
 };
 
 // In the order of the events of a StepTrace.
 std::vector<TraceItem> trace_items(const Program& program);
 
 struct RankTrace {
-  std::string device{};                // its name in the mesh
-  bool own_clock = false;              // kernels were timed by the device, which runs beside the host's waits and posts
+  std::string device{};    // its name in the mesh
+  bool own_clock = false;  // kernels were timed by the device, which runs beside the host's waits and posts
   std::vector<TraceItem> items{};
   std::vector<TraceSpan> measured{};   // step after step one per item; by rank 0's clock
   std::vector<TraceSpan> simulated{};  // one per item, in seconds from the training step's start; empty: no profile
@@ -54,7 +54,8 @@ struct RunTrace {
 };
 
 // Collective. On rank 0 every rank's trace, elsewhere nothing. `profile`: what the plan was made from; empty: nothing is simulated.
-// Clocks of other hosts are set so that the figures' exchange of a step ends at the same time as on rank 0 (the median over the steps).
+// Clocks of other hosts are set so that the figures' exchange of a step ends at the same time as on rank 0 (the median over the
+// steps).
 RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport);
 
 }  // namespace motley

@@ -193,7 +193,9 @@ StopsAtOnce::StopsAtOnce() {
   g_stops_at_once--;
   throw Stopped("stopped on request");
 }
-StopsAtOnce::~StopsAtOnce() { g_stops_at_once--; }
+StopsAtOnce::~StopsAtOnce() {
+  g_stops_at_once--;
+}
 
 std::string Runtime::name() const {
   return "rank " + std::to_string(rank()) + (kind_.empty() ? "" : " " + kind_);
@@ -205,8 +207,7 @@ int run(int argc, char** argv, const std::function<void(Runtime&)>& body) {
     handle_signals();
     const Start start = how_started();
     if (start.lone_tasks > 0)
-      throw UserError("srun started " + std::to_string(start.lone_tasks) +
-                      " tasks without PMI; use srun --mpi=pmi2 or mpiexec");
+      throw UserError("srun started " + std::to_string(start.lone_tasks) + " tasks without PMI; use srun --mpi=pmi2 or mpiexec");
     if (start.mpi) {
       code = run_among_others(start, argc, argv, body);
       return;
@@ -244,6 +245,8 @@ void run_ranks(std::vector<std::unique_ptr<Transport>> transports, const std::fu
   if (first) std::rethrow_exception(first);
 }
 
-void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) { run_ranks(in_memory(ranks), body); }
+void run_ranks_in_memory(int ranks, const std::function<void(Runtime&)>& body) {
+  run_ranks(in_memory(ranks), body);
+}
 
 }  // namespace motley

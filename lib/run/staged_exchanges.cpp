@@ -12,9 +12,13 @@ namespace {
 
 using Queue = DeviceMemory::Queue;
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 }  // namespace
 
@@ -22,7 +26,8 @@ StagedExchanges::~StagedExchanges() {
   if (!transport_.idle()) transport_.keep(pinned_);
 }
 
-void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted, int waited) {
+void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted,
+                          int waited) {
   if (exchanges_.size() <= static_cast<std::size_t>(exchange)) exchanges_.resize(static_cast<std::size_t>(exchange) + 1);
   Exchange& e = at(exchange);
   e.posted = posted;
@@ -123,7 +128,8 @@ void StagedExchanges::progress() {
 
 // Others may wait for what this rank has posted and its device has not given yet.
 void StagedExchanges::finish(Transport::Ticket ticket, const std::string& name) {
-  motley::wait(transport_, {&ticket, 1}, name, send_ready() ? std::function<bool()>{} : [this] { return send_ready(); });
+  motley::wait(
+      transport_, {&ticket, 1}, name, send_ready() ? std::function<bool()>{} : [this] { return send_ready(); });
 }
 
 double StagedExchanges::wait(int exchange, const std::string& name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages of a rank whose slices are in a device's memory: each passes through pinned memory of the host. The pieces and their
-// order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange. Where the transport takes
-// the device's memory, they go from and to there.
+// order are the Program's, the same as on any rank, so that slices of devices and of hosts meet in one exchange. Where the
+// transport takes the device's memory, they go from and to there.
 #pragma once
 #include <motley/backend.h>
 #include <motley/transport.h>
@@ -18,7 +18,8 @@ class StagedExchanges {
     int peer = -1;
     std::span<std::byte> bytes{};
   };
-  StagedExchanges(DeviceMemory& device, Transport& transport) : device_(device), transport_(transport), direct_(transport.takes_device_memory()) {}
+  StagedExchanges(DeviceMemory& device, Transport& transport)
+      : device_(device), transport_(transport), direct_(transport.takes_device_memory()) {}
   // Where an error leaves messages unfinished, the transport keeps the pinned memory.
   ~StagedExchanges();
   StagedExchanges(const StagedExchanges&) = delete;
@@ -37,7 +38,7 @@ class StagedExchanges {
  private:
   struct Piece {
     Message message{};
-    std::size_t offset = 0;                         // in the pinned memory
+    std::size_t offset = 0;                        // in the pinned memory
     std::unique_ptr<DeviceMemory::Mark> copied{};  // of a send: it is in the pinned memory
     Transport::Ticket ticket = 0;
     bool open = false;  // of a receive: it has not arrived
@@ -58,7 +59,7 @@ class StagedExchanges {
 
   DeviceMemory& device_;
   Transport& transport_;
-  const bool direct_;  // nothing is pinned, nothing is copied
+  const bool direct_;                  // nothing is pinned, nothing is copied
   std::vector<Exchange> exchanges_{};  // by number; those without pieces take nothing
   std::vector<int> open_{};            // posted and not waited for, in that order
   DeviceMemory::Block pinned_{};

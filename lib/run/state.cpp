@@ -35,7 +35,8 @@ void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& n
   const View view = view_of(buffer, 0, buffer.box);
   for_each_index(buffer.box, [&](const std::vector<Index>& here) {
     const Index global = position_of(shape, here);
-    out[element_of(view, buffer.box, here)] = static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
+    out[element_of(view, buffer.box, here)] =
+        static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
   });
 }
 

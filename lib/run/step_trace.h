@@ -21,12 +21,12 @@ enum class TracePart : std::uint8_t { feed, loss, figures };
 constexpr std::size_t kTraceParts = 3;
 
 struct TraceLimits {
-  std::size_t steps = 100;           // the last so many training steps
+  std::size_t steps = 100;          // the last so many training steps
   std::size_t bytes = 4ULL << 20U;  // of events; one training step at least
 };
 
-// A ring of training steps. Each has one event per step of the Program (by its number) and then one per TracePart, so that an event is
-// two numbers at a known place: its name, peers and bytes are the Program's. All memory is taken here: recording is two stores.
+// A ring of training steps. Each has one event per step of the Program (by its number) and then one per TracePart, so that an event
+// is two numbers at a known place: its name, peers and bytes are the Program's. All memory is taken here: recording is two stores.
 class StepTrace {
  public:
   explicit StepTrace(std::size_t program_steps, const TraceLimits& limits = {})
@@ -51,7 +51,9 @@ class StepTrace {
   void program_step(std::size_t i, double begin, double end) {
     if (open()) row_[i] = {begin, end};
   }
-  void part(TracePart part, double begin, double end) { program_step(events_ - kTraceParts + static_cast<std::size_t>(part), begin, end); }
+  void part(TracePart part, double begin, double end) {
+    program_step(events_ - kTraceParts + static_cast<std::size_t>(part), begin, end);
+  }
 
   std::size_t events() const { return events_; }      // of a step
   std::size_t capacity() const { return capacity_; }  // steps

@@ -14,7 +14,9 @@ namespace {
 class Sums {
  public:
   explicit Sums(std::size_t steps) : steps_(steps) {}
-  void add(const std::string& name, const std::string& group, std::size_t step, double seconds) { row(name, group).measured[step] += seconds; }
+  void add(const std::string& name, const std::string& group, std::size_t step, double seconds) {
+    row(name, group).measured[step] += seconds;
+  }
   void predict(const std::string& name, const std::string& group, double seconds) {
     auto& known = row(name, group).predicted;
     known = known.value_or(0) + seconds;
@@ -102,11 +104,17 @@ Quartiles quartiles(std::vector<double> values) {
   return {at(0.25), at(0.5), at(0.75)};
 }
 
-double TraceRow::weight() const { return std::abs(difference().value_or(measured.median)); }
+double TraceRow::weight() const {
+  return std::abs(difference().value_or(measured.median));
+}
 
-std::optional<double> TraceRow::difference() const { return predicted ? std::optional(measured.median - *predicted) : std::nullopt; }
+std::optional<double> TraceRow::difference() const {
+  return predicted ? std::optional(measured.median - *predicted) : std::nullopt;
+}
 
-std::optional<double> TraceSummary::gap() const { return predicted_step ? std::optional(step.median - *predicted_step) : std::nullopt; }
+std::optional<double> TraceSummary::gap() const {
+  return predicted_step ? std::optional(step.median - *predicted_step) : std::nullopt;
+}
 
 std::optional<double> TraceSummary::disturbed() const {
   std::optional<double> most;
@@ -118,7 +126,8 @@ std::optional<double> TraceSummary::disturbed() const {
 TraceSummary summarise(const RunTrace& trace, Index first_step) {
   TraceSummary out;
   out.notes = trace.notes;
-  const auto from = static_cast<std::size_t>(std::lower_bound(trace.steps.begin(), trace.steps.end(), first_step) - trace.steps.begin());
+  const auto from =
+      static_cast<std::size_t>(std::lower_bound(trace.steps.begin(), trace.steps.end(), first_step) - trace.steps.begin());
   const std::size_t steps = trace.steps.size() - from;
   out.steps = static_cast<Index>(steps);
   if (steps > 0) {

@@ -32,7 +32,7 @@ struct RankTraceSummary {
   std::optional<double> disturbed{};  // share of the time in which other processes had its cores
   Quartiles step{};                   // as it is timed: inputs and figures are not part of it
   std::optional<double> predicted_step{};
-  std::vector<TraceRow> rows{};    // one per pass and exchange (its posts and waits added), and what is between events
+  std::vector<TraceRow> rows{};  // one per pass and exchange (its posts and waits added), and what is between events
   std::vector<TraceRow> groups{};
 };
 
@@ -52,7 +52,7 @@ TraceSummary summarise(const RunTrace& trace, Index first_step);
 // With differences and each one's share of the step's gap.
 Json to_json(const TraceSummary& summary);
 std::string to_text(const TraceSummary& summary);
-void save(const TraceSummary& summary, const std::filesystem::path& file);       // UserError (74)
-TraceSummary load_trace_summary(const std::filesystem::path& file);              // UserError: 66 missing, 65 damaged
+void save(const TraceSummary& summary, const std::filesystem::path& file);  // UserError (74)
+TraceSummary load_trace_summary(const std::filesystem::path& file);         // UserError: 66 missing, 65 damaged
 
 }  // namespace motley

@@ -15,7 +15,9 @@ namespace motley {
 
 namespace {
 
-Json known(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json known(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 Json json_of(const Quartiles& q) {
   Json out;
@@ -34,7 +36,10 @@ Json json_of(const std::vector<TraceRow>& rows, const std::optional<double>& gap
   Json out{Json::Array{}};
   for (const TraceRow& row : rows) {
     Json one;
-    one.set("name", row.name).set("group", row.group).set("measured_seconds", json_of(row.measured)).set("predicted_seconds", known(row.predicted));
+    one.set("name", row.name)
+        .set("group", row.group)
+        .set("measured_seconds", json_of(row.measured))
+        .set("predicted_seconds", known(row.predicted));
     one.set("difference_seconds", known(row.difference())).set("share_of_gap", known(share(row, gap)));
     out.push(std::move(one));
   }
@@ -78,9 +83,12 @@ Field<T> made_again(const char* name) {  // from the other fields
 }
 
 const Table<TraceRow>& row_table() {
-  static const Table<TraceRow> table{text_field("name", "of the pass, exchange or part", &TraceRow::name), text_field("group", "what it counts to", &TraceRow::group),
-                                     quartiles_field("measured_seconds", &TraceRow::measured), known_field("predicted_seconds", "simulated", &TraceRow::predicted),
-                                     made_again<TraceRow>("difference_seconds"), made_again<TraceRow>("share_of_gap")};
+  static const Table<TraceRow> table{text_field("name", "of the pass, exchange or part", &TraceRow::name),
+                                     text_field("group", "what it counts to", &TraceRow::group),
+                                     quartiles_field("measured_seconds", &TraceRow::measured),
+                                     known_field("predicted_seconds", "simulated", &TraceRow::predicted),
+                                     made_again<TraceRow>("difference_seconds"),
+                                     made_again<TraceRow>("share_of_gap")};
   return table;
 }
 
@@ -97,19 +105,18 @@ const Table<RankTraceSummary>& rank_table() {
 
 const Table<TraceSummary>& summary_table() {
   using Summary = TraceSummary;
-  static const Table<Summary> table{
-      version_field<Summary>(VersionKey::required),
-      count_field("first_step", "of the measured ones", &Summary::first_step),
-      count_field("last_step", "of the measured ones", &Summary::last_step),
-      count_field("steps", "measured", &Summary::steps),
-      quartiles_field("measured_step_seconds", &Summary::step),
-      known_field("predicted_step_seconds", "simulated", &Summary::predicted_step),
-      made_again<Summary>("difference_seconds"),
-      made_again<Summary>("disturbed"),
-      list_field("ranks", "in order", &Summary::ranks, rank_table()),
-      {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, Summary& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
-       }}};
+  static const Table<Summary> table{version_field<Summary>(VersionKey::required),
+                                    count_field("first_step", "of the measured ones", &Summary::first_step),
+                                    count_field("last_step", "of the measured ones", &Summary::last_step),
+                                    count_field("steps", "measured", &Summary::steps),
+                                    quartiles_field("measured_step_seconds", &Summary::step),
+                                    known_field("predicted_step_seconds", "simulated", &Summary::predicted_step),
+                                    made_again<Summary>("difference_seconds"),
+                                    made_again<Summary>("disturbed"),
+                                    list_field("ranks", "in order", &Summary::ranks, rank_table()),
+                                    {"notes", "informative", "list of texts", true, [](Reader& r, const Json& j, Summary& out) {
+                                       r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.notes.emplace_back()); });
+                                     }}};
   return table;
 }
 
@@ -120,13 +127,17 @@ struct Unit {
   const char* name;
   double seconds;
 };
-Unit unit_for(double step_seconds) { return step_seconds < 10e-3 ? Unit{"us", 1e-6} : Unit{"ms", 1e-3}; }
+Unit unit_for(double step_seconds) {
+  return step_seconds < 10e-3 ? Unit{"us", 1e-6} : Unit{"ms", 1e-3};
+}
 std::string in(const Unit& unit, const std::optional<double>& seconds, bool sign = false) {
   if (!seconds) return "unknown";
   return sign ? fmt::format("{:+.2f}", *seconds / unit.seconds) : fmt::format("{:.2f}", *seconds / unit.seconds);
 }
 
-std::string known_text(const std::optional<double>& seconds) { return seconds ? seconds_text(*seconds) : "unknown"; }
+std::string known_text(const std::optional<double>& seconds) {
+  return seconds ? seconds_text(*seconds) : "unknown";
+}
 
 struct Line {
   std::string rank{};
@@ -142,12 +153,14 @@ std::string table_of(std::vector<Line> lines, const std::string& title, const Tr
   }
   const Unit unit = unit_for(s.step.median);
   constexpr const char* kForm = "{:<6}{:<{}}  {:<{}}{:>12}{:>12}{:>12}{:>12}{:>12}{:>9}\n";
-  std::string out = fmt::format(kForm, "rank", fmt::format("{} ({})", title, unit.name), width, "group", group, "q25", "median", "q75", "predicted", "difference", "of gap");
+  std::string out = fmt::format(kForm, "rank", fmt::format("{} ({})", title, unit.name), width, "group", group, "q25", "median",
+                                "q75", "predicted", "difference", "of gap");
   for (const Line& l : lines) {
     const TraceRow& row = *l.row;
     const auto part = share(row, s.gap());
-    out += fmt::format(kForm, l.rank, row.name, width, row.group, group, in(unit, row.measured.q25), in(unit, row.measured.median), in(unit, row.measured.q75),
-                       in(unit, row.predicted), in(unit, row.difference(), true), part ? fmt::format("{:.0f} %", 100 * *part) : "");
+    out += fmt::format(kForm, l.rank, row.name, width, row.group, group, in(unit, row.measured.q25), in(unit, row.measured.median),
+                       in(unit, row.measured.q75), in(unit, row.predicted), in(unit, row.difference(), true),
+                       part ? fmt::format("{:.0f} %", 100 * *part) : "");
   }
   return out;
 }
@@ -166,13 +179,18 @@ Json to_json(const TraceSummary& s) {
   Json out, ranks{Json::Array{}}, notes{Json::Array{}};
   for (const RankTraceSummary& r : s.ranks) {
     Json one;
-    one.set("device", r.device).set("disturbed", known(r.disturbed)).set("measured_step_seconds", json_of(r.step)).set("predicted_step_seconds", known(r.predicted_step));
+    one.set("device", r.device)
+        .set("disturbed", known(r.disturbed))
+        .set("measured_step_seconds", json_of(r.step))
+        .set("predicted_step_seconds", known(r.predicted_step));
     one.set("rows", json_of(r.rows, gap)).set("groups", json_of(r.groups, gap));
     ranks.push(std::move(one));
   }
   for (const std::string& note : s.notes) notes.push(note);
   out.set("version", 1).set("first_step", s.first_step).set("last_step", s.last_step).set("steps", s.steps);
-  out.set("measured_step_seconds", json_of(s.step)).set("predicted_step_seconds", known(s.predicted_step)).set("difference_seconds", known(gap));
+  out.set("measured_step_seconds", json_of(s.step))
+      .set("predicted_step_seconds", known(s.predicted_step))
+      .set("difference_seconds", known(gap));
   out.set("disturbed", known(s.disturbed())).set("ranks", std::move(ranks)).set("notes", std::move(notes));
   return out;
 }
@@ -180,17 +198,24 @@ Json to_json(const TraceSummary& s) {
 std::string to_text(const TraceSummary& s) {
   std::string out = table_of(lines_of(s, &RankTraceSummary::rows), "name", s);
   out += "\n" + table_of(lines_of(s, &RankTraceSummary::groups), "sum by group", s) + "\n";
-  out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps, s.first_step, s.last_step);
+  out += fmt::format("steps           {}, the last {} of the run that are timed and kept: {} to {}\n", s.steps, s.steps,
+                     s.first_step, s.last_step);
   out += fmt::format("predicted step  {}\n", known_text(s.predicted_step));
-  out += fmt::format("measured step   {} (quartiles {} and {})\n", seconds_text(s.step.median), seconds_text(s.step.q25), seconds_text(s.step.q75));
+  out += fmt::format("measured step   {} (quartiles {} and {})\n", seconds_text(s.step.median), seconds_text(s.step.q25),
+                     seconds_text(s.step.q75));
   const auto disturbed = s.disturbed();
-  out += fmt::format("disturbed       {}\n", disturbed ? fmt::format("{:.1f} % of the time other processes had the cores of a rank", 100 * *disturbed) : "unknown");
-  if (disturbed.value_or(0) > kDisturbed) out += "note: more than 5 %: repeat the run on a quiet machine before trusting a difference\n";
+  out += fmt::format(
+      "disturbed       {}\n",
+      disturbed ? fmt::format("{:.1f} % of the time other processes had the cores of a rank", 100 * *disturbed) : "unknown");
+  if (disturbed.value_or(0) > kDisturbed)
+    out += "note: more than 5 %: repeat the run on a quiet machine before trusting a difference\n";
   for (const std::string& note : s.notes) out += "note: " + note + "\n";
   return out;
 }
 
-void save(const TraceSummary& summary, const std::filesystem::path& file) { write_file(file.string(), to_text(to_json(summary), 1) + "\n"); }
+void save(const TraceSummary& summary, const std::filesystem::path& file) {
+  write_file(file.string(), to_text(to_json(summary), 1) + "\n");
+}
 
 TraceSummary load_trace_summary(const std::filesystem::path& file) {
   Complaints complaints;

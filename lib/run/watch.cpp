@@ -77,7 +77,8 @@ std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
   if (!rank.now) return std::nullopt;
   if (rank.now->code == static_cast<int>(Exit::hung)) return Hung{rank.now->blames, rank.now->reason, !rank.far};
   if (rank.silent < beats_in(limits.hung_seconds) + (rank.far ? beats_in(kFarSeconds) : 0)) return std::nullopt;
-  return Hung{rank.rank, who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " + seconds_text(limits.hung_seconds)};
+  return Hung{rank.rank,
+              who(*rank.now) + " hung in phase '" + rank.now->phase + "': no heartbeat for " + seconds_text(limits.hung_seconds)};
 }
 
 Watch::Watch(std::vector<Watched> ranks, int of, Limits limits) : of_(of), limits_(limits) {
@@ -165,8 +166,8 @@ std::optional<std::string> Watch::slow() {
     const Seen* other = find(rank.now->waits_for);
     if (other == nullptr || !other->runs() || other->now->waiting != 0 || !is_quiet(*other, limits_)) continue;
     rank.reported = true;
-    return waits_for(*rank.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other->now) + " computes in phase '" +
-           other->now->phase + "'";
+    return waits_for(*rank.now) + " since " + seconds_text(limits_.hung_seconds) + ": " + who(*other->now) +
+           " computes in phase '" + other->now->phase + "'";
   }
   return std::nullopt;
 }

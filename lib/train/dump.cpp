@@ -35,7 +35,8 @@ void Dump::tensor(const std::string& file, const WholeTensor& tensor, DType dtyp
     write_npy(folder_ / file, sizes, std::vector<float>(tensor.values.begin(), tensor.values.end()));
 }
 
-void Dump::integers(const std::string& file, const std::string& name, const std::vector<Dim>& dims, const std::vector<Index>& values) {
+void Dump::integers(const std::string& file, const std::string& name, const std::vector<Dim>& dims,
+                    const std::vector<Index>& values) {
   write_npy(folder_ / file, note(file, name, dims), values);
 }
 

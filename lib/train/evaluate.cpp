@@ -40,7 +40,8 @@ std::size_t class_dim(const Passes& passes) {
   for (const Pass& p : passes.passes)
     if (p.class_index >= 0)
       for (const PassOperand& o : p.reads)
-        if (const auto found = std::find(o.indices.begin(), o.indices.end(), p.class_index); o.tensor == passes.logits && found != o.indices.end())
+        if (const auto found = std::find(o.indices.begin(), o.indices.end(), p.class_index);
+            o.tensor == passes.logits && found != o.indices.end())
           return static_cast<std::size_t>(found - o.indices.begin());
   throw InternalError("a pass reads the logits' classes");
 }
@@ -54,7 +55,9 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   const std::size_t after = values.size() / (before * size);
   std::vector<double> out(values.size());
   for (std::size_t k = 0; k < size; k++)
-    for (std::size_t b = 0; b < before; b++) std::copy_n(values.begin() + static_cast<std::ptrdiff_t>((b * size + k) * after), after, out.begin() + static_cast<std::ptrdiff_t>((k * before + b) * after));
+    for (std::size_t b = 0; b < before; b++)
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>((b * size + k) * after), after,
+                  out.begin() + static_cast<std::ptrdiff_t>((k * before + b) * after));
   return out;
 }
 
@@ -73,7 +76,8 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
     if (d != samples) after *= shape[d].size;
   if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
   if (data->classes() > classes)
-    throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " + std::to_string(classes));
+    throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " +
+                    std::to_string(classes));
   const Index batch = shape[samples].size;
   Score score;
   for (Index first = 0; first < data->samples(); first += batch) {

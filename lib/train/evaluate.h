@@ -32,7 +32,8 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
 struct Score {
   Index right = 0, rows = 0, samples = 0;
   double loss = 0;  // summed over rows
-  void add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after = 1);  // after: elements of a class
+  void add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes,
+           Index after = 1);  // after: elements of a class
 };
 
 }  // namespace motley

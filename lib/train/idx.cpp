@@ -69,8 +69,12 @@ Datasets load_both(const fs::path& folder, const std::vector<fs::path>& files) {
 
 }  // namespace
 
-Datasets load_mnist(const fs::path& folder) { return load_both(folder, mnist_files(folder)); }
+Datasets load_mnist(const fs::path& folder) {
+  return load_both(folder, mnist_files(folder));
+}
 
-Datasets load_fashion_mnist(const fs::path& folder) { return load_both(folder, fashion_mnist_files(folder)); }
+Datasets load_fashion_mnist(const fs::path& folder) {
+  return load_both(folder, fashion_mnist_files(folder));
+}
 
 }  // namespace motley

@@ -28,7 +28,9 @@ PackedFile::PackedFile(const fs::path& path) : path_(path) {
 }
 
 void PackedFile::damaged(Index byte, const std::string& what) const {
-  throw UserError(path_.string() + ": " + (gzdirect(file_.get()) != 0 ? "byte " : "unpacked byte ") + std::to_string(byte) + ": " + what, Exit::data);
+  throw UserError(
+      path_.string() + ": " + (gzdirect(file_.get()) != 0 ? "byte " : "unpacked byte ") + std::to_string(byte) + ": " + what,
+      Exit::data);
 }
 
 // `ahead`: bytes that this call has read beyond position().
@@ -60,7 +62,8 @@ Index PackedFile::read_some(std::span<std::uint8_t> out) {
 void PackedFile::read(std::span<std::uint8_t> out) {
   const Index wanted = static_cast<Index>(out.size()), from = position_;
   if (read_some(out) < wanted)
-    damaged(position_, "the file ends here; " + std::to_string(wanted) + " bytes expected from byte " + std::to_string(from) + " on");
+    damaged(position_,
+            "the file ends here; " + std::to_string(wanted) + " bytes expected from byte " + std::to_string(from) + " on");
 }
 
 std::uint32_t PackedFile::read_big_endian() {

@@ -39,7 +39,9 @@ const Table<TrainSummary>& run_fields() {
   static const Table<TrainSummary> table{
       version_field<TrainSummary>(VersionKey::required),
       {"status", "done, stopped or failed", "text", true,
-       [](Reader& r, const Json& j, TrainSummary& out) { r.text(j, out.status, {"done", "stopped", "failed"}); }},
+       [](Reader& r, const Json& j, TrainSummary& out) {
+         r.text(j, out.status, {"done", "stopped", "failed"});
+       }},
       {"code", "the exit code of a failed run", "integer", false,
        [](Reader& r, const Json& j, TrainSummary& out) {
          Index code = 0;
@@ -48,7 +50,8 @@ const Table<TrainSummary>& run_fields() {
       {"rank", "that failed", "integer or null", false,
        [](Reader& r, const Json& j, TrainSummary& out) {
          Index rank = 0;
-         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, rank, 0, INT32_MAX)) out.rank = static_cast<int>(rank);
+         if (!std::holds_alternative<std::nullptr_t>(j.value) && r.integer(j, rank, 0, INT32_MAX))
+           out.rank = static_cast<int>(rank);
        }},
       text_field("reason", "of the failure", &TrainSummary::reason, false),
       {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
@@ -60,7 +63,8 @@ const Table<TrainSummary>& run_fields() {
       number_or_null("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds, 0, kMost),
       integer_or_null("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
       integer_or_null("bytes_counted", "per step, all ranks", &TrainSummary::bytes_counted),
-      {"disturbed", "of the most disturbed rank", "number or null", false, [](Reader&, const Json&, TrainSummary&) {}},  // follows from the ranks
+      {"disturbed", "of the most disturbed rank", "number or null", false,
+       [](Reader&, const Json&, TrainSummary&) {}},  // follows from the ranks
       list_field("ranks", "the same figures per rank", &TrainSummary::ranks, rank_fields()),
       {"copies_differ", "tensors whose copies differ", "list", true, [](Reader& r, const Json& j, TrainSummary& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.copies_differ.emplace_back()); });
@@ -79,7 +83,9 @@ MetricsFile::~MetricsFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void MetricsFile::fail(const char* call) const { throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io); }
+void MetricsFile::fail(const char* call) const {
+  throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io);
+}
 
 void MetricsFile::add(Index step, Index epoch, double loss, double seconds) {
   Json line;
@@ -121,7 +127,10 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   Json out;
   out.set("version", 1).set("status", s.status);
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
-  out.set("steps", s.steps).set("seconds", known(s.seconds)).set("train_loss", known(s.train_loss)).set("test_accuracy", known(s.test_accuracy));
+  out.set("steps", s.steps)
+      .set("seconds", known(s.seconds))
+      .set("train_loss", known(s.train_loss))
+      .set("test_accuracy", known(s.test_accuracy));
   out.set("test_loss", known(s.test_loss)).set("predicted_step_seconds", known(s.predicted_step_seconds));
   out.set("measured_step_seconds", known(s.measured_step_seconds));
   out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
@@ -132,7 +141,9 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
     one.set("predicted_step_seconds", known(r.predicted_step_seconds)).set("measured_step_seconds", known(r.measured_step_seconds));
     one.set("busy_seconds", known(r.busy_seconds)).set("waiting_seconds", known(r.waiting_seconds));
     one.set("feed_seconds", known(r.feed_seconds)).set("disturbed", known(r.disturbed));
-    one.set("bytes_predicted", known(r.bytes_predicted)).set("bytes_counted", known(r.bytes_counted)).set("memory_bytes", known(r.memory_bytes));
+    one.set("bytes_predicted", known(r.bytes_predicted))
+        .set("bytes_counted", known(r.bytes_counted))
+        .set("memory_bytes", known(r.memory_bytes));
     ranks.push(std::move(one));
   }
   for (const std::string& name : s.copies_differ) differ.push(name);

@@ -42,11 +42,11 @@ struct TrainSummary {
   int rank = -1;
   std::string reason{};
   Index steps = 0;
-  std::optional<double> seconds{};                        // from the first step's start
-  std::optional<double> train_loss{};                     // of the last step
+  std::optional<double> seconds{};     // from the first step's start
+  std::optional<double> train_loss{};  // of the last step
   std::optional<double> test_accuracy{}, test_loss{};
   std::optional<double> predicted_step_seconds{};
-  std::optional<double> measured_step_seconds{};          // median after warm-up of the slowest rank
+  std::optional<double> measured_step_seconds{};            // median after warm-up of the slowest rank
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks
   std::vector<RankFigures> ranks{};
   std::vector<std::string> copies_differ{};

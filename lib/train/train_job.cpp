@@ -22,7 +22,9 @@ namespace motley {
 
 namespace {
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
@@ -32,7 +34,9 @@ std::optional<double> median(std::vector<double> values) {
 }
 
 // Steps that are not timed: caches, clocks and connections settle in the first fifth, ten at most.
-std::size_t warm_up(std::size_t steps) { return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10); }
+std::size_t warm_up(std::size_t steps) {
+  return steps < 2 ? 0 : std::clamp<std::size_t>(steps / 5, 1, 10);
+}
 
 // Does the plan count on memory that the ranks cannot map?
 bool needs_messages(const std::vector<int>& planned, const std::vector<int>& found) {
@@ -103,7 +107,9 @@ class Job {
       metrics_.emplace(in_.run_directory / "metrics.jsonl");
     });
     if (in_.progress && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
-      in_.progress("note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all exchanges are messages");
+      in_.progress(
+          "note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all "
+          "exchanges are messages");
     dump_weights("weights_before");
   }
 
@@ -120,7 +126,8 @@ class Job {
       out_.seconds = seconds_now() - start;
       if (rt_.rank() == 0) write_step(report, epoch);
     }
-    const Verdict written = agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
+    const Verdict written =
+        agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
     if (written.status != 0) throw Error(static_cast<Exit>(written.status), written.text);
     if (stop_) out_.status = "stopped";
     share_disturbed();
@@ -203,7 +210,8 @@ class Job {
   // trace.json says where predicted and measured part; --trace shows it. Collective.
   void keep_trace() {
     rt_.phase("keeping the trace");
-    const RunTrace trace = gather_trace(plan_, in_.profile == nullptr ? Profile() : *in_.profile, trainer_.trace(), rt_.transport());
+    const RunTrace trace =
+        gather_trace(plan_, in_.profile == nullptr ? Profile() : *in_.profile, trainer_.trace(), rt_.transport());
     on_rank_0(rt_, [&] {
       TraceSummary summary = summarise(trace, static_cast<Index>(warm_up(slowest_.size())) + 1);
       for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
@@ -248,7 +256,7 @@ class Job {
   TrainSummary out_{};
   bool stop_ = false;
   std::optional<CoreUse> cores_{};  // since the first timed step
-  std::vector<Index> seen_{};  // samples, step after step
+  std::vector<Index> seen_{};       // samples, step after step
   std::vector<double> slowest_{};
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step
 };

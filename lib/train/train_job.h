@@ -15,22 +15,23 @@
 namespace motley {
 
 struct TrainPlanInput {
-  const Plan* plan = nullptr;  // a training step over `batch` samples
+  const Plan* plan = nullptr;        // a training step over `batch` samples
   const Profile* profile = nullptr;  // what the plan was made from: the trace's simulated side; none or empty: there is none
-  Datasets data{};             // test: may be null, then nothing is evaluated
+  Datasets data{};                   // test: may be null, then nothing is evaluated
   FeedNames names{};
   Index epochs = 0, max_steps = 0;  // one of them; max_steps wins
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
   std::filesystem::path run_directory{};
-  std::filesystem::path dump{};                           // empty: none
-  std::filesystem::path trace{};                          // Chrome trace of the last steps; empty: none
+  std::filesystem::path dump{};                             // empty: none
+  std::filesystem::path trace{};                            // Chrome trace of the last steps; empty: none
   std::function<void(const std::string& line)> progress{};  // called on rank 0, once per step and at the end
   std::function<void(const std::string& line)> say{};       // on rank 0: a line that is not overwritten by the next
 };
 
-// Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json and run.json into the run directory (which exists), the dump and the trace. Returns
-// the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io) when a
-// file cannot be written; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the others.
+// Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json and run.json into the run directory (which exists), the dump and
+// the trace. Returns the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop;
+// Error(io) when a file cannot be written; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the
+// others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
 
 // What run.json says of a run that ended so: status, code, reason, and what the error knows besides.

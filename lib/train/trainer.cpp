@@ -20,7 +20,9 @@ namespace motley {
 
 namespace {
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // Every rank's value of a plain struct, on every rank.
 template <class T>
@@ -42,14 +44,16 @@ int order_of(const Passes& passes, int tensor) {
 
 void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
   if (plan.mesh().ranks() != rt.ranks())
-    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) + " run");
+    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
+                    " run");
   struct Hashes {
     std::uint64_t asked, planned;
   };
   const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.data())});
   for (std::size_t r = 1; r < all.size(); r++) {
     const std::string who = "rank " + std::to_string(r);
-    if (all[r].asked != all[0].asked) throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
+    if (all[r].asked != all[0].asked)
+      throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
     if (all[r].planned != all[0].planned) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
   }
 }
@@ -58,7 +62,8 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
 
 std::string StepReport::line() const {
   char text[160];
-  int n = std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.1f ms", static_cast<long long>(step), loss, 1e3 * measured_seconds);
+  int n =
+      std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.1f ms", static_cast<long long>(step), loss, 1e3 * measured_seconds);
   std::string out(text, static_cast<std::size_t>(std::max(n, 0)));
   if (!predicted_seconds) return out;
   n = std::snprintf(text, sizeof text, " (predicted %.1f ms)", 1e3 * *predicted_seconds);
@@ -90,7 +95,8 @@ struct Trainer::Impl {
         executor(program, backend, runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
         compare_every(options.compare_copies_every) {
-    if (!plan.data().passes.trains) throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
+    if (!plan.data().passes.trains)
+      throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
     executor.record_into(&trace);
   }
 
@@ -98,7 +104,8 @@ struct Trainer::Impl {
     for (const auto& [name, read] : feeds) {
       const int tensor = plan.data().passes.find(name);
       const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
-      if (role != TensorRole::input && role != TensorRole::label) throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
+      if (role != TensorRole::input && role != TensorRole::label)
+        throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
     }
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       const auto found = feeds.find(name);
@@ -153,9 +160,11 @@ struct Trainer::Impl {
     if (differences.empty()) return;
     std::vector<std::string> names;
     for (const CopyDifference& d : differences)
-      if (const std::string& name = at(plan.data().passes.tensors, d.tensor).name; names.empty() || names.back() != name) names.push_back(name);
+      if (const std::string& name = at(plan.data().passes.tensors, d.tensor).name; names.empty() || names.back() != name)
+        names.push_back(name);
     throw CopiesDiffer("copies differ at step " + std::to_string(step) + ": " + to_text(differences, plan) +
-                           "; every copy has its owner's bits, so memory, a link or a kernel is damaged: results since the last comparison are not to be trusted",
+                           "; every copy has its owner's bits, so memory, a link or a kernel is damaged: results since the last "
+                           "comparison are not to be trusted",
                        differences.front().reader, std::move(names));
   }
 
@@ -222,7 +231,9 @@ struct Trainer::Impl {
 Trainer::Trainer(Runtime& rt, const Plan& plan, const TrainerOptions& options) : impl_(new Impl(rt, plan, options)) {}
 Trainer::~Trainer() = default;
 
-StepReport Trainer::step(std::initializer_list<Feed> feeds) { return step(std::vector<Feed>(feeds)); }
+StepReport Trainer::step(std::initializer_list<Feed> feeds) {
+  return step(std::vector<Feed>(feeds));
+}
 
 StepReport Trainer::step(const std::vector<Feed>& feeds) {
   std::map<std::string, ReadBox> named;
@@ -231,11 +242,23 @@ StepReport Trainer::step(const std::vector<Feed>& feeds) {
   return step_named(named);
 }
 
-StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) { return impl_->run(feeds); }
-void Trainer::compare_copies() { impl_->compare_copies(); }
-void Trainer::ask_to_stop() { impl_->wants_stop = true; }
-Executor& Trainer::executor() { return impl_->executor; }
-const Program& Trainer::program() const { return impl_->program; }
-const StepTrace& Trainer::trace() const { return impl_->trace; }
+StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) {
+  return impl_->run(feeds);
+}
+void Trainer::compare_copies() {
+  impl_->compare_copies();
+}
+void Trainer::ask_to_stop() {
+  impl_->wants_stop = true;
+}
+Executor& Trainer::executor() {
+  return impl_->executor;
+}
+const Program& Trainer::program() const {
+  return impl_->program;
+}
+const StepTrace& Trainer::trace() const {
+  return impl_->trace;
+}
 
 }  // namespace motley

@@ -15,8 +15,8 @@
 #include "base/at.h"
 #include "base/json.h"
 #include "plan/plan_data.h"
-#include "run/fits_hosts.h"
 #include "program/views.h"
+#include "run/fits_hosts.h"
 #include "train/dump.h"
 
 namespace motley {
@@ -27,14 +27,18 @@ constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4;  // INTERF
 
 using Clock = std::chrono::steady_clock;
 
-Batch first_batch(const VerifyInput& in, Index batch) { return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0); }
+Batch first_batch(const VerifyInput& in, Index batch) {
+  return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
+}
 
 // Tensors at whose values a kink is: what relu makes, what max_pool2d reads.
 std::vector<int> deciding_tensors(const Passes& passes) {
   std::vector<int> out;
   for (const Pass& p : passes.passes) {
-    if (p.op == KernelOp::fold && p.fold == FoldKind::activation && p.activation == Activation::relu) out.push_back(p.writes.tensor);
-    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward && at(passes.tensors, p.reads[0].tensor).role == TensorRole::activation)
+    if (p.op == KernelOp::fold && p.fold == FoldKind::activation && p.activation == Activation::relu)
+      out.push_back(p.writes.tensor);
+    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward &&
+        at(passes.tensors, p.reads[0].tensor).role == TensorRole::activation)
       out.push_back(p.reads[0].tensor);
   }
   return out;
@@ -58,11 +62,13 @@ void decide_alike(Executor& executor, const Program& program, int buffer, const 
 enum class Record : std::uint8_t { results, decisions };
 
 // `before` is called before each kernel. `alike`: decides as that run did (one rank only).
-RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in, const std::function<void(const char*)>& before,
-                    Record record = Record::results, const RunRecord* alike = nullptr) {
+RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
+                    const std::function<void(const char*)>& before, Record record = Record::results,
+                    const RunRecord* alike = nullptr) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
-  const CompileOptions options{.keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()};
+  const CompileOptions options{
+      .keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()};
   const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
   State state(plan, program, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
@@ -146,9 +152,12 @@ double apart(const std::vector<double>& values, const std::vector<double>& truth
   return most < 1e-30 ? worst : worst / most;
 }
 
-double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double worse(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
 
-double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth, std::span<char> worst_one) {
+double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth,
+             std::span<char> worst_one) {
   double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (const auto& [name, whole] : truth) {
     const auto found = values.find(name);
@@ -202,10 +211,13 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
   return out;
 }
 
-bool VerifyReport::exact() const { return f64.loss <= kF64 && f64.logits <= kF64 && f64.gradients <= kF64 && f64.weights <= kF64; }
+bool VerifyReport::exact() const {
+  return f64.loss <= kF64 && f64.logits <= kF64 && f64.gradients <= kF64 && f64.weights <= kF64;
+}
 
 bool VerifyReport::ok() const {
-  return exact() && f32.loss <= kF32Values && f32.logits <= kF32Values && f32.gradients <= kF32Weights && f32.weights <= kF32Weights;
+  return exact() && f32.loss <= kF32Values && f32.logits <= kF32Values && f32.gradients <= kF32Weights &&
+         f32.weights <= kF32Weights;
 }
 
 std::string VerifyReport::json() const {
@@ -218,7 +230,8 @@ std::string VerifyReport::text() const {
   std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
   auto row = [&](const std::string& name, double a, double b, double most) {
     char line[128];
-    std::snprintf(line, sizeof line, "  %-10s f64 %9.2e (at most %.0e)   f32 %9.2e (at most %.0e)\n", name.c_str(), a, kF64, b, most);
+    std::snprintf(line, sizeof line, "  %-10s f64 %9.2e (at most %.0e)   f32 %9.2e (at most %.0e)\n", name.c_str(), a, kF64, b,
+                  most);
     out += line;
   };
   row("loss", f64.loss, f32.loss, kF32Values);
@@ -233,14 +246,17 @@ std::string VerifyReport::text() const {
   name("f64 weights", f64.weights, kF64, f64.worst_weights);
   name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
   name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
-  if (exact()) return out + "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
+  if (exact())
+    return out +
+           "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
   return out + "NOT ok: the sharded network computes something else\n";
 }
 
 VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
   const Passes& passes = in.step->passes();
-  if (passes.logits < 0 || passes.label < 0 || !passes.trains) throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
+  if (passes.logits < 0 || passes.label < 0 || !passes.trains)
+    throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
   if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
   std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };

@@ -22,8 +22,8 @@ struct VerifyInput {
   Profile profile{};
   std::shared_ptr<const Dataset> data{};
   FeedNames names{};
-  std::uint64_t seed = 1;       // of weights and order
-  Index steps = 3;              // every one on the epoch's first batch
+  std::uint64_t seed = 1;        // of weights and order
+  Index steps = 3;               // every one on the epoch's first batch
   std::filesystem::path dump{};  // empty: none
 };
 
@@ -44,13 +44,13 @@ struct VerifyReport {
 
 // What one run of a few steps made.
 struct RunRecord {
-  std::vector<double> losses{};  // of every step
-  WholeTensor loss{}, logits{};  // of the first step
+  std::vector<double> losses{};                    // of every step
+  WholeTensor loss{}, logits{};                    // of the first step
   std::map<std::string, WholeTensor> gradients{};  // of the first step, without weight decay
   std::map<std::string, WholeTensor> weights_before{}, weights_after{};
-  // Per step: the values at which relu and max_pool2d decide (f32 run). A value that f32 rounds to the other side of a kink changes a
-  // gradient by whole elements, in any layout; so the f64 truth of the f32 gradients decides as the f32 run did, where both values agree
-  // within the bound of values.
+  // Per step: the values at which relu and max_pool2d decide (f32 run). A value that f32 rounds to the other side of a kink changes
+  // a gradient by whole elements, in any layout; so the f64 truth of the f32 gradients decides as the f32 run did, where both
+  // values agree within the bound of values.
   std::vector<std::map<std::string, WholeTensor>> decided{};
 };
 // NaN where a value is missing or no number.

@@ -145,7 +145,8 @@ TEST_CASE("reads per beat grow with the ranks, not with their square") {
         own.push_back(ranks.near(r));
         watch = std::make_unique<Watch>(std::move(own), kRanks, Limits{});
       }
-      all.emplace_back(HostWatch::Options{.rank = r}, Successor(ranks.ring(first, per_host, r), Limits{}), std::move(watch), std::vector<FarHost>{});
+      all.emplace_back(HostWatch::Options{.rank = r}, Successor(ranks.ring(first, per_host, r), Limits{}), std::move(watch),
+                       std::vector<FarHost>{});
     }
     std::uint64_t before = 0, after = 0;
     for (HostWatch& one : all) before += one.reads();
@@ -213,7 +214,8 @@ TEST_CASE("a process that ends: named where it left no code") {
       REQUIRE(::poll(&file, 1, 20000) == 1);
       const auto dead = next.process_ended();
       REQUIRE(dead);
-      CHECK_THAT(dead->text, Contains("rank 1 (\"old\", pid " + std::to_string(child)) && Contains("died in phase 'conv2d_2 backward'"));
+      CHECK_THAT(dead->text,
+                 Contains("rank 1 (\"old\", pid " + std::to_string(child)) && Contains("died in phase 'conv2d_2 backward'"));
     }
     CHECK(waitpid(child, nullptr, 0) == child);
     close(ready[0]);
@@ -301,7 +303,8 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
   std::vector<FarHost> from_zero, from_one;
   from_zero.push_back({1, 2, std::move(ends.first)});
   from_one.push_back({0, 1, std::move(ends.second)});
-  auto zero = std::make_unique<HostWatch>(HostWatch::Options{.rank = 0, .host = 0}, Successor({}, limits), watch_of({ranks.near(0), {1}, {2}}), std::move(from_zero));
+  auto zero = std::make_unique<HostWatch>(HostWatch::Options{.rank = 0, .host = 0}, Successor({}, limits),
+                                          watch_of({ranks.near(0), {1}, {2}}), std::move(from_zero));
   auto one = std::make_unique<HostWatch>(HostWatch::Options{.rank = 1, .host = 1}, Successor(ranks.ring(1, 2, 1), limits),
                                          watch_of({ranks.near(1), ranks.near(2), {0}}), std::move(from_one));
   auto arrive = [](HostWatch& at) {
@@ -348,7 +351,8 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
     std::optional<Hung> hung;
     for (int i = 0; i < 20 && !hung; i++) hung = round(-1);
     REQUIRE(hung);
-    CHECK_THAT(hung->text, Contains("every rank waits and nothing has moved for 1 s: rank 0 waits for the other ranks in \"x\"; rank 1"));
+    CHECK_THAT(hung->text,
+               Contains("every rank waits and nothing has moved for 1 s: rank 0 waits for the other ranks in \"x\"; rank 1"));
   }
   SECTION("all but one wait for long: no one is ended, the slow one is named") {
     ranks.all[0]->waiting("x", 2);
@@ -369,7 +373,8 @@ TEST_CASE("two hosts: rank 0 watches the other's ranks, and the other's first ra
     const auto hung = arrive(*zero);
     REQUIRE(hung);
     CHECK(hung->rank == 1);
-    CHECK_THAT(hung->text, Contains("rank 1 (\"device 1\"") && Contains("died in phase 'ready', or was ended because another rank of its host died"));
+    CHECK_THAT(hung->text, Contains("rank 1 (\"device 1\"") &&
+                               Contains("died in phase 'ready', or was ended because another rank of its host died"));
   }
   SECTION("it ends as agreed") {
     ranks.all[1]->agreed(0, "");
@@ -390,7 +395,8 @@ TEST_CASE("a death is left to the launcher for a while") {
   std::vector<FarHost> far;
   far.push_back({1, 1, std::move(ends.first)});
   std::vector<Watched> all{ranks.near(0), {1}};
-  HostWatch zero({.rank = 0, .death_seconds = 1}, Successor({}, {}), std::make_unique<Watch>(std::move(all), 2, Limits{}), std::move(far));
+  HostWatch zero({.rank = 0, .death_seconds = 1}, Successor({}, {}), std::make_unique<Watch>(std::move(all), 2, Limits{}),
+                 std::move(far));
   const std::vector<Record> its{ranks.all[1]->now()};
   ends.second.send(1, its);
   ends.second.close();

@@ -136,7 +136,8 @@ class Probe {
 };
 
 const std::vector<std::string> kShort{"MOTLEY_HUNG_SECONDS=1.5"};
-constexpr double kSoon = 20;  // seconds: far below the 30 after which a rank that hangs is ended, far above what a busy machine takes
+constexpr double kSoon =
+    20;  // seconds: far below the 30 after which a rank that hangs is ended, far above what a busy machine takes
 
 #define CHECK_END(probe, wanted_code, wanted_text)                                                                 \
   do {                                                                                                             \
@@ -335,7 +336,8 @@ TEST_CASE("under the user's own mpiexec") {
   CHECK_END(refuse, 78, "[rank 0] a bad config\n");
   Probe fails({.mode = "throw", .ranks = 2, .before = two});
   CHECK_END(fails, 70, "[rank 1] the loss is not finite in step 6\n");
-  // Both ranks leave by 86; mpiexec, which ends the others when it sees the first, at times reports its own signal to the second (1).
+  // Both ranks leave by 86; mpiexec, which ends the others when it sees the first, at times reports its own signal to the second
+  // (1).
   Probe deadlock({.mode = "deadlock", .ranks = 2, .environment = kShort, .before = two});
   deadlock.end();
   CHECK(deadlock.code != 0);

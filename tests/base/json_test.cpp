@@ -80,17 +80,21 @@ TEST_CASE("malformed texts are refused with their place and what would be right"
       {"{'a': 1}", "1:2: error: expected a key in double quotes, found 'a'"},
       {"{\"a\": 'b'}", "1:7: error: /a: strings need double quotes: \"...\""},
       {"{\"a\": 01}",
-       "1:7: error: 01 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: 01 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of "
+       "the "
        "point)"},
       {"[true, 1-2]",
-       "1:8: error: 1-2 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:8: error: 1-2 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of "
+       "the "
        "point)"},
       {"[trueish]", "1:2: error: trueish is not valid JSON; strings need double quotes"},
       {"{\"a\": .5}",
-       "1:7: error: /a: .5 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: /a: .5 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides "
+       "of the "
        "point)"},
       {"{\"a\": +1}",
-       "1:7: error: /a: +1 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides of the "
+       "1:7: error: /a: +1 is not a valid JSON number (as 12, -0.5 or 2e-3: no + in front, no leading zeros, digits on both sides "
+       "of the "
        "point)"},
       {"{\"a\": \"b}", "1:7: error: /a: this string has no closing quote"},
       {"{\"a\": \"b\n\"}", "1:7: error: /a: this string has no closing quote on its line"},

@@ -69,7 +69,8 @@ TEST_CASE("initial values fill their bounds, have no zero, and differ by tensor"
   CHECK(he_uniform(1, "conv2d_1.weight", 5, 49) != he_uniform(1, "conv2d_2.weight", 5, 49));
 }
 
-// From a second implementation (Philox in Python's integers on what `xxhsum -H3` says of the name). A change here changes the numbers of every training run.
+// From a second implementation (Philox in Python's integers on what `xxhsum -H3` says of the name). A change here changes the
+// numbers of every training run.
 TEST_CASE("the numbers of a stream stay what they are") {
   CHECK(uniform(1, "conv2d_1.weight", 0) == 0x1.5ae3659e5dc92p-2);
   CHECK(uniform((1ULL << 40) + 5, "order", (1ULL << 33) + 7) == 0x1.09c042cf68cc0p-7);

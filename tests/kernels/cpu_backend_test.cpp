@@ -134,7 +134,8 @@ TEST_CASE("CPU backend: softmax keeps its digits where a class is all but certai
   const Index n = 3, classes = 4;
   const std::vector<double> logits{12, 1, 0, -2, -3, 5, -3, -30, 0.25, 0, -1, 2}, labels{0, 1, 3};
   const std::vector<Index> all{classes, 1}, row{1, 0};
-  auto run = [&](FoldKind kind, Combine combine, std::vector<Index> extents, std::vector<FoldOperand> operands, std::vector<std::vector<double>> images) {
+  auto run = [&](FoldKind kind, Combine combine, std::vector<Index> extents, std::vector<FoldOperand> operands,
+                 std::vector<std::vector<double>> images) {
     LawCase c;
     c.spec.op = KernelOp::fold;
     c.spec.fold = kind;
@@ -154,7 +155,8 @@ TEST_CASE("CPU backend: softmax keeps its digits where a class is all but certai
   const auto s = run(FoldKind::sum_exp, Combine::add, {n, classes}, {l, each, label, each}, {logits, m, labels});
   const auto h = run(FoldKind::pick_label, Combine::add, {n, classes}, {l, label, each}, {logits, labels});
   const auto loss = run(FoldKind::cross_entropy, Combine::set, {n}, {lone, lone, lone, lone}, {m, s, h});
-  const auto gradient = run(FoldKind::softmax_gradient, Combine::set, {n, classes}, {l, each, each, each, label, each, l}, {logits, m, s, h, labels, {1, 1, 1}});
+  const auto gradient = run(FoldKind::softmax_gradient, Combine::set, {n, classes}, {l, each, each, each, label, each, l},
+                            {logits, m, s, h, labels, {1, 1, 1}});
   for (Index i = 0; i < n; i++) {
     const auto at = [&](Index c) { return logits[static_cast<std::size_t>(i * classes + c)]; };
     const auto y = static_cast<Index>(labels[static_cast<std::size_t>(i)]);
@@ -163,7 +165,8 @@ TEST_CASE("CPU backend: softmax keeps its digits where a class is all but certai
       if (c != y) others += std::exp(at(c) - at(y));
     CHECK(loss[static_cast<std::size_t>(i)] == Approx(std::log1p(others)).epsilon(1e-6));
     for (Index c = 0; c < classes; c++)
-      CHECK(gradient[static_cast<std::size_t>(i * classes + c)] == Approx((c == y ? -others : std::exp(at(c) - at(y))) / (1 + others)).epsilon(1e-6));
+      CHECK(gradient[static_cast<std::size_t>(i * classes + c)] ==
+            Approx((c == y ? -others : std::exp(at(c) - at(y))) / (1 + others)).epsilon(1e-6));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN, asked about GPUs that are only described, without one here: every convolution of the shipped networks and of their uneven cuts
-// has a deterministic engine that keeps f32 whole.
+// cuDNN, asked about GPUs that are only described, without one here: every convolution of the shipped networks and of their uneven
+// cuts has a deterministic engine that keeps f32 whole.
 #include <motley/error.h>
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "balance/needed_kernels.h"
 #include "base/json.h"
 #include "config/model.h"
 #include "kernels/cuda/cudnn_graph.h"
-#include "balance/needed_kernels.h"
 
 using namespace motley;
 using namespace motley::cuda;
@@ -87,7 +87,8 @@ TEST_CASE("with more workspace cuDNN has other engines for the weight gradient o
   spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
   const auto engines = [&](std::int64_t most_workspace_bytes) {
     std::string names;
-    for (const ConvolutionPlan& plan : plan_convolution(spec, {nullptr, device.raw()}, {.tf32 = true, .most_workspace_bytes = most_workspace_bytes})) {
+    for (const ConvolutionPlan& plan :
+         plan_convolution(spec, {nullptr, device.raw()}, {.tf32 = true, .most_workspace_bytes = most_workspace_bytes})) {
       CHECK(plan.workspace_bytes <= most_workspace_bytes);
       names += plan.engine + " ";
     }
@@ -148,8 +149,11 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
     }
     CHECK(named > 50);
     CHECK(plans_of(specs.front(), usual.most, "cudnn:eng0_of_another_version").empty());
-    std::printf("%s: %zu convolutions, %zu without an engine, bias and relu inside %zu, %.1f engines to choose from; the largest workspace %lld bytes (%s)\n", name, asked, without,
-                fused, 20.0 * static_cast<double>(choices) / static_cast<double>(asked), static_cast<long long>(most), largest.c_str());
+    std::printf(
+        "%s: %zu convolutions, %zu without an engine, bias and relu inside %zu, %.1f engines to choose from; the largest workspace "
+        "%lld bytes (%s)\n",
+        name, asked, without, fused, 20.0 * static_cast<double>(choices) / static_cast<double>(asked), static_cast<long long>(most),
+        largest.c_str());
     std::printf("%s: %zu of %zu forward convolutions can add to their result inside an engine\n", name, onto, forward);
     INFO(name << ": " << first);
     CHECK(without == 0);

@@ -61,13 +61,13 @@ TEST_CASE("formulas of the CUDA kernels: the rows that windows reach are what cu
   const cuda::Reach reach = cuda::reach_of(spec);
   CHECK(reach.possible);
   CHECK(reach.below == 2);
-  CHECK(reach.h == 7);           // 2 outputs further: (3 - 1) * 2 + 3
+  CHECK(reach.h == 7);  // 2 outputs further: (3 - 1) * 2 + 3
   CHECK(reach.before[0] == 0);
   CHECK(reach.after[0] == 0);
   CHECK(reach.right == 0);
   CHECK(reach.before[1] == 1);
-  CHECK(reach.w == 8);           // (4 - 1) * 2 + 2 - 1 are read; the one column left over is less than a stride
-  CHECK(reach.after[1] == 0);    // 1 would give a fifth output
+  CHECK(reach.w == 8);         // (4 - 1) * 2 + 2 - 1 are read; the one column left over is less than a stride
+  CHECK(reach.after[1] == 0);  // 1 would give a fifth output
   spec.roles.f = 0;
   CHECK_FALSE(cuda::reach_of(spec).possible);
 }
@@ -77,14 +77,13 @@ TEST_CASE("formulas of the CUDA kernels: cuDNN is given x whole and symmetric pa
     Index size, window, stride, before, after, outputs;  // of the spec
     Index kept, symmetric;                               // rows of x, padding after them
   };
-  for (const Case& c : {Case{56, 1, 2, 0, -1, 28, 56, 0},      // a 1x1 convolution of stride 2: x is not copied for its last row
-                        Case{224, 7, 2, 3, 2, 112, 224, 3},    // a ResNet's first layer
-                        Case{56, 3, 2, 1, 0, 28, 56, 1},       // and its 3x3 ones
-                        Case{32, 3, 1, 1, 1, 32, 32, 1},       // nothing to choose
-                        Case{32, 3, 1, 1, 0, 31, 32, 0},       // of stride 1 no other padding has as many outputs: a cut of rows
-                        Case{32, 3, 1, 0, 1, 31, 32, 1},
-                        Case{9, 3, 2, 1, -2, 4, 9, 0},         // 1 would be a fifth output
-                        Case{12, 3, 2, 0, -3, 4, 9, 0},        // three rows left over: one stride and more, so x ends with what is read
+  for (const Case& c : {Case{56, 1, 2, 0, -1, 28, 56, 0},    // a 1x1 convolution of stride 2: x is not copied for its last row
+                        Case{224, 7, 2, 3, 2, 112, 224, 3},  // a ResNet's first layer
+                        Case{56, 3, 2, 1, 0, 28, 56, 1},     // and its 3x3 ones
+                        Case{32, 3, 1, 1, 1, 32, 32, 1},     // nothing to choose
+                        Case{32, 3, 1, 1, 0, 31, 32, 0},     // of stride 1 no other padding has as many outputs: a cut of rows
+                        Case{32, 3, 1, 0, 1, 31, 32, 1}, Case{9, 3, 2, 1, -2, 4, 9, 0},  // 1 would be a fifth output
+                        Case{12, 3, 2, 0, -3, 4, 9, 0},  // three rows left over: one stride and more, so x ends with what is read
                         Case{11, 2, 3, 1, 1, 4, 11, 1}}) {
     KernelSpec spec;
     spec.roles = {2, 3, c.size, 5, 4, c.window, 1, c.outputs, 5};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choice law: what balance() chooses is predicted no slower than any plan of a stated list, on random meshes of one and two axes, with
-// random speeds and links: even, proportional, each device alone, and on every set of up to four devices. And it does cut where that pays.
+// Choice law: what balance() chooses is predicted no slower than any plan of a stated list, on random meshes of one and two axes,
+// with random speeds and links: even, proportional, each device alone, and on every set of up to four devices. And it does cut
+// where that pays.
 #include <motley/error.h>
 #include <motley/ops.h>
 
@@ -8,8 +9,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/support/random_network.h"
 #include "plan/plan_data.h"
+#include "tests/support/random_network.h"
 #include "tests/support/synthetic_profile.h"
 
 using namespace motley;
@@ -42,14 +43,16 @@ LayoutRules free_rules(Random& random, const Mesh& mesh, const Step& step) {
   const std::vector<std::string> parameters = step.parameters();
   for (std::size_t k = 0; k < parameters.size(); k++) {
     const std::string dim = "f" + std::to_string(k);
-    const bool there = std::any_of(parameters.begin(), parameters.end(), [&](const std::string& p) { return p == "conv2d_" + std::to_string(2 * k + 1) + ".weight"; });
+    const bool there = std::any_of(parameters.begin(), parameters.end(),
+                                   [&](const std::string& p) { return p == "conv2d_" + std::to_string(2 * k + 1) + ".weight"; });
     if (there && (k == 0 || chance(random, 0.5))) rules.split.emplace_back(dim, mesh.axes().back().name);
   }
   return rules;
 }
 
 // The same rules with parts on the ranks of a set alone, even there; nothing where a part has no rank of the set.
-LayoutRules on_set(const LayoutRules& rules, const Mesh& mesh, const std::vector<bool>& set, const std::map<std::string, Index>& sizes) {
+LayoutRules on_set(const LayoutRules& rules, const Mesh& mesh, const std::vector<bool>& set,
+                   const std::map<std::string, Index>& sizes) {
   LayoutRules out = rules;
   for (Rule& rule : out.split) {
     const int axis = mesh.axis(rule.axes.names.front());
@@ -75,7 +78,8 @@ TEST_CASE("choice law: no plan of the list is predicted faster than the chosen o
   for (int n = 0; n < share_of(28); n++) {
     const bool two_axes = chance(random, 0.35);
     const int hosts = static_cast<int>(pick(random, 1, 2));
-    const Mesh mesh = two_axes ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);
+    const Mesh mesh =
+        two_axes ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);
     const Step step = network(random);
     const Profile profile = testing::random_profile(mesh, random);
     const LayoutRules rules = free_rules(random, mesh, step);
@@ -100,7 +104,8 @@ TEST_CASE("choice law: no unit moved from one part to another makes the plan fas
   Random random(20261123);
   for (int n = 0; n < share_of(12); n++) {
     const int hosts = static_cast<int>(pick(random, 1, 2));
-    const Mesh mesh = n % 2 == 0 ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);
+    const Mesh mesh =
+        n % 2 == 0 ? mesh_of({{"a", 2}, {"b", 2}}, hosts) : mesh_of({{"a", static_cast<int>(pick(random, 2, 4))}}, hosts);
     const Step step = network(random);
     const Profile profile = testing::random_profile(mesh, random);
     const Plan plan = balance(step, mesh, free_rules(random, mesh, step), profile);
@@ -132,7 +137,8 @@ Step large() {
   const Tensor label = graph.input("label", {batch}, DType::i32);
   Tensor h = relu(conv2d(image, {.out = {"f0", 128}, .window = 3, .padding = same}));
   h = relu(conv2d(h, {.out = {"f1", 128}, .window = 3, .padding = same}));
-  return training(mean(softmax_cross_entropy(dense(global_avg_pool2d(h), {.out = {classes}}), label, classes)), Sgd{.learning_rate = 0.1});
+  return training(mean(softmax_cross_entropy(dense(global_avg_pool2d(h), {.out = {classes}}), label, classes)),
+                  Sgd{.learning_rate = 0.1});
 }
 
 }  // namespace

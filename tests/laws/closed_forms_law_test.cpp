@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the messages of a plan carry, against closed forms: elements received, per tensor. With P ranks and parts p_i of S:
-//   all-gather S - p_i · reduce-scatter (P-1) p_i · all-reduce through owners 2 (P-1) S in all · re-cut the overlaps · halo d(K-1)+1-s rows
+//   all-gather S - p_i · reduce-scatter (P-1) p_i · all-reduce through owners 2 (P-1) S in all · re-cut the overlaps · halo
+//   d(K-1)+1-s rows
 #include <motley/error.h>
 #include <motley/exchange.h>
 #include <motley/ops.h>
@@ -9,10 +10,10 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "tests/support/random_network.h"
-#include "plan/plan_data.h"
 #include "plan/formats.h"
+#include "plan/plan_data.h"
 #include "plan/planner.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -26,7 +27,8 @@ Plan planned(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   const Passes passes = passes_for(step, rules);
   const Layouts layouts(passes, mesh, rules);
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), DType::f32, common_formats(passes, mesh, DType::f32));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), DType::f32,
+                  common_formats(passes, mesh, DType::f32));
   Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   std::size_t found = 0;
@@ -37,7 +39,8 @@ Plan planned(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
     for (const Pick& pick : sweeper.candidates(static_cast<int>(p))) {
       std::vector<std::string> names;
       for (const PickPart& part : pick) names.push_back(pass.indices[static_cast<std::size_t>(part.index)].name);
-      if (std::is_permutation(names.begin(), names.end(), wanted->second.begin(), wanted->second.end())) picks[static_cast<int>(p)] = pick;
+      if (std::is_permutation(names.begin(), names.end(), wanted->second.begin(), wanted->second.end()))
+        picks[static_cast<int>(p)] = pick;
     }
     found += picks.contains(static_cast<int>(p));
   }
@@ -57,14 +60,19 @@ Counts received(const Plan& plan, const std::string& name) {
       if (m.from != m.to) out[static_cast<std::size_t>(m.to)] += volume(m.box);
   return out;
 }
-Index total(const Counts& counts) { return std::accumulate(counts.begin(), counts.end(), Index{0}); }
+Index total(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), Index{0});
+}
 
 struct Net {
   Graph graph{};
   Tensor h{};
-  explicit Net(Index batch, Index in, Index rows, Index cols) { h = graph.input("image", {{"batch", batch}, {"in", in}, {"rows", rows}, {"cols", cols}}); }
+  explicit Net(Index batch, Index in, Index rows, Index cols) {
+    h = graph.input("image", {{"batch", batch}, {"in", in}, {"rows", rows}, {"cols", cols}});
+  }
   Net& conv(const std::string& out, Index filters, Index window, Index stride = 1, Index dilation = 1) {
-    h = conv2d(h, {.out = {out, filters}, .window = window, .stride = stride, .dilation = dilation, .padding = same, .bias = false});
+    h = conv2d(h,
+               {.out = {out, filters}, .window = window, .stride = stride, .dilation = dilation, .padding = same, .bias = false});
     return *this;
   }
   Step step() const { return training(sum(h), Sgd{.learning_rate = 1, .momentum = 0}); }
@@ -73,7 +81,8 @@ struct Net {
 // A convolution whose in-channels are cut 3/2/1 and filters 1/2/4, all its passes along `index`.
 Plan both_cut(const std::string& index) {
   Net net(2, 3, 6, 6);
-  return planned(net.conv("c", 6, 1).conv("f", 7, 3).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{{3, 2, 1}}}, {"f", "all", Sizes{{1, 2, 4}}}},
+  return planned(net.conv("c", 6, 1).conv("f", 7, 3).step(), mesh_of({{"all", 3}}),
+                 {{"c", "all", Sizes{{3, 2, 1}}}, {"f", "all", Sizes{{1, 2, 4}}}},
                  {{"conv2d_2 forward", {index}}, {"conv2d_2 backward_data", {index}}, {"conv2d_2 backward_filter", {index}}});
 }
 
@@ -82,7 +91,8 @@ Plan both_cut(const std::string& index) {
 TEST_CASE("closed form: data parallel, a reduce-scatter and an all-gather per parameter, whatever the parts", "[law]") {
   for (const Counts& cut : {Counts{2, 2, 2}, Counts{4, 1, 1}}) {
     Net net(6, 2, 5, 5);
-    const Plan plan = planned(net.conv("f", 6, 3).step(), mesh_of({{"all", 3}}), {{"batch", "all", Sizes{cut}}}, {{"conv2d_1 backward_filter", {"batch"}}});
+    const Plan plan = planned(net.conv("f", 6, 3).step(), mesh_of({{"all", 3}}), {{"batch", "all", Sizes{cut}}},
+                              {{"conv2d_1 backward_filter", {"batch"}}});
     const Index w = 6 * 2 * 9, owned = w / 3;
     CHECK(received(plan, "gradient of conv2d_1.weight") == Counts(3, 2 * owned));
     CHECK(received(plan, "conv2d_1.weight") == Counts(3, w - owned));
@@ -105,8 +115,12 @@ TEST_CASE("closed form: stationary y, x is gathered, dx's terms are scattered", 
 
 TEST_CASE("closed form: a pair of convolutions, one sum forward and nothing between", "[law]") {
   Net net(2, 3, 6, 6);
-  const Plan plan = planned(net.conv("c", 6, 3).conv("f", 5, 3).conv("g", 4, 1).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{{3, 2, 1}}}},
-                            {{"conv2d_2 forward", {"c"}}, {"conv2d_3 forward", {}}, {"conv2d_2 backward_data", {"c"}}, {"conv2d_2 backward_filter", {"c"}}});
+  const Plan plan =
+      planned(net.conv("c", 6, 3).conv("f", 5, 3).conv("g", 4, 1).step(), mesh_of({{"all", 3}}), {{"c", "all", Sizes{{3, 2, 1}}}},
+              {{"conv2d_2 forward", {"c"}},
+               {"conv2d_3 forward", {}},
+               {"conv2d_2 backward_data", {"c"}},
+               {"conv2d_2 backward_filter", {"c"}}});
   CHECK(total(received(plan, "conv2d_1")) == 0);
   const Index y = 2 * 5 * 6 * 6, asked = total(received(plan, "conv2d_2"));
   CHECK(asked <= 2 * 2 * y);  // all-reduce through owners: 2 (P-1) Y; less where not every rank reads all of it
@@ -116,7 +130,8 @@ TEST_CASE("closed form: a pair of convolutions, one sum forward and nothing betw
 TEST_CASE("closed form: stationary w on a 2x2 mesh, (Pc-1) T in and (Pf-1) T out", "[law]") {
   Net net(2, 4, 6, 6);
   const LayoutRules rules{{"c", "i", CutBy::even}, {"f", "o", CutBy::even}};
-  const Plan plan = planned(net.conv("c", 4, 1).conv("f", 6, 3).step(), mesh_of({{"i", 2}, {"o", 2}}), rules, {{"conv2d_2 forward", {"c", "f"}}, {"conv2d_1 forward", {"c"}}});
+  const Plan plan = planned(net.conv("c", 4, 1).conv("f", 6, 3).step(), mesh_of({{"i", 2}, {"o", 2}}), rules,
+                            {{"conv2d_2 forward", {"c", "f"}}, {"conv2d_1 forward", {"c"}}});
   CHECK(total(received(plan, "conv2d_1")) == 0);  // asked: both columns compute what they read
   // Terms on i, alternatives none: every element of y has 2 terms and one reader per column's row asked.
   const Index y = 2 * 6 * 6 * 6;
@@ -149,16 +164,18 @@ TEST_CASE("closed form: halo rows at an inner boundary", "[law]") {
 
 TEST_CASE("closed form: a halo over three ranks, empty ones between", "[law]") {
   Net net(1, 1, 17, 3);
-  const Plan plan = planned(net.conv("c", 2, 1).conv("f", 2, 5).step(), mesh_of({{"all", 5}}), {{"rows", "all", Sizes{{12, 1, 1, 0, 3}}}},
-                            {{"conv2d_2 forward", {"rows"}}, {"conv2d_2 backward_filter", {"rows"}}});
+  const Plan plan =
+      planned(net.conv("c", 2, 1).conv("f", 2, 5).step(), mesh_of({{"all", 5}}), {{"rows", "all", Sizes{{12, 1, 1, 0, 3}}}},
+              {{"conv2d_2 forward", {"rows"}}, {"conv2d_2 backward_filter", {"rows"}}});
   // Rows read beyond the own ones: 12-13 | 10-11, 13-14 | 11-12, 14-15 | none | 12-13
   CHECK(received(plan, "conv2d_1") == Counts{2 * 6, 4 * 6, 4 * 6, 0, 2 * 6});
 }
 
 TEST_CASE("closed form: rows and columns at once, with corners", "[law]") {
   Net net(1, 1, 8, 8);
-  const Plan plan = planned(net.conv("c", 1, 1).conv("f", 1, 3).step(), mesh_of({{"down", 2}, {"across", 2}}), {{"rows", "down", CutBy::even}, {"cols", "across", CutBy::even}},
-                            {{"conv2d_2 forward", {"rows", "cols"}}});
+  const Plan plan =
+      planned(net.conv("c", 1, 1).conv("f", 1, 3).step(), mesh_of({{"down", 2}, {"across", 2}}),
+              {{"rows", "down", CutBy::even}, {"cols", "across", CutBy::even}}, {{"conv2d_2 forward", {"rows", "cols"}}});
   CHECK(received(plan, "conv2d_1") == Counts(4, 4 + 4 + 1));
 }
 
@@ -194,7 +211,7 @@ TEST_CASE("closed form: changes of layout along one axis", "[law]") {
   CHECK(moved(held(p, 0), all) == Counts{(d - 60) * e, (d - 30) * e, (d - 10) * e});
   CHECK(total(moved(held(p, 0), held(q, 0))) == 49 * e);
   CHECK(moved(held(p, 0), held(c, 1)) == Counts{7 * (d - 60), 0, 5 * (d - 10)});
-  CHECK(moved(held({d, 0, 0}, 0), all) == Counts{0, d * e, d * e});                       // broadcast
-  CHECK(moved(held(p, 0), held({0, d, 0}, 0)) == Counts{0, (d - 30) * e, 0});             // gather
-  CHECK(moved(held({0, 0, d}, 0), held(p, 0)) == Counts{60 * e, 30 * e, 0});              // scatter
+  CHECK(moved(held({d, 0, 0}, 0), all) == Counts{0, d * e, d * e});            // broadcast
+  CHECK(moved(held(p, 0), held({0, d, 0}, 0)) == Counts{0, (d - 30) * e, 0});  // gather
+  CHECK(moved(held({0, 0, d}, 0), held(p, 0)) == Counts{60 * e, 30 * e, 0});   // scatter
 }

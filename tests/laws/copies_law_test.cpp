@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies law, on ranks of one process: no copy of a parameter ever differs from its owner's bits; one that is made to differ is found and named
-// with its owner and its reader, on every rank; and what a comparison sends grows with the ranks, not with their square. (Ranks of unlike ISA,
-// thousands of steps: copies.py.)
+// Copies law, on ranks of one process: no copy of a parameter ever differs from its owner's bits; one that is made to differ is
+// found and named with its owner and its reader, on every rank; and what a comparison sends grows with the ranks, not with their
+// square. (Ranks of unlike ISA, thousands of steps: copies.py.)
 #include <motley/error.h>
 
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <optional>
 
+#include "plan/plan_data.h"
+#include "program/views.h"
+#include "run/copies.h"
 #include "tests/support/random_network.h"
 #include "tests/support/shrink.h"
-#include "plan/plan_data.h"
-#include "run/copies.h"
-#include "program/views.h"
 #include "tests/support/threads.h"
 
 using namespace motley;
@@ -93,7 +93,8 @@ std::optional<Plan> random_plan(unsigned number) {
   const Mesh mesh = mesh_of(one.axes, static_cast<int>(number % 2) + 1);
   try {
     const LayoutRules rules = rules_of(one, net);
-    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, DType::f32) : balance(step, mesh, rules, {});
+    const Plan plan =
+        chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, DType::f32) : balance(step, mesh, rules, {});
     return chance(random, 0.5) ? with_random_schedules(plan, number) : plan;
   } catch (const UserError&) {
     return std::nullopt;
@@ -131,7 +132,8 @@ TEST_CASE("copies law: what a comparison sends grows with the ranks, not with th
   Graph g;
   const Dim batch{"batch", 32}, in{"in", 1}, rows{"rows", 6}, cols{"cols", 6}, f{"f", 64}, classes{"classes", 4};
   const Tensor y = conv2d(g.input("image", {batch, in, rows, cols}), {.out = f, .window = 3, .padding = same});
-  const Step step = training(mean(softmax_cross_entropy(dense(y, {.out = {classes}}), g.input("label", {batch}, DType::i32), classes)), Sgd{});
+  const Step step =
+      training(mean(softmax_cross_entropy(dense(y, {.out = {classes}}), g.input("label", {batch}, DType::i32), classes)), Sgd{});
   const Index parameters = static_cast<Index>(step.parameters().size());
   for (const int ranks : {1, 2, 4, 8, 16}) {
     const Plan plan = balance(step, mesh_of({{"all", ranks}}), {{batch, "all", CutBy::even}}, {});

@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "kernels/cuda_module.h"
+#include "tests/support/backend_law.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
-#include "tests/support/backend_law.h"
 
 using namespace motley;
 using namespace motley::law;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device law: slices that are in a device's memory, with its kernels and copies in queues of their own, change nothing: the same plan
-// gives the same bits with any of its ranks on such a device, and counts the same bytes.
+// Device law: slices that are in a device's memory, with its kernels and copies in queues of their own, change nothing: the same
+// plan gives the same bits with any of its ranks on such a device, and counts the same bytes.
 #include <motley/error.h>
 #include <motley/executor.h>
 #include <motley/ops.h>
@@ -13,12 +13,12 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "tests/support/random_network.h"
-#include "tests/support/run_plan.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
 #include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -35,7 +35,8 @@ Mesh with_devices(const Mesh& mesh, Random& random) {
   return Mesh(mesh.axes(), devices);
 }
 
-void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Random& random, const BalanceOptions& balanced, RunOptions options) {
+void check_same(const Step& step, const Mesh& mesh, const LayoutRules& rules, Random& random, const BalanceOptions& balanced,
+                RunOptions options) {
   try {
     const Plan host = balance(step, mesh, rules, {}, balanced);
     const Plan mixed = balance(step, with_devices(mesh, random), rules, {}, balanced);
@@ -194,7 +195,8 @@ bool none_lives(const std::vector<std::weak_ptr<std::byte>>& blocks) {
 TEST_CASE("device law: memory of messages that an error leaves unfinished lives as long as the transport") {
   Graph graph;
   const Tensor image = graph.input("image", {{"batch", 8}, {"in", 2}, {"rows", 8}, {"cols", 8}});
-  const Step step = training(sum(conv2d(relu(conv2d(image, {.out = {"f", 6}, .window = 3, .padding = same})), {.out = {"g", 4}, .window = 3, .padding = same})),
+  const Step step = training(sum(conv2d(relu(conv2d(image, {.out = {"f", 6}, .window = 3, .padding = same})),
+                                        {.out = {"g", 4}, .window = 3, .padding = same})),
                              Sgd{.learning_rate = 1});
   std::vector<Device> devices(2);
   for (Device& d : devices) d.kind = DeviceKind::cuda;
@@ -206,7 +208,8 @@ TEST_CASE("device law: memory of messages that an error leaves unfinished lives 
     const Program program = compile(plan, rank);
     State state(plan, program, 1, backend.device_memory());
     Executor executor(program, backend, transport, state);
-    executor.feed([](const std::string&, const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); });
+    executor.feed(
+        [](const std::string&, const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); });
     executor.run();
   };
   for (const bool direct : {false, true})

@@ -2,8 +2,8 @@
 // The exchange law over MPI.
 #include <catch2/catch.hpp>
 
-#include "tests/support/redistribute_law.h"
 #include "tests/support/mpi_world.h"
+#include "tests/support/redistribute_law.h"
 
 TEST_CASE("exchange law over MPI", "[law]") {
   for (unsigned number = 0; number < motley::law::share_of(60U); number++) {

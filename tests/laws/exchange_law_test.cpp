@@ -8,8 +8,8 @@
 #include <functional>
 #include <mutex>
 
-#include "tests/support/redistribute_law.h"
 #include "plan/schedules.h"
+#include "tests/support/redistribute_law.h"
 #include "tests/support/threads.h"
 
 using namespace motley;
@@ -33,7 +33,8 @@ TEST_CASE("exchange law: any layout to any layout, and back", "[law]") {
 namespace {
 
 LaidOut cut_rows(const std::vector<Index>& parts) {
-  return {mesh_of({{"all", static_cast<int>(parts.size())}}), {Shape{{"rows", 6}, {"cols", 4}}, {{"rows", {{0}, -1, {Partition::of(parts)}}}}}};
+  return {mesh_of({{"all", static_cast<int>(parts.size())}}),
+          {Shape{{"rows", 6}, {"cols", 4}}, {{"rows", {{0}, -1, {Partition::of(parts)}}}}}};
 }
 
 std::string refused(const std::function<void()>& call) {
@@ -53,12 +54,14 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   const std::vector<float> few(23), all(24);
   CHECK(refused([&] { redistribute(std::span(few), one, one, *transport); }) ==
         "rank 0 holds 24 values, its box [0,6)x[0,4), but 23 were given; size it by layout.box(mesh, rank)");
-  CHECK(refused([&] { redistribute(std::span(all), one, cut_rows({3, 3}), *transport); }) ==
-        "the mesh has 2 ranks, the transport 1; start one rank per device");
+  CHECK(refused([&] {
+          redistribute(std::span(all), one, cut_rows({3, 3}), *transport);
+        }) == "the mesh has 2 ranks, the transport 1; start one rank per device");
   LaidOut other = one;
   other.layout = {Shape{{"rows", 6}, {"columns", 4}}, {}};
   CHECK(refused([&] { redistribute(std::span(all), one, other, *transport); }) ==
-        "a tensor [rows=6 cols=4] cannot be redistributed to [rows=6 columns=4]: redistribute() moves values, names and sizes of the dims stay; "
+        "a tensor [rows=6 cols=4] cannot be redistributed to [rows=6 columns=4]: redistribute() moves values, names and sizes of "
+        "the dims stay; "
         "give both layouts one shape (in any order)");
   CHECK(refused([&] { moves(one, cut_rows({3, 2})); }) == "the parts of \"rows\" sum to 5, its size is 6");
   const std::vector<double> values(24);
@@ -68,15 +71,21 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
         }) == "rank 0 is to hold 24 values, its box [0,6)x[0,4), but 23 were given; size it by layout.box(mesh, rank)");
   // A jagged circle leaves an element to no one.
   const Mesh mesh = mesh_of({{"x", 2}, {"y", 2}});
-  auto jagged = [](int axis) { return Cut{{axis}, 1 - axis, {Partition::of(std::vector<Index>{2, 0}), Partition::of(std::vector<Index>{0, 2})}}; };
-  const LaidOut circle{mesh, {Shape{{"a", 2}, {"b", 2}}, {{"a", jagged(0)}, {"b", {{1}, 0, {Partition::of(std::vector<Index>{0, 2}), Partition::of(std::vector<Index>{2, 0})}}}}}};
+  auto jagged = [](int axis) {
+    return Cut{{axis}, 1 - axis, {Partition::of(std::vector<Index>{2, 0}), Partition::of(std::vector<Index>{0, 2})}};
+  };
+  const LaidOut circle{
+      mesh,
+      {Shape{{"a", 2}, {"b", 2}},
+       {{"a", jagged(0)}, {"b", {{1}, 0, {Partition::of(std::vector<Index>{0, 2}), Partition::of(std::vector<Index>{2, 0})}}}}}};
   const LaidOut whole{mesh, {Shape{{"a", 2}, {"b", 2}}, {}}};
   CHECK(refused([&] { moves(circle, whole); }).find("which no rank holds") != std::string::npos);
 }
 
 TEST_CASE("redistribute: senders of copies take turns, one message per pair", "[law]") {
   // Ranks 0 and 1 hold all, 2 and 3 nothing; then all hold all.
-  const LaidOut two{mesh_of({{"all", 2}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}}, four{mesh_of({{"all", 4}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}};
+  const LaidOut two{mesh_of({{"all", 2}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}},
+      four{mesh_of({{"all", 4}}), {Shape{{"rows", 6}, {"cols", 4}}, {}}};
   std::vector<BoxMessage> travelling;
   for (const BoxMessage& m : moves(two, four))
     if (m.from != m.to) travelling.push_back(m);
@@ -88,7 +97,8 @@ TEST_CASE("redistribute: senders of copies take turns, one message per pair", "[
 
 namespace {
 
-// One tensor of `size` elements that `from` ranks have terms of or `to` ranks read; the others nothing of it. Two hosts of two ranks.
+// One tensor of `size` elements that `from` ranks have terms of or `to` ranks read; the others nothing of it. Two hosts of two
+// ranks.
 PlanData one_move(Index size, std::size_t move, const std::vector<std::pair<int, int>>& messages) {
   PlanData data;
   data.hosts = {0, 0, 2, 2};
@@ -108,7 +118,9 @@ Profile links(double near_seconds, double near_rate, double far_seconds, double 
   Profile out;
   for (int a = 0; a < 4; a++)
     for (int b = 0; b < 4; b++)
-      if (a != b) out.links.push_back({a, b, {{Index{1} << 40, a / 2 == b / 2 ? near_seconds : far_seconds, a / 2 == b / 2 ? near_rate : far_rate}}});
+      if (a != b)
+        out.links.push_back(
+            {a, b, {{Index{1} << 40, a / 2 == b / 2 ? near_seconds : far_seconds, a / 2 == b / 2 ? near_rate : far_rate}}});
   return out;
 }
 
@@ -170,7 +182,8 @@ TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
     Random random(number);
     std::vector<double> rate;
     for (int i = 0; i < 16; i++) rate.push_back(std::pow(10.0, static_cast<double>(pick(random, 60, 100)) / 10));
-    const Profile profile = rates([&](int a, int b) { return rate[static_cast<std::size_t>(4 * std::min(a, b) + std::max(a, b))]; });
+    const Profile profile =
+        rates([&](int a, int b) { return rate[static_cast<std::size_t>(4 * std::min(a, b) + std::max(a, b))]; });
     const LinkSeconds link = [&](int from, int to, Index bytes) { return profile.seconds(from, to, bytes).seconds; };
     const std::size_t move = chance(random, 0.5) ? 0 : 2;
     const int root = static_cast<int>(pick(random, 0, 3));
@@ -180,7 +193,8 @@ TEST_CASE("schedules: never dearer than direct, whatever the links", "[law]") {
     PlanData data = one_move(Index{1} << pick(random, 2, 22), move, messages);
     choose_schedules(data, profile);
     const double takes = seconds_of(stages_of(data.tensors[0], data.hosts)[move], 4, link);
-    CHECK(((data.tensors[0].*kHops[move]).schedule.tree == Tree::direct || (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level));
+    CHECK(((data.tensors[0].*kHops[move]).schedule.tree == Tree::direct ||
+           (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level));
     two_level += (data.tensors[0].*kHops[move]).schedule.tree == Tree::two_level ? 1 : 0;
     (data.tensors[0].*kHops[move]).schedule = {};
     INFO("case " << number);

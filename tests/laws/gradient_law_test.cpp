@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "tests/support/random_network.h"
 #include "plan/plan_data.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::law;

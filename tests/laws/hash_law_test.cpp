@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hash law: change any field of any value that decides what is computed, and it is another value with another hash; made twice, it is the same.
+// Hash law: change any field of any value that decides what is computed, and it is another value with another hash; made twice, it
+// is the same.
 #include <motley/error.h>
 
 #include <catch2/catch.hpp>
@@ -8,11 +9,11 @@
 #include <set>
 
 #include "base/hash.h"
-#include "tests/support/random_network.h"
 #include "plan/plan_fields.h"
 #include "plan/planner.h"
 #include "tests/support/backend_law.h"
 #include "tests/support/config_files.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -108,7 +109,9 @@ void change_leaf(Parts& value, const Changed& changed) {
   for (const Parts& other : {Parts{CutBy::even}, Parts{Shares{{1, 2}}}, Parts{Sizes{{1, 2}}}, Parts{Jagged{{{1, 2}}, "a"}}})
     if (other.index() != value.index()) with(value, other, changed);
 }
-void change_leaf(Optimizer& value, const Changed& changed) { change(std::get<Sgd>(value), changed); }
+void change_leaf(Optimizer& value, const Changed& changed) {
+  change(std::get<Sgd>(value), changed);
+}
 // Classes that keep their fields to themselves are made again; what they refuse is no value.
 void change_leaf(Shape& value, const Changed& changed) {
   std::vector<Dim> dims = value.dims();
@@ -208,7 +211,10 @@ TEST_CASE("hash law: meshes and rules", "[law]") {
   CHECK((twin == emulated && hash_of(twin) == hash_of(emulated)));  // by value, not by address
   const Mesh mesh({{"a", 2}, {"b", 2}}, {emulated, Device{.name = "1"}, Device{.name = "2"}, Device{.name = "3"}});
   CHECK(hold(mesh) > 40);
-  LayoutRules rules{{"batch", "a"}, {"f", {"a", "b"}, Shares{{1, 2, 3, 4}}}, {"g", "b", Sizes{{3, 1}}}, {"h", "a", Jagged{{{3, 1}, {2, 2}}, "b"}}};
+  LayoutRules rules{{"batch", "a"},
+                    {"f", {"a", "b"}, Shares{{1, 2, 3, 4}}},
+                    {"g", "b", Sizes{{3, 1}}},
+                    {"h", "a", Jagged{{{3, 1}, {2, 2}}, "b"}}};
   rules.tensor("w", {{"f", Axes()}}).place("dense_1", {"slow"});
   CHECK(hold(rules) > 35);
   CHECK(hold(BalanceOptions{}) == 2);
@@ -225,7 +231,8 @@ TEST_CASE("hash law: steps and plans", "[law]") {
     const Network net = build(one.net);
     one.cuts = random_cuts(random, net, one.axes, {.often = 0.5, .spatial = 0.3});
     const Mesh mesh = mesh_of(one.axes, static_cast<int>(number % 2) + 1);
-    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}), again = training(build(one.net).loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}),
+               again = training(build(one.net).loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
     CHECK(step.hash() == again.hash());
     CHECK(step.passes() == again.passes());
     tried += hold(step.passes());
@@ -262,7 +269,8 @@ TEST_CASE("hash law: two networks that differ in what a pass reads, or in mean a
 TEST_CASE("hash law: long values are hashed as the bytes they are", "[law]") {
   std::vector<Index> list(5000);
   std::set<std::uint64_t> hashes;
-  for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{126}, std::size_t{127}, std::size_t{128}, std::size_t{129}, std::size_t{5000}}) {
+  for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{126}, std::size_t{127}, std::size_t{128}, std::size_t{129},
+                             std::size_t{5000}}) {
     list.resize(length);
     hashes.insert(hash_of(list));
     std::string bytes(sizeof(std::size_t) + length * sizeof(Index), '\0');

@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "tests/support/random_network.h"
 #include "plan/formats.h"
 #include "plan/planner.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 using namespace motley::law;

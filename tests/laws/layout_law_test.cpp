@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout law, pick law and plan law: random networks under random layouts equal the unsharded network, and count the bytes that were
-// planned. Seeded; a failure prints its number and the smallest case near it that fails too.
+// Layout law, pick law and plan law: random networks under random layouts equal the unsharded network, and count the bytes that
+// were planned. Seeded; a failure prints its number and the smallest case near it that fails too.
 #include <motley/error.h>
 #include <motley/ops.h>
 #include <motley/program.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "plan/plan_data.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
-#include "plan/plan_data.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -32,13 +32,16 @@ std::vector<Axis> random_axes(Random& random, int most) {
 
 }  // namespace
 
-TEST_CASE("a tensor that several read in several layouts is sent once per layout, and its memory serves others after the last reader", "[law]") {
+TEST_CASE(
+    "a tensor that several read in several layouts is sent once per layout, and its memory serves others after the last reader",
+    "[law]") {
   const Dim batch{"batch", 12}, in{"in", 6}, a{"a", 6}, b{"b", 6}, c{"c", 6};
   for (const bool twice : {false, true}) {
     Graph g;
     const Tensor x = dense(g.input("x", {batch, in}), {.out = {a}, .name = "x1"});
     // Read whole by two layers whose outputs are cut, and by one along another cut of the batch.
-    Tensor sum_of = add({sum(dense(x, {.out = {b}})), sum(dense(x, {.out = {twice ? c : b}, .name = "again"})), sum(relu(x, {"other"}))});
+    Tensor sum_of =
+        add({sum(dense(x, {.out = {b}})), sum(dense(x, {.out = {twice ? c : b}, .name = "again"})), sum(relu(x, {"other"}))});
     const Step step = training(sum_of, Sgd{});
     LayoutRules rules{{b, "all", Sizes{{2, 3, 1}}}, {a, "all", Sizes{{4, 1, 1}}}};
     if (twice) rules.split.push_back({c, "all", Sizes{{1, 4, 1}}});
@@ -59,7 +62,8 @@ TEST_CASE("a tensor that several read in several layouts is sent once per layout
               const auto& work = plan.data().pass_plans[p].work;
               if (o.tensor != t || work.empty() || !work[static_cast<std::size_t>(r)].any) continue;
               const auto& box = work[static_cast<std::size_t>(r)].box;
-              reads = reads || contains({box[static_cast<std::size_t>(o.indices[0])], box[static_cast<std::size_t>(o.indices[1])]}, at);
+              reads =
+                  reads || contains({box[static_cast<std::size_t>(o.indices[0])], box[static_cast<std::size_t>(o.indices[1])]}, at);
             }
           lacked += reads && !has ? 1 : 0;
         }
@@ -102,7 +106,8 @@ TEST_CASE("layout law: any schedule of every exchange, on one to three hosts", "
   int refused = 0;
   for (unsigned number = 40000; number < 40000 + share_of(120U); number++) {
     Random random(number);
-    Case one{random_recipe(random), random_axes(random, number % 8 == 0 ? 16 : 6), {}, number % 2 == 0 ? 0 : number, static_cast<int>(pick(random, 1, 3)), number};
+    Case one{random_recipe(random),        random_axes(random, number % 8 == 0 ? 16 : 6), {},
+             number % 2 == 0 ? 0 : number, static_cast<int>(pick(random, 1, 3)),          number};
     one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.15});
     INFO("case " << number);
     CHECK(broken(one, &refused) == "");
@@ -111,7 +116,8 @@ TEST_CASE("layout law: any schedule of every exchange, on one to three hosts", "
 }
 
 TEST_CASE("layout law: many ranks", "[law]") {
-  const std::vector<std::vector<Axis>> meshes{{{"a", 4}, {"b", 4}, {"c", 4}}, {{"a", 16}, {"b", 2}}, {{"a", 3}, {"b", 3}, {"c", 2}}};
+  const std::vector<std::vector<Axis>> meshes{
+      {{"a", 4}, {"b", 4}, {"c", 4}}, {{"a", 16}, {"b", 2}}, {{"a", 3}, {"b", 3}, {"c", 2}}};
   for (unsigned number = 0; number < 6; number++) {
     Random random(3000 + number);
     Case one{random_recipe(random), meshes[number % 3], {}, 3000 + number};
@@ -201,7 +207,8 @@ TEST_CASE("layout law: layers placed on some ranks", "[law]") {
     }
     const Outcome truth = run_plan(one), cut = run_plan(many);
     CHECK(difference(cut, truth) < 1e-11);
-    for (int r = 0; r < ranks; r++) CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
+    for (int r = 0; r < ranks; r++)
+      CHECK(cut.counted[static_cast<std::size_t>(r)] == many.data().predicted[static_cast<std::size_t>(r)].bytes);
   }
 }
 
@@ -218,7 +225,8 @@ TEST_CASE("pick law: every legal pick of every pass gives the same result", "[la
 TEST_CASE("exact law: small integers through the kernels, formats and exchanges users run, bit for bit", "[law]") {
   for (unsigned number = 20000; number < 20000 + share_of(120U); number++) {
     Random random(number);
-    Case one{random_integer_recipe(random), random_axes(random, 4), {}, number % 2 == 0 ? 0 : number, 1 + static_cast<int>(number % 3), number % 4 == 0 ? 0 : number};
+    Case one{random_integer_recipe(random), random_axes(random, 4),           {},
+             number % 2 == 0 ? 0 : number,  1 + static_cast<int>(number % 3), number % 4 == 0 ? 0 : number};
     one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .jagged = 0.1});
     INFO("case " << number);
     CHECK(broken(one) == "");
@@ -233,7 +241,8 @@ TEST_CASE("a failing case is made small") {
   one.net.layers[2].rows.window = 4;
   one.cuts = {{"batch", {"b"}, "", {{1, 1}}}, {"rows", {"a"}, "b", {{4, 1, 5}, {7, 0, 3}}}};
   const Case least = smallest(one, [](const Case& c) {
-    const bool cut = std::any_of(c.cuts.begin(), c.cuts.end(), [](const CutRecipe& r) { return r.dim == "rows" && r.parts.front().size() > 1; });
+    const bool cut =
+        std::any_of(c.cuts.begin(), c.cuts.end(), [](const CutRecipe& r) { return r.dim == "rows" && r.parts.front().size() > 1; });
     return cut && std::any_of(c.net.layers.begin(), c.net.layers.end(), [](const Layer& l) { return l.rows.window > 1; });
   });
   const std::string text = to_text(least);

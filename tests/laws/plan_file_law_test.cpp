@@ -6,11 +6,11 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "tests/support/random_network.h"
-#include "tests/support/shrink.h"
 #include "balance/needed_kernels.h"
 #include "plan/planner.h"
 #include "tests/support/config_files.h"
+#include "tests/support/random_network.h"
+#include "tests/support/shrink.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -38,7 +38,8 @@ std::optional<Planned> random_plan(unsigned number) {
   const DType dtype = chance(random, 0.5) ? DType::f32 : DType::f64;
   const LayoutRules rules = rules_of(one, net);
   try {
-    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, dtype) : balance(step, mesh, rules, {}, {.dtype = dtype});
+    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, dtype)
+                                          : balance(step, mesh, rules, {}, {.dtype = dtype});
     return Planned{std::move(net), step, mesh, chance(random, 0.5) ? with_random_schedules(plan, number) : plan};
   } catch (const UserError&) {
     return std::nullopt;
@@ -51,7 +52,8 @@ Plan with_implementations(const Planned& one) {
   data.implementations.assign(static_cast<std::size_t>(one.mesh.ranks()), {});
   for (int r = 0; r < one.mesh.ranks(); r += 2) {
     std::vector<KernelSpec> specs = kernels_as_run(data, r);
-    for (std::size_t i = 0; i < specs.size(); i += 2) data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
+    for (std::size_t i = 0; i < specs.size(); i += 2)
+      data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
   }
   return plan_from(one.step, one.mesh, std::move(data));
 }
@@ -84,7 +86,8 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       const TensorPlan &was = one->plan.data().tensors[t], &is = loaded.data().tensors[t];
       CHECK((is.layout == was.layout && is.home == was.home && is.owners == was.owners && is.readers == was.readers));
       for (const auto hop : kHops) {
-        CHECK(((is.*hop).messages == (was.*hop).messages && (is.*hop).schedule == (was.*hop).schedule && (is.*hop).tiles == (was.*hop).tiles));
+        CHECK(((is.*hop).messages == (was.*hop).messages && (is.*hop).schedule == (was.*hop).schedule &&
+               (is.*hop).tiles == (was.*hop).tiles));
         in_trees += (is.*hop).schedule.tree != Tree::direct;
         tiled += (is.*hop).tiles > 1;
       }
@@ -117,21 +120,27 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
   CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
   const std::string version = "\"version\": 4";
-  for (const auto& [other_version, made_by] : {std::pair{"\"version\": 3", "an older motley"}, {"\"version\": 5", "a newer motley"}, {"", "an older motley"}}) {
+  for (const auto& [other_version, made_by] :
+       {std::pair{"\"version\": 3", "an older motley"}, {"\"version\": 5", "a newer motley"}, {"", "an older motley"}}) {
     std::string text = one->plan.json();
     const auto at = text.find(version);
     REQUIRE(at != std::string::npos);
     text.replace(at, version.size() + (*other_version == '\0' ? 1 : 0), other_version);  // without the key: its comma goes too
-    CHECK_THAT(refusal(folder.write("version.json", text), one->step, one->mesh), Catch::Contains(made_by) && Catch::Contains("motley plan"));
+    CHECK_THAT(refusal(folder.write("version.json", text), one->step, one->mesh),
+               Catch::Contains(made_by) && Catch::Contains("motley plan"));
   }
   std::string tree = one->plan.json();
   const auto list = tree.find('[', tree.find("\"hops\""));
-  tree.replace(list, tree.find(']', list) - list + 1, R"([{"tensor": "image", "hop": "fill", "tree": "oak", "chunks": 1, "tiles": 0}])");
+  tree.replace(list, tree.find(']', list) - list + 1,
+               R"([{"tensor": "image", "hop": "fill", "tree": "oak", "chunks": 1, "tiles": 0}])");
   CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
   tree.replace(tree.find("oak"), 3, "routed");
-  CHECK_THAT(refusal(folder.write("routed.json", tree), one->step, one->mesh), Catch::Contains("tree \"routed\"") && Catch::Contains("trees direct, ring, halving or two_level"));
-  CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh), Catch::Contains("cut.json:"));
-  CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh), Catch::Contains("did you mean \"decisions\"?"));
+  CHECK_THAT(refusal(folder.write("routed.json", tree), one->step, one->mesh),
+             Catch::Contains("tree \"routed\"") && Catch::Contains("trees direct, ring, halving or two_level"));
+  CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh),
+             Catch::Contains("cut.json:"));
+  CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh),
+             Catch::Contains("did you mean \"decisions\"?"));
   std::string parts = one->plan.json();
   const auto at = parts.find("\"parts\": [", parts.find("\"passes\""));
   REQUIRE(at != std::string::npos);

@@ -19,8 +19,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "tests/support/shrink.h"
 #include "plan/plan_data.h"
+#include "tests/support/shrink.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -84,7 +84,8 @@ TEST_CASE("trap 3: flatten across an uneven cut", "[law]") {
 }
 
 TEST_CASE("trap 4: a dim over two axes, uneven, with empty parts", "[law]") {
-  for (const char* dim : {"rows", "f0", "batch", "classes"}) CHECK(broken({small(), kTwoByThree, {{dim, {"b", "a"}, "", {{3, 0, 1, 2, 0, 1}}}}, 0}) == "");
+  for (const char* dim : {"rows", "f0", "batch", "classes"})
+    CHECK(broken({small(), kTwoByThree, {{dim, {"b", "a"}, "", {{3, 0, 1, 2, 0, 1}}}}, 0}) == "");
 }
 
 TEST_CASE("trap 5: empty parts everywhere", "[law]") {
@@ -139,7 +140,8 @@ TEST_CASE("trap 11: bytes beyond 31 bits are planned", "[law]") {
   Graph graph;
   const Tensor image = graph.input("image", {{"batch", 1 << 16}, {"in", 1}, {"rows", 256}, {"cols", 256}});
   const Tensor y = conv2d(image, {.out = {"f", 1}, .window = 1, .bias = false});
-  const Step step = training(sum(conv2d(y, {.out = {"g", 1}, .window = 5, .padding = same, .bias = false})), Sgd{.learning_rate = 1, .momentum = 0});
+  const Step step = training(sum(conv2d(y, {.out = {"g", 1}, .window = 5, .padding = same, .bias = false})),
+                             Sgd{.learning_rate = 1, .momentum = 0});
   const Plan plan = balance(step, mesh_of({{"all", 2}}), {{"rows", "all", CutBy::even}}, {});
   Index most = 0;
   for (const TensorPlan& t : plan.data().tensors)
@@ -159,7 +161,8 @@ TEST_CASE("trap 12: softmax over a cut class dim, on one axis and on two", "[law
     CHECK(broken({net, kThree, {{"classes", {"all"}, "", {{4, 0, 3}}}}, picks}) == "");
     CHECK(broken({net, kTwoByThree, {{"classes", {"b"}, "", {{1, 4, 2}}}, {"batch", {"a"}, "", {{5, 1}}}}, picks}) == "");
     CHECK(broken({net, kTwoByThree, {{"classes", {"a", "b"}, "", {{2, 1, 0, 1, 0, 3}}}}, picks}) == "");
-    CHECK(broken({net, kTwoByThree, {{"classes", {"b"}, "a", {{1, 4, 2}, {0, 0, 7}}}, {"rows", {"a"}, "", {{5, 4}}}}, picks}) == "");
+    CHECK(broken({net, kTwoByThree, {{"classes", {"b"}, "a", {{1, 4, 2}, {0, 0, 7}}}, {"rows", {"a"}, "", {{5, 4}}}}, picks}) ==
+          "");
   }
   const Case one{net, kThree, {{"classes", {"all"}, "", {{4, 0, 3}}}}, 0};
   const Network built = build(one.net);

@@ -13,10 +13,10 @@
 #include <set>
 
 #include "kernels/operands.h"
+#include "plan/plan_data.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
-#include "plan/plan_data.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -35,8 +35,9 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   try {
     const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
     const Mesh mesh(one.axes, devices);
-    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype)
-                                          : balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
+    const Plan plan = chance(random, 0.5)
+                          ? with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype)
+                          : balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
     return chance(random, 0.5) ? with_random_schedules(plan, static_cast<unsigned>(random())) : plan;
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
@@ -274,8 +275,10 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
     p.exchange_names = {"values of a", "values of b"};
     p.arena_bytes = 64;
     p.buffers = {{.name = "sent", .bytes = 4}, {.name = "read", .bytes = 4, .offset = 32}};
-    p.steps = {{Post{.exchange = r, .sends = {{.peer = 1 - r, .at = {0, 0}, .bytes = 4}}}}, {Wait{r}},
-               {Post{.exchange = 1 - r, .receives = {{.peer = 1 - r, .at = {1, 0}, .bytes = 4}}}}, {Wait{1 - r}}};
+    p.steps = {{Post{.exchange = r, .sends = {{.peer = 1 - r, .at = {0, 0}, .bytes = 4}}}},
+               {Wait{r}},
+               {Post{.exchange = 1 - r, .receives = {{.peer = 1 - r, .at = {1, 0}, .bytes = 4}}}},
+               {Wait{1 - r}}};
   }
   CHECK(Races(programs).check() == "rank 1 waits for ever at step 1");
   for (Program& p : programs) std::swap(p.steps[1], p.steps[2]);  // both posts first
@@ -315,7 +318,8 @@ TEST_CASE("pass law: fused and separate kernels differ by rounding alone", "[law
     const Outcome fused = run_plan(*plan, {.steps = 1}), apart = run_plan(*plan, {.steps = 1, .program = {.fuse = false}});
     CHECK(difference(apart, fused) < 1e-12);
     CHECK(apart.counted == fused.counted);
-    for (int r = 0; r < plan->mesh().ranks(); r++) fewer += compile(*plan, r).steps.size() < compile(*plan, r, {.fuse = false}).steps.size();
+    for (int r = 0; r < plan->mesh().ranks(); r++)
+      fewer += compile(*plan, r).steps.size() < compile(*plan, r, {.fuse = false}).steps.size();
   }
   CHECK(fewer > when_all(60));
 }

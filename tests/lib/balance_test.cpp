@@ -11,10 +11,10 @@
 #include <numeric>
 #include <random>
 
-#include "tests/lib/measured_tables.h"
 #include "balance/balance_dim.h"
 #include "balance/balance_sum.h"
 #include "balance/candidate_sizes.h"
+#include "tests/lib/measured_tables.h"
 
 using namespace motley;
 

@@ -166,9 +166,7 @@ TEST_CASE("what is wrong in a model file") {
       {"\"window\": 5",
        "\"window\": true",
        {"m.json:4:59: error: /layers/0/window: expected a number or [rows, cols], found true"}},
-      {"\"window\": 5",
-       "\"window\": [5]",
-       {"m.json:4:59: error: /layers/0/window: expected [rows, cols], found a list of 1"}},
+      {"\"window\": 5", "\"window\": [5]", {"m.json:4:59: error: /layers/0/window: expected [rows, cols], found a list of 1"}},
       {"\"window\": 5",
        "\"window\": [5, 0]",
        {"m.json:4:63: error: /layers/0/window/1: expected an integer from 1 to 1048576, found 0"}},
@@ -180,7 +178,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:4:73: error: /layers/0/padding: a list of paddings is [[top, bottom], [left, right]]"}},
       {"\"padding\": \"same\"",
        "\"padding\": null",
-       {"m.json:4:73: error: /layers/0/padding: expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found null"}},
+       {"m.json:4:73: error: /layers/0/padding: expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found "
+        "null"}},
       {"\"relu\" },\n    { \"op\": \"max",
        "\"rely\" },\n    { \"op\": \"max",
        {"m.json:4:95: error: /layers/0/activation: \"rely\" is not known here; did you mean \"relu\"?"}},
@@ -233,10 +232,13 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:6:48: error: /layers/2/out: expected a dim and its size, e.g. { \"filters1\": 60 }, found 8"}},
       // The one complaint: a layer that reads one whose name is misspelt, or follows from a misspelt op, reads that one.
       {"\"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\" }",
-       "\"nmae\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", \"from\": \"middle\" }",
+       "\"nmae\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", "
+       "\"from\": \"middle\" }",
        {"m.json:6:23: error: /layers/2/nmae: unknown key; did you mean \"name\"?"}},
-      {"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\" }",
-       "conv2\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", \"from\": \"conv2d_3\" }",
+      {"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": "
+       "\"relu\" }",
+       "conv2\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2], \"bias\": false },\n    { \"op\": \"relu\", \"from\": "
+       "\"conv2d_3\" }",
        {"m.json:6:13: error: /layers/2/op: \"conv2\" is not known here; did you mean \"conv2d\"?"}},
       {"\"bias\": false", "\"bias\": 0", {"m.json:6:93: error: /layers/2/bias: expected true or false, found 0"}},
       {"{ \"op\": \"relu\" }",
@@ -251,7 +253,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
         "m.json:6:33: error: /layers/2/stride: expected an integer from 1 to 1048576, found 0"}},
       {"\"window\": 2 },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": [3, 2]",
-       "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, \"window\": 99",
+       "\"window\": 2, \"from\": \"conv2_1\" },\n    { \"op\": \"conv2d\", \"name\": \"middle\", \"out\": { \"filters2\": 8 }, "
+       "\"window\": 99",
        {"m.json:5:48: error: /layers/1/from: there is no layer or input \"conv2_1\" above; did you mean \"conv2d_1\"?",
         "m.json:6:5: error: /layers/2: a window that covers 99 does not fit \"rows\" of size 14; make it smaller or pad more"}},
       {"{ \"op\": \"relu\" }",
@@ -269,7 +272,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:7:13: error: /layers/3/op: \"reshap\" is not known here; did you mean \"reshape\"?"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"reshape\", \"in\": \"filters\", \"out\": { \"a\": 2, \"b\": 4 } }",
-       {"m.json:7:5: error: /layers/3: reshape: `in` names \"filters\", which \"middle\" does not have; did you mean \"filters2\"?"}},
+       {"m.json:7:5: error: /layers/3: reshape: `in` names \"filters\", which \"middle\" does not have; did you mean "
+        "\"filters2\"?"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"a\": 2, \"b\": 5 } }",
        {"m.json:7:5: error: /layers/3: reshape: `out` makes 2 x 5 = 10 elements, \"middle\" has 8 in `in`"}},
@@ -281,10 +285,12 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:7:49: error: /layers/3/range: expected the first element and the end (exclusive), e.g. [0, 3]"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"slice\", \"in\": \"filters2\", \"range\": [3, 9], \"out\": \"a\" }",
-       {"m.json:7:5: error: /layers/3: slice: the range [3, 9) of \"filters2\" does not fit its size 8 in \"middle\"; expected 0 <= begin < end <= 8"}},
+       {"m.json:7:5: error: /layers/3: slice: the range [3, 9) of \"filters2\" does not fit its size 8 in \"middle\"; expected 0 "
+        "<= begin < end <= 8"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"concat\", \"from\": [\"middle\", \"conv2d_1\"], \"in\": [\"filters2\", \"filters1\"], \"out\": { \"a\": 9 } }",
-       {"m.json:7:5: error: /layers/3: concat: \"conv2d_1\" and \"middle\" do not fit: \"rows\" has the size 28 in one and 12 in the other"}},
+       {"m.json:7:5: error: /layers/3: concat: \"conv2d_1\" and \"middle\" do not fit: \"rows\" has the size 28 in one and 12 in "
+        "the other"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"stack\", \"from\": \"middle\", \"out\": \"a\" }",
        {"m.json:7:30: error: /layers/3/from: stack needs at least two, as [\"a\", \"b\"]"}},
@@ -298,9 +304,7 @@ TEST_CASE("what is wrong in a model file") {
        "\"over\": \"batch\"",
        {"m.json:9:52: error: /loss/over: \"batch\" counts the samples; expected the dim of the classes"}},
       {"softmax_cross_entropy", "mse", {"m.json:9:19: error: /loss/op: \"mse\" is not built yet (known: softmax_cross_entropy)"}},
-      {"\"batch\": 10",
-       "\"batch\": 0",
-       {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
+      {"\"batch\": 10", "\"batch\": 0", {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
       {"\"inputs\": { \"image\"",
        "\"inputs\": { \"label\"",
        {"m.json:2:15: error: /inputs/label: \"label\" is reserved for the labels; rename this input"}},
@@ -314,7 +318,8 @@ TEST_CASE("what is wrong in a model file") {
        {"m.json:2:26: error: /inputs/image/dtype: not built yet; an input holds floating-point numbers"}},
       {"\"rows\": 28",
        "\"1rows\": 28",
-       {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ first"}},
+       {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
+        "first"}},
       {"\"layers\"", "\"layer\"", {"m.json:3:3: error: /layer: unknown key; did you mean \"layers\"?"}}};
   for (const auto& [what, with, expected] : cases) {
     INFO(with);
@@ -350,7 +355,9 @@ TEST_CASE("all errors of a model at once: layers that do not need each other are
               "give this one another name"});
 }
 
-TEST_CASE("all errors of a model at once: a layer that reads one that cannot be built has the errors that are there whatever that one gives") {
+TEST_CASE(
+    "all errors of a model at once: a layer that reads one that cannot be built has the errors that are there whatever that one "
+    "gives") {
   // Nothing about what depends on it: the window of 27 on what layer "b" gives may fit when b's own does.
   CHECK(said_of_model(R"({ "version": 1,
   "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
@@ -374,13 +381,13 @@ TEST_CASE("what is wrong in a job file") {
       {"learning_rate",
        "learnin_rate",
        {"job.json:6:44: error: /train/optimizer/learnin_rate: unknown key; did you mean \"learning_rate\"?"}},
-      {"\"learning_rate\": 0.05, ", "", {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (step size of the update)"}},
+      {"\"learning_rate\": 0.05, ",
+       "",
+       {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (step size of the update)"}},
       {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not built yet (known: sgd)"}},
       {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
-      {"\"batch\": 32",
-       "\"batch\": 32.5",
-       {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found 32.5"}},
+      {"\"batch\": 32", "\"batch\": 32.5", {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found 32.5"}},
       {"\"batch\": 32",
        "\"batch\": \"32\"",
        {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found \"32\""}},
@@ -388,7 +395,8 @@ TEST_CASE("what is wrong in a job file") {
        "\"batch\": 60001",
        {"job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller"}},
       {"\"epochs\": 2, ", "", {"job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)"}},
-      {"32, \"epochs\": 2, \"seed\": 7,\n             \"optimizer\": { \"kind\": \"sgd\", \"learning_rate\": 0.05, \"momentum\": 0.9, \"weight_decay\": 1e-4 } } }",
+      {"32, \"epochs\": 2, \"seed\": 7,\n             \"optimizer\": { \"kind\": \"sgd\", \"learning_rate\": 0.05, \"momentum\": "
+       "0.9, \"weight_decay\": 1e-4 } } }",
        "60001, \"seed\": -7 } }",
        {"job.json:5:12: error: /train: \"optimizer\" is missing (as { \"kind\": \"sgd\", \"learning_rate\": 0.05 })",
         "job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)",
@@ -404,7 +412,8 @@ TEST_CASE("what is wrong in a job file") {
       {"\"fashion_mnist\"", "\"mnist\"", {"job.json:4:11: error: /data: \"path\" is missing (the folder of its files)"}},
       {"\"fashion_mnist\"",
        "\"fashion_mnist\", \"samples\": 9",
-       {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" is a key of synthetic data"}},
+       {"job.json:4:49: error: /data/samples: fashion_mnist has its own number of samples; \"samples\" is a key of synthetic "
+        "data"}},
       {"{ \"kind\": \"fashion_mnist\" }",
        "\"fashion_mnist\"",
        {"job.json:4:11: error: /data: expected an object, e.g. { \"kind\": \"fashion_mnist\" }, or the path of a file that holds "
@@ -431,7 +440,8 @@ TEST_CASE("what is wrong in a job file") {
       // Sizes of the batch sum to the job's or to the model's.
       {"\"parts/layout.json\"",
        "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 4] } } }",
-       {"job.json:2:117: error: /layout/split/batch/parts: the parts sum to 7, but \"batch\" has the size 32 in the job and 10 in the "
+       {"job.json:2:117: error: /layout/split/batch/parts: the parts sum to 7, but \"batch\" has the size 32 in the job and 10 in "
+        "the "
         "model; [14, 18] would be right"}},
       {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [20, 12] } } }", {"fine"}},
       {"\"parts/layout.json\"", "{ \"split\": { \"batch\": { \"axis\": \"all\", \"parts\": [3, 7] } } }", {"fine"}},
@@ -509,7 +519,8 @@ TEST_CASE("what is wrong in --set") {
         "right"}},
       {"layout.split={\"rows\":\"all\"}", {"fine"}},
       {"layout.split.f\xc3\xbcr=all",
-       {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
+       {"--set:1:14: error: /layout/split/f\xc3\xbcr: \"f\xc3\xbcr\" is not a valid dim name: letters, digits, _ and -, a letter "
+        "or _ "
         "first"}},
       {"name=\xff", {"--set:1:6: error: expected a string without control characters, in UTF-8"}}};
   for (const auto& [argument, expected] : cases) {
@@ -523,11 +534,14 @@ TEST_CASE("what is wrong in --set") {
 
 TEST_CASE("where a job is expected, another file is named by its kind") {
   const Files files;
-  const auto lines_of = [&](const std::string& file) { return said(files.folder, [&] { load_job(files.folder.at(file), {"train.batch=2"}); }); };
-  CHECK(lines_of("parts/mesh.json") ==
-        Lines{"parts/mesh.json:1:1: error: this is a mesh; expected a job, whose \"mesh\" may name this file (`motley check FILE`, without --set, takes any kind)"});
+  const auto lines_of = [&](const std::string& file) {
+    return said(files.folder, [&] { load_job(files.folder.at(file), {"train.batch=2"}); });
+  };
+  CHECK(lines_of("parts/mesh.json") == Lines{"parts/mesh.json:1:1: error: this is a mesh; expected a job, whose \"mesh\" may name "
+                                             "this file (`motley check FILE`, without --set, takes any kind)"});
   files.folder.write("run.json", R"({ "status": "done", "steps": 3, "train_loss": 1.5 })");
-  CHECK(lines_of("run.json") == Lines{"run.json:1:1: error: this is a run; expected a job (`motley check FILE`, without --set, takes any kind)"});
+  CHECK(lines_of("run.json") ==
+        Lines{"run.json:1:1: error: this is a run; expected a job (`motley check FILE`, without --set, takes any kind)"});
 }
 
 TEST_CASE("at most ten complaints are printed") {
@@ -560,8 +574,10 @@ TEST_CASE("check tells kinds, complaints and codes") {
         Lines{"no file none.json",
               "odd.json:1:1: error: not a file that motley knows; expected a mesh (axes, devices), a model (inputs, "
               "layers, loss), a layout (split, tensors, place), "
-              "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, predicted, cuts, baselines), "
-              "a run (status, steps, train_loss, measured_step_seconds), a trace (first_step, last_step, difference_seconds, measured_step_seconds)",
+              "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, "
+              "predicted, cuts, baselines), "
+              "a run (status, steps, train_loss, measured_step_seconds), a trace (first_step, last_step, difference_seconds, "
+              "measured_step_seconds)",
               "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
               "broken.json:1:1: error: the file ends before the closing }"});
 }
@@ -600,25 +616,37 @@ TEST_CASE("errors of independent parts are said at once") {
   CHECK(lines_of(kMesh, kModel, layout) == all);
   // A mesh whose size does not fit its devices still has axes and devices.
   Lines with_mesh = all;
-  with_mesh.insert(with_mesh.begin(), "parts/mesh.json: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank");
+  with_mesh.insert(with_mesh.begin(),
+                   "parts/mesh.json: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank");
   CHECK(lines_of(replaced(kMesh, "\"size\": 2", "\"size\": 3"), kModel, layout) == with_mesh);
   // Nothing is said about what a layer that was not understood may have: the dim "filters2", the layer "max_pool2d".
-  const Lines with_op = lines_of(kMesh, replaced(replaced(kModel, "\"name\": \"middle\", ", ""), "conv2d\", \"out\": { \"filters2", "conv2\", \"out\": { \"filters2"), layout);
+  const Lines with_op = lines_of(
+      kMesh,
+      replaced(replaced(kModel, "\"name\": \"middle\", ", ""), "conv2d\", \"out\": { \"filters2", "conv2\", \"out\": { \"filters2"),
+      layout);
   REQUIRE(with_op.size() == 7);
   CHECK(with_op[0].starts_with("parts/model.json: /layers/2/op: \"conv2\" is not known here"));
-  CHECK(with_op[1] == "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, cols, filters1, rows)");
+  CHECK(with_op[1] ==
+        "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, cols, filters1, rows)");
   CHECK(with_op[2] == of_layout[1]);
   CHECK(lines_of(kMesh, "nothing", layout).size() == 4);  // the model; axes and devices
   // One mistake is one complaint: layers and dims that an unread layer names or may declare are no further ones.
-  const std::string rules = R"({ "version": 1, "split": { "filters2": "all" }, "tensors": { "middle.weight": { "filters2": null } }, "place": { "middle": "fast cpu" } }
+  const std::string rules =
+      R"({ "version": 1, "split": { "filters2": "all" }, "tensors": { "middle.weight": { "filters2": null } }, "place": { "middle": "fast cpu" } }
 )";
-  for (const auto& [what, with] : {std::pair{R"("conv2d", "name")", R"("conv2", "name")"}, {R"("out": { "filters2")", R"("out_channels": { "filters2")"}, {R"("name": "middle")", R"("nmae": "middle")"}, {R"("out": { "filters2": 8 })", R"("out": 8)"}}) {
+  for (const auto& [what, with] : {std::pair{R"("conv2d", "name")", R"("conv2", "name")"},
+                                   {R"("out": { "filters2")", R"("out_channels": { "filters2")"},
+                                   {R"("name": "middle")", R"("nmae": "middle")"},
+                                   {R"("out": { "filters2": 8 })", R"("out": 8)"}}) {
     INFO(with);
     CHECK(lines_of(kMesh, replaced(kModel, what, with), rules).size() == 1);
   }
-  CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules).size() == 1);
+  CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules)
+            .size() == 1);
   // What could not be read of a layout hides nothing of the rest, and is complained about once.
-  CHECK(lines_of(kMesh, kModel, R"({ "version": 1, "split": { "filters1": 3, "nodim": "all" }, "place": { "middle": [], "relu_4": ["fast cpu", 1] } }
+  CHECK(
+      lines_of(kMesh, kModel,
+               R"({ "version": 1, "split": { "filters1": 3, "nodim": "all" }, "place": { "middle": [], "relu_4": ["fast cpu", 1] } }
 )") == Lines{"parts/layout.json: /split/filters1: expected an axis or { \"axis\", \"parts\" }, found 3",
              "parts/layout.json: /split/nodim: the model has no dim \"nodim\" (known: batch, channels, classes, cols, filters1, "
              "filters2, rows)",
@@ -635,5 +663,7 @@ TEST_CASE("what planning cannot do is said where the rule stands") {
 )");
   const Lines lines = without_places(files.said_with({}));
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0].starts_with("parts/layout.json: /tensors/max_pool2d_2/filters1: the dims \"batch\", \"filters1\" of \"max_pool2d_2\" cannot both be cut"));
+  CHECK(
+      lines[0].starts_with("parts/layout.json: /tensors/max_pool2d_2/filters1: the dims \"batch\", \"filters1\" of "
+                           "\"max_pool2d_2\" cannot both be cut"));
 }

@@ -128,7 +128,8 @@ TEST_CASE("a damaged IDX file is named with the byte") {
   const std::string image_name = "train-images-idx3-ubyte", label_name = "train-labels-idx1-ubyte";
   const std::string good = images(12);
   CHECK(says(with(image_name, labels(12)), "byte 0: an IDX file of images starts with 0x00000803, this one with 0x00000801"));
-  CHECK(says(with(image_name, good.substr(0, good.size() - 1)), "byte 159: the file ends here; 144 bytes expected from byte 16 on"));
+  CHECK(
+      says(with(image_name, good.substr(0, good.size() - 1)), "byte 159: the file ends here; 144 bytes expected from byte 16 on"));
   CHECK(says(with(image_name, good + "x"), "byte 160: the file should end here"));
   CHECK(says(with(image_name, good.substr(0, 18)), "byte 8: the header claims more elements"));
   CHECK(says(with(image_name, ""), "byte 0: the file ends here"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans from hand-written profiles: a GPU and a CPU, of which each gets what pays; two hosts, where tensors are tiled where it pays.
+// Plans from hand-written profiles: a GPU and a CPU, of which each gets what pays; two hosts, where tensors are tiled where it
+// pays.
 #include <motley/ops.h>
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 
 #include "plan/plan_data.h"
 #include "plan/planner.h"
-#include "program/predict.h"
 #include "program/compile.h"
+#include "program/predict.h"
 
 using namespace motley;
 
@@ -83,7 +84,8 @@ TEST_CASE("a GPU whose memory does not suffice gets less, or nothing") {
   const Plan free = balance(step, gpu_and_cpu(), rules, profile);
   const Index needs = free.data().predicted[0].memory_bytes;
   REQUIRE(part(free, "f2", 0) > 0);
-  const Plan less = balance(step, gpu_and_cpu(needs * 9 / 10), rules, profile), none = balance(step, gpu_and_cpu(1000), rules, profile);
+  const Plan less = balance(step, gpu_and_cpu(needs * 9 / 10), rules, profile),
+             none = balance(step, gpu_and_cpu(1000), rules, profile);
   CHECK(less.data().predicted[0].memory_bytes <= needs * 9 / 10);
   CHECK(part(less, "f1", 0) + part(less, "f2", 0) < part(free, "f1", 0) + part(free, "f2", 0));
   CHECK(part(less, "f1", 1) + part(less, "f2", 1) > part(free, "f1", 1) + part(free, "f2", 1));
@@ -92,7 +94,8 @@ TEST_CASE("a GPU whose memory does not suffice gets less, or nothing") {
     static_cast<void>(balance(step, gpu_and_cpu(1000), {{"f1", "all", CutBy::even}}, profile));
     CHECK(false);
   } catch (const UserError& e) {
-    for (const char* said : {"rank 0 (gpu) needs", "is the first that does not fit", "the largest: "}) CHECK_THAT(e.what(), Catch::Contains(said));
+    for (const char* said : {"rank 0 (gpu) needs", "is the first that does not fit", "the largest: "})
+      CHECK_THAT(e.what(), Catch::Contains(said));
   }
 }
 
@@ -107,7 +110,8 @@ TEST_CASE("a GPU and a CPU: a CPU of its own weight gets a part, and messages go
     for (const ProgramStep& s : program.steps)
       if (const auto* post = std::get_if<Post>(&s.what))
         for (const Piece& p : sends ? post->sends : post->receives) out.emplace_back(post->exchange, p.bytes);
-    std::stable_sort(out.begin(), out.end(), [](const auto& x, const auto& y) { return x.first < y.first; });  // each rank starts them when it can
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& x, const auto& y) { return x.first < y.first; });  // each rank starts them when it can
     return out;
   };
   CHECK(pieces(gpu, true) == pieces(cpu, false));
@@ -135,7 +139,8 @@ namespace {
 
 int tiled_hops(const Plan& plan) {
   int out = 0;
-  for (const TensorPlan& t : plan.data().tensors) for (const auto hop : kHops) out += (t.*hop).tiles > 0;
+  for (const TensorPlan& t : plan.data().tensors)
+    for (const auto hop : kHops) out += (t.*hop).tiles > 0;
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh of a GPU and CPUs through `verify` and `train`: the GPU's part runs on a device that is none (support/fake_device.h), with the
-// CPU's kernels behind the memory and queues of a device.
+// A mesh of a GPU and CPUs through `verify` and `train`: the GPU's part runs on a device that is none (support/fake_device.h), with
+// the CPU's kernels behind the memory and queues of a device.
 #include <motley/error.h>
 #include <motley/measure.h>
 #include <motley/trainer.h>
@@ -9,11 +9,11 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "tests/lib/train_nets.h"
 #include "plan/planner.h"
 #include "run/chrome_trace.h"
 #include "run/copies.h"
 #include "run/gather.h"
+#include "tests/lib/train_nets.h"
 #include "tests/support/fake_device.h"
 #include "train/verify.h"
 
@@ -126,7 +126,8 @@ TEST_CASE("mixed mesh: the implementation that a plan names runs, whichever it i
     const auto names = kernels_of(plan_from(step, mesh, data));
     for (const char* runs : {"1 runs", "2 runs", "3 runs"}) CHECK(std::find(names.begin(), names.end(), runs) != names.end());
     data.implementations.front().front().implementation = "4 runs";
-    CHECK_THROWS_WITH(kernels_of(plan_from(step, mesh, data)), Catch::Contains("by \"4 runs\", which fake ") && Catch::Contains("plan again"));
+    CHECK_THROWS_WITH(kernels_of(plan_from(step, mesh, data)),
+                      Catch::Contains("by \"4 runs\", which fake ") && Catch::Contains("plan again"));
   });
 }
 

@@ -116,11 +116,9 @@ TEST_CASE("what is wrong in a layout file") {
        {"l.json:1:51: error: /split/f/axis/1: axis \"all\" is listed twice"}},
       {R"({ "version": 1, "split": { "f": { "axis": [] } } })",
        {"l.json:1:43: error: /split/f/axis: expected at least one axis; a dim without a rule is not cut"}},
-      {R"({ "version": 1, "tensors": { "x": "all" } })",
-       {"l.json:1:35: error: /tensors/x: expected an object, found \"all\""}},
+      {R"({ "version": 1, "tensors": { "x": "all" } })", {"l.json:1:35: error: /tensors/x: expected an object, found \"all\""}},
       {R"({ "version": 1, "place": { "x": [], "y": 1, "z": ["a", "a"] } })",
-       {"l.json:1:33: error: /place/x: expected at least one device",
-        "l.json:1:42: error: /place/y: expected a string, found 1",
+       {"l.json:1:33: error: /place/x: expected at least one device", "l.json:1:42: error: /place/y: expected a string, found 1",
         "l.json:1:56: error: /place/z/1: device \"a\" is listed twice"}},
       {R"("auto")", {"l.json:1:1: error: \"auto\" is not built yet; write the rules, or the path of a layout file"}}};
   for (const auto& [text, expected] : cases) {
@@ -170,10 +168,8 @@ TEST_CASE("rules that do not fit") {
         Lines{"/split/filters1/parts/shares: shares are numbers of at least 0, one of them above 0"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}, {20, 20, 10}}, "data"}}}) ==
         Lines{"/split/filters1/parts/1: the parts sum to 50, but \"filters1\" has the size 60; [24, 24, 12] would be right"});
-  CHECK(
-      complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "data"}}}) ==
-      Lines{
-          "/split/filters1/parts: 1 list of parts, but axis \"data\" has the size 2; expected one list per coordinate of it"});
+  CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "data"}}}) ==
+        Lines{"/split/filters1/parts: 1 list of parts, but axis \"data\" has the size 2; expected one list per coordinate of it"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "model"}}}) ==
         Lines{"/split/filters1/per: \"per\" may not be an axis of the cut itself; \"model\" is"});
   CHECK(complaints_of(kTwo, {{"filters1", "model", Jagged{{{20, 20, 20}}, "date"}}}) ==
@@ -202,11 +198,13 @@ TEST_CASE("tensors and places no one knows") {
 
 TEST_CASE("two dims of an input or an output on one axis") {
   CHECK(complaints_of(kAll, {{"batch", "all"}, {"hidden", "all"}}) ==
-        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" cannot both be cut over one axis, \"all\"; say which of them is not cut "
+        Lines{"/split/hidden: the dims \"batch\", \"hidden\" of \"wide\" cannot both be cut over one axis, \"all\"; say which of "
+              "them is not cut "
               "there, as "
               "\"tensors\": { \"wide\": { \"hidden\": null } }"});
   CHECK(complaints_of(kAll, {{"rows", "all"}, {"cols", "all"}}) ==
-        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" cannot both be cut over one axis, \"all\"; say "
+        Lines{"/split/cols: the dims \"rows\", \"cols\" of \"image\", \"first\", \"hot\", \"pool\" cannot both be cut over one "
+              "axis, \"all\"; say "
               "which of them is not cut "
               "there, as \"tensors\": { \"image\": { \"cols\": null }, \"first\": { \"cols\": null }, \"hot\": { \"cols\": null }, "
               "\"pool\": { \"cols\": null } }"});
@@ -219,7 +217,8 @@ TEST_CASE("two dims of an input or an output on one axis") {
                                 .tensor("first", {{"filters1", Axes{}}})
                                 .tensor("hot", {{"filters1", Axes{}}})
                                 .tensor("pool", {{"filters1", Axes{}}})) ==
-        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" cannot both be cut over one axis, \"all\"; say which of them is not "
+        Lines{"/split/filters1: the dims \"batch\", \"flat\" of \"flattened\" cannot both be cut over one axis, \"all\"; say which "
+              "of them is not "
               "cut there, as "
               "\"tensors\": { \"flattened\": { \"flat\": null } }"});
 }

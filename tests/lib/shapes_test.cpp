@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that change a shape: their values, element by element against the index formulas, whole and under uneven cuts; what moves; errors.
+// Ops that change a shape: their values, element by element against the index formulas, whole and under uneven cuts; what moves;
+// errors.
 #include <motley/error.h>
 #include <motley/executor.h>
 #include <motley/ops.h>
@@ -9,10 +10,10 @@
 #include <mutex>
 
 #include "plan/kernel_of.h"
-#include "plan/ties.h"
 #include "plan/planner.h"
-#include "run/gather.h"
+#include "plan/ties.h"
 #include "program/views.h"
+#include "run/gather.h"
 #include "tests/support/threads.h"
 
 using namespace motley;
@@ -22,9 +23,13 @@ namespace {
 constexpr Index kN = 3, kC = 6, kH = 4;
 const Dim n{"n", kN}, c{"c", kC}, h{"h", kH};
 
-double x(Index ni, Index ci, Index hi) { return static_cast<double>((ni * kC + ci) * kH + hi); }
+double x(Index ni, Index ci, Index hi) {
+  return static_cast<double>((ni * kC + ci) * kH + hi);
+}
 
-Mesh line(int ranks) { return Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))); }
+Mesh line(int ranks) {
+  return Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks)));
+}
 
 // The tensor's values, put together from all ranks; x[n c h] is filled with its linear index.
 std::vector<double> run(const Plan& plan, const std::string& name) {
@@ -48,7 +53,9 @@ std::vector<double> run(const Plan& plan, const std::string& name) {
   return out;
 }
 
-Plan plan_of(const Tensor& y, const LayoutRules& rules, int ranks) { return balance(inference({y}), line(ranks), rules, {}, {.dtype = DType::f64}); }
+Plan plan_of(const Tensor& y, const LayoutRules& rules, int ranks) {
+  return balance(inference({y}), line(ranks), rules, {}, {.dtype = DType::f64});
+}
 
 using Formula = std::function<double(const std::vector<Index>&)>;  // y at its global indices
 
@@ -89,33 +96,65 @@ std::string refused(const std::function<Tensor(Graph&, const Tensor&)>& call) {
 }  // namespace
 
 TEST_CASE("shapes: reshape splits, merges, and mixes two dims into two", "[shapes]") {
-  check_values([](const Tensor& t) { return reshape(t, {.in = {c}, .out = {{"g", 2}, {"e"}}}); }, {n, {"g", 2}, {"e", 3}, h},
-               [](const auto& i) { return x(i[0], i[1] * 3 + i[2], i[3]); });
-  check_values([](const Tensor& t) { return reshape(t, {.in = {c, h}, .out = {{"m"}}}); }, {n, {"m", 24}},
+  check_values(
+      [](const Tensor& t) {
+        return reshape(t, {.in = {c}, .out = {{"g", 2}, {"e"}}});
+      },
+      {n, {"g", 2}, {"e", 3}, h}, [](const auto& i) { return x(i[0], i[1] * 3 + i[2], i[3]); });
+  check_values(
+      [](const Tensor& t) {
+        return reshape(t, {.in = {c, h}, .out = {{"m"}}});
+      },
+      {n, {"m", 24}}, [](const auto& i) { return x(i[0], i[1] / 4, i[1] % 4); });
+  check_values(
+      [](const Tensor& t) {
+        return reshape(t, {.in = {h, c}, .out = {{"m"}}});
+      },
+      {n, {"m", 24}}, [](const auto& i) { return x(i[0], i[1] % 6, i[1] / 6); });
+  check_values(
+      [](const Tensor& t) {
+        return reshape(t, {.in = {c, h}, .out = {{"a"}, {"b", 8}}});
+      },
+      {n, {"a", 3}, {"b", 8}},
+      [](const auto& i) {
+        const Index flat = i[1] * 8 + i[2];
+        return x(i[0], flat / 4, flat % 4);
+      });
+  check_values([](const Tensor& t) { return flatten(t, "flat"); }, {n, {"flat", 24}},
                [](const auto& i) { return x(i[0], i[1] / 4, i[1] % 4); });
-  check_values([](const Tensor& t) { return reshape(t, {.in = {h, c}, .out = {{"m"}}}); }, {n, {"m", 24}},
-               [](const auto& i) { return x(i[0], i[1] % 6, i[1] / 6); });
-  check_values([](const Tensor& t) { return reshape(t, {.in = {c, h}, .out = {{"a"}, {"b", 8}}}); }, {n, {"a", 3}, {"b", 8}}, [](const auto& i) {
-    const Index flat = i[1] * 8 + i[2];
-    return x(i[0], flat / 4, flat % 4);
-  });
-  check_values([](const Tensor& t) { return flatten(t, "flat"); }, {n, {"flat", 24}}, [](const auto& i) { return x(i[0], i[1] / 4, i[1] % 4); });
 }
 
 TEST_CASE("shapes: rename, transpose, slice, pad, concat, stack", "[shapes]") {
-  check_values([](const Tensor& t) { return rename(t, c, {"d"}); }, {n, {"d", kC}, h}, [](const auto& i) { return x(i[0], i[1], i[2]); });
-  check_values([](const Tensor& t) { return transpose(t, {h, n, c}); }, {h, n, c}, [](const auto& i) { return x(i[1], i[2], i[0]); });
-  check_values([](const Tensor& t) { return slice(t, {.in = c, .range = {2, 5}, .out = {"s"}}); }, {n, {"s", 3}, h},
-               [](const auto& i) { return x(i[0], i[1] + 2, i[2]); });
+  check_values([](const Tensor& t) { return rename(t, c, {"d"}); }, {n, {"d", kC}, h},
+               [](const auto& i) { return x(i[0], i[1], i[2]); });
+  check_values(
+      [](const Tensor& t) {
+        return transpose(t, {h, n, c});
+      },
+      {h, n, c}, [](const auto& i) { return x(i[1], i[2], i[0]); });
+  check_values(
+      [](const Tensor& t) {
+        return slice(t, {.in = c, .range = {2, 5}, .out = {"s"}});
+      },
+      {n, {"s", 3}, h}, [](const auto& i) { return x(i[0], i[1] + 2, i[2]); });
   check_values([](const Tensor& t) { return pad(t, {.in = h, .before = 1, .after = 2, .out = {"p"}}); }, {n, c, {"p", 7}},
                [](const auto& i) { return i[2] < 1 || i[2] > 4 ? 0.0 : x(i[0], i[1], i[2] - 1); });
-  check_values([](const Tensor& t) { return concat({t, slice(t, {.in = c, .range = {4, 6}, .out = {"s"}})}, {.in = {c, {"s"}}, .out = {"both"}}); },
-               {n, {"both", 8}, h}, [](const auto& i) { return x(i[0], i[1] < 6 ? i[1] : i[1] - 2, i[2]); });
-  check_values([](const Tensor& t) { return stack({t, t, sigmoid(pad(slice(t, {.in = h, .range = {0, 1}, .out = {"one"}}), {.in = {"one"}, .after = 3, .out = h}))}, {.out = {"k"}}); },
-               {n, {"k", 3}, c, h}, [](const auto& i) {
-                 if (i[1] < 2) return x(i[0], i[2], i[3]);
-                 return 1.0 / (1.0 + std::exp(i[3] == 0 ? -x(i[0], i[2], 0) : -0.0));
-               });
+  check_values(
+      [](const Tensor& t) {
+        return concat({t, slice(t, {.in = c, .range = {4, 6}, .out = {"s"}})}, {.in = {c, {"s"}}, .out = {"both"}});
+      },
+      {n, {"both", 8}, h}, [](const auto& i) { return x(i[0], i[1] < 6 ? i[1] : i[1] - 2, i[2]); });
+  check_values(
+      [](const Tensor& t) {
+        return stack(
+            {t, t, sigmoid(pad(slice(t, {.in = h, .range = {0, 1}, .out = {"one"}}), {.in = {"one"}, .after = 3, .out = h}))},
+            {.out = {"k"}});
+      },
+      {n, {"k", 3}, c, h},
+      [](const auto& i) {
+        if (i[1] < 2) return x(i[0], i[2], i[3]);
+        return 1.0 / (1.0 + std::exp(i[3] == 0 ? -x(i[0], i[2], 0) : -0.0));
+      });
 }
 
 TEST_CASE("shapes: on block multiples nothing moves, elsewhere the plan gathers and says so", "[shapes]") {
@@ -143,7 +182,9 @@ TEST_CASE("shapes: on block multiples nothing moves, elsewhere the plan gathers 
     CHECK(bytes(plan) == (fits ? 8 : 8 + kN * kH * 8));  // c = 3 belongs to g = 1, which rank 0 has
     std::string notes;
     for (const std::string& note : plan.data().notes) notes += note + "\n";
-    CHECK((notes.find("split forward: its cut and that of \"in\" do not meet at block boundaries; 12 elements are gathered first") == std::string::npos) == fits);
+    CHECK(
+        (notes.find("split forward: its cut and that of \"in\" do not meet at block boundaries; 12 elements are gathered first") ==
+         std::string::npos) == fits);
   }
 }
 
@@ -155,7 +196,9 @@ TEST_CASE("shapes: dims that are made follow the dims they come from", "[shapes]
   const Tensor flat = flatten(rename(more, {"more"}, {"again"}), "flat", {"flat"});
   const Step step = inference({flat});
   const Layouts layouts(step.passes(), line(3), {{c, "all", Sizes{{2, 0, 4}}}});
-  auto sizes = [&](const std::string& tensor, const std::string& dim) { return layouts.of(step.passes().find(tensor)).cuts.at(dim).lists.front().sizes(); };
+  auto sizes = [&](const std::string& tensor, const std::string& dim) {
+    return layouts.of(step.passes().find(tensor)).cuts.at(dim).lists.front().sizes();
+  };
   CHECK(sizes("some", "some") == std::vector<Index>{1, 0, 3});
   CHECK(sizes("more", "more") == std::vector<Index>{3, 0, 4});
   CHECK(sizes("flat", "flat") == std::vector<Index>{12, 0, 16});
@@ -171,7 +214,7 @@ TEST_CASE("shapes: numbers and boxes", "[shapes]") {
       const Box box = box_of_numbers(sizes, {begin, end});
       const Range back = numbers_of(sizes, box);
       CHECK((back.begin <= begin && back.end >= end && back.size() == volume(box)));  // holds them, without gaps
-      for (std::size_t k = 0; k < 3; k++) {  // and no smaller box does
+      for (std::size_t k = 0; k < 3; k++) {                                           // and no smaller box does
         Index low = 60, high = -1;
         for (Index i = begin; i < end; i++) {
           const Index digit = k == 0 ? i / 20 : k == 1 ? i / 5 % 4 : i % 5;
@@ -187,30 +230,42 @@ TEST_CASE("shapes: numbers and boxes", "[shapes]") {
 
 TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[shapes]") {
   using T = const Tensor&;
-  CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c}, .out = {{"g", 4}, {"e"}}}); }) ==
-        "reshape: \"x\" has 6 in `in`, which 4 does not divide: \"e\" would not have an integer size");
-  CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c, h}, .out = {{"g", 4}, {"e", 5}}}); }) ==
-        "reshape: `out` makes 4 x 5 = 20 elements, \"x\" has 6 x 4 = 24 in `in`");
-  CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {c}, .out = {{"g"}, {"e"}}}); }) ==
-        "reshape: the sizes of \"g\" and \"e\" are both open; give one of them");
+  CHECK(refused([](Graph&, T t) {
+          return reshape(t, {.in = {c}, .out = {{"g", 4}, {"e"}}});
+        }) == "reshape: \"x\" has 6 in `in`, which 4 does not divide: \"e\" would not have an integer size");
+  CHECK(refused([](Graph&, T t) {
+          return reshape(t, {.in = {c, h}, .out = {{"g", 4}, {"e", 5}}});
+        }) == "reshape: `out` makes 4 x 5 = 20 elements, \"x\" has 6 x 4 = 24 in `in`");
+  CHECK(refused([](Graph&, T t) {
+          return reshape(t, {.in = {c}, .out = {{"g"}, {"e"}}});
+        }) == "reshape: the sizes of \"g\" and \"e\" are both open; give one of them");
   CHECK(refused([](Graph&, T t) { return reshape(t, {.in = {{"cc"}}, .out = {{"g"}}}); }) ==
         "reshape: `in` names \"cc\", which \"x\" does not have; did you mean \"c\"?");
-  CHECK(refused([](Graph&, T t) { return rename(t, c, h); }) == "rename: `out` may not be a dim that the input has: \"h\" is one of \"x\"");
-  CHECK(refused([](Graph&, T t) { return transpose(t, {n, c}); }) == "transpose: `order` names each dim of \"x\" once; \"h\" is listed 0 times");
-  CHECK(refused([](Graph&, T t) { return slice(t, {.in = c, .range = {4, 8}, .out = {"s"}}); }) ==
-        "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; expected 0 <= begin < end <= 6");
+  CHECK(refused([](Graph&, T t) { return rename(t, c, h); }) ==
+        "rename: `out` may not be a dim that the input has: \"h\" is one of \"x\"");
+  CHECK(refused([](Graph&, T t) {
+          return transpose(t, {n, c});
+        }) == "transpose: `order` names each dim of \"x\" once; \"h\" is listed 0 times");
+  CHECK(refused([](Graph&, T t) {
+          return slice(t, {.in = c, .range = {4, 8}, .out = {"s"}});
+        }) == "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; expected 0 <= begin < end <= 6");
   CHECK(refused([](Graph&, T t) { return pad(t, {.in = c, .out = {"p"}}); }) ==
         "pad: before 0 and after 0; expected numbers of at least 0, one above 0");
-  CHECK(refused([](Graph&, T t) { return slice(t, {.in = c, .range = {0, 2}, .out = {"s", 3}}); }) ==
-        "slice: \"s\" has the size 3 here, but what \"x\" gives it makes 2");
-  CHECK(refused([](Graph&, T t) { return concat({t, slice(t, {.in = h, .range = {0, 2}, .out = {"s"}})}, {.in = {c}, .out = {"both"}}); }) ==
-        "concat: \"slice_1\" and \"x\" differ in a dim: only the first of them has \"s\"");
-  CHECK(refused([](Graph&, T t) { return concat({t, t}, {.in = {c, c, c}, .out = {"both"}}); }) ==
-        "concat: `in` names 3 dims for 2 tensors; expected one dim for all, or one for each");
-  CHECK(refused([](Graph&, T t) { return stack({t, rename(t, c, {"d"})}, {.out = {"k"}}); }) ==
-        "stack: \"rename_1\" and \"x\" differ in a dim: only the first of them has \"d\"");
-  CHECK(refused([](Graph& g, T t) { return concat({t, g.input("label", {n}, DType::i32)}, {.in = {n}, .out = {"both"}}); }) ==
-        "concat works on floats; \"label\" holds integers");
+  CHECK(refused([](Graph&, T t) {
+          return slice(t, {.in = c, .range = {0, 2}, .out = {"s", 3}});
+        }) == "slice: \"s\" has the size 3 here, but what \"x\" gives it makes 2");
+  CHECK(refused([](Graph&, T t) {
+          return concat({t, slice(t, {.in = h, .range = {0, 2}, .out = {"s"}})}, {.in = {c}, .out = {"both"}});
+        }) == "concat: \"slice_1\" and \"x\" differ in a dim: only the first of them has \"s\"");
+  CHECK(refused([](Graph&, T t) {
+          return concat({t, t}, {.in = {c, c, c}, .out = {"both"}});
+        }) == "concat: `in` names 3 dims for 2 tensors; expected one dim for all, or one for each");
+  CHECK(refused([](Graph&, T t) {
+          return stack({t, rename(t, c, {"d"})}, {.out = {"k"}});
+        }) == "stack: \"rename_1\" and \"x\" differ in a dim: only the first of them has \"d\"");
+  CHECK(refused([](Graph& g, T t) {
+          return concat({t, g.input("label", {n}, DType::i32)}, {.in = {n}, .out = {"both"}});
+        }) == "concat works on floats; \"label\" holds integers");
 }
 
 TEST_CASE("dense: an index of input, weight and result is refused, never dropped") {
@@ -230,7 +285,8 @@ TEST_CASE("dense: an index of input, weight and result is refused, never dropped
     CHECK(kernel_of(passes, pass, plain, DType::f32, formats).roles == Roles{.n = kN, .c = kC, .f = 5});
     pass.indices.push_back({"heads", 2});
     for (PassOperand* o : {&pass.reads[0], &pass.reads[1], &pass.writes}) o->indices.push_back(3);
-    CHECK_THROWS_WITH(kernel_of(passes, pass, work, DType::f32, formats), Catch::Contains("its index \"heads\" is in the input, the weight and the result"));
+    CHECK_THROWS_WITH(kernel_of(passes, pass, work, DType::f32, formats),
+                      Catch::Contains("its index \"heads\" is in the input, the weight and the result"));
     pass.writes.indices.pop_back();
     pass.reads[0].indices.pop_back();
     CHECK_THROWS_AS(kernel_of(passes, pass, work, DType::f32, formats), InternalError);

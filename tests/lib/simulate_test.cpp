@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <motley/program.h>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <motley/program.h>
 
 #include "program/overlap.h"
 
@@ -21,7 +21,10 @@ std::vector<Program> two_ranks() {
   std::vector<Program> out(2);
   const Place nowhere{0, 0};
   out[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, {{1, nowhere, 1000}}, {}}}, {Wait{0}}};
-  out[1].steps = {{RunKernel{update(1), {}, "first", false}}, {Post{0, {}, {{0, nowhere, 1000}}}}, {Wait{0}}, {RunKernel{update(1), {}, "then", false}}};
+  out[1].steps = {{RunKernel{update(1), {}, "first", false}},
+                  {Post{0, {}, {{0, nowhere, 1000}}}},
+                  {Wait{0}},
+                  {RunKernel{update(1), {}, "then", false}}};
   return out;
 }
 
@@ -30,7 +33,8 @@ Profile one_second_an_element(double alone_over_shared) {
   profile.devices.resize(2);
   for (int d = 0; d < 2; d++) {
     profile.devices[static_cast<std::size_t>(d)].alone_over_shared = alone_over_shared;
-    for (Index n : {1, 4}) profile.add({d, update(n), {static_cast<double>(n), static_cast<double>(n), static_cast<double>(n), 1}, ""});
+    for (Index n : {1, 4})
+      profile.add({d, update(n), {static_cast<double>(n), static_cast<double>(n), static_cast<double>(n), 1}, ""});
   }
   profile.links = {{0, 1, {{1 << 20, 0.5, 1000}}}};
   return profile;
@@ -78,7 +82,10 @@ TEST_CASE("virtual time: a rank is faster while the other rank of its host rests
 TEST_CASE("virtual time: a message travels while kernels run, one after the other") {
   auto programs = two_ranks();
   std::swap(programs[0].steps[0], programs[0].steps[1]);  // rank 0 sends first
-  programs[1].steps = {{Post{0, {}, {{0, {0, 0}, 1000}}}}, {RunKernel{update(1), {}, "first", false}}, {Wait{0}}, {RunKernel{update(1), {}, "then", false}}};
+  programs[1].steps = {{Post{0, {}, {{0, {0, 0}, 1000}}}},
+                       {RunKernel{update(1), {}, "first", false}},
+                       {Wait{0}},
+                       {RunKernel{update(1), {}, "then", false}}};
   const Profile profile = one_second_an_element(1);
   const Simulated hidden = simulate(programs, profile);
   CHECK(hidden.waiting_seconds[1] == Approx(0.5));  // 1.5 s of a message, 1 s of them after the first kernel
@@ -123,10 +130,18 @@ std::string order(Beside beside) {
     program.buffers.back().bytes = 4;
   }
   const int own = 0, comes = 1, w = 2;
-  program.steps = {{kernel("own", w, w, own)}, {Post{0, {{1, {own, 0}, 4}}, {{1, {comes, 0}, 4}}}}, {Wait{0}},
-                   {kernel("needs it", comes, w, 3)}, {kernel("for later", own, w, 7)}, {kernel("needs nothing of it", own, w, 4)}, {kernel("needs both", 3, 4, 5)},
-                   {Post{1, {{1, {5, 0}, 4}}, {}}}, {kernel("behind a send", own, w, 6)}, {Wait{1}}};
-  overlap(program, [&](const Post&) { return beside; }, HUGE_VAL);
+  program.steps = {{kernel("own", w, w, own)},
+                   {Post{0, {{1, {own, 0}, 4}}, {{1, {comes, 0}, 4}}}},
+                   {Wait{0}},
+                   {kernel("needs it", comes, w, 3)},
+                   {kernel("for later", own, w, 7)},
+                   {kernel("needs nothing of it", own, w, 4)},
+                   {kernel("needs both", 3, 4, 5)},
+                   {Post{1, {{1, {5, 0}, 4}}, {}}},
+                   {kernel("behind a send", own, w, 6)},
+                   {Wait{1}}};
+  overlap(
+      program, [&](const Post&) { return beside; }, HUGE_VAL);
   std::string out;
   for (const ProgramStep& s : program.steps) {
     if (const auto* run = std::get_if<RunKernel>(&s.what)) out += run->pass + ", ";
@@ -138,8 +153,11 @@ std::string order(Beside beside) {
 
 }  // namespace
 
-TEST_CASE("exchanges that go on: kernels that nothing waits for come after a send, and before a wait, but not where a send waits for that") {
-  const std::string as_it_was = "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, behind a send, wait 1, ";
+TEST_CASE(
+    "exchanges that go on: kernels that nothing waits for come after a send, and before a wait, but not where a send waits for "
+    "that") {
+  const std::string as_it_was =
+      "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, behind a send, wait 1, ";
   CHECK(order(Beside::nothing) == as_it_was);
   CHECK(order(Beside::other_kernels) == as_it_was);
   CHECK(order(Beside::in_order_of_need) ==

@@ -10,11 +10,11 @@
 #include <set>
 
 #include "base/json.h"
-#include "tests/lib/train_nets.h"
 #include "explain/describe.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
 #include "run/trace_summary.h"
+#include "tests/lib/train_nets.h"
 #include "tests/support/allocations.h"
 #include "train/train_job.h"
 
@@ -45,7 +45,9 @@ Mesh line_on(int ranks, bool hosts) {
   return Mesh({{"all", ranks}}, devices);
 }
 
-Plan plan_on(int ranks, bool hosts = false) { return balance(small_step(4), line_on(ranks, hosts), small_rules(ranks), made_up(ranks)); }
+Plan plan_on(int ranks, bool hosts = false) {
+  return balance(small_step(4), line_on(ranks, hosts), small_rules(ranks), made_up(ranks));
+}
 
 // Rank 0's trace of a training of so many steps; per rank: the Program's steps.
 RunTrace trained(const Plan& plan, const Profile& profile, int steps, std::vector<std::size_t>* sizes = nullptr) {
@@ -97,18 +99,19 @@ struct Event {
 // What a Chrome trace holds.
 struct Chrome {
   std::map<int, std::string> processes{};
-  std::map<std::pair<int, int>, std::vector<Event>> tracks{};            // of whole events, by process and track
-  std::map<std::string, std::map<int, std::size_t>> events{};            // by process name and training step
-  std::map<std::string, std::vector<double>> transfers{};                // by id: begin, end
-  std::map<std::string, std::set<std::string>> names{};                  // by process name
-  std::map<std::string, std::map<int, double>> begins{};                 // of each training step's own event
+  std::map<std::pair<int, int>, std::vector<Event>> tracks{};  // of whole events, by process and track
+  std::map<std::string, std::map<int, std::size_t>> events{};  // by process name and training step
+  std::map<std::string, std::vector<double>> transfers{};      // by id: begin, end
+  std::map<std::string, std::set<std::string>> names{};        // by process name
+  std::map<std::string, std::map<int, double>> begins{};       // of each training step's own event
   std::size_t with_peers = 0;
 
   explicit Chrome(const std::string& text) {
     const Json json = parsed(text);
     const auto& all = std::get<Json::Array>(json.find("traceEvents")->value);
     for (const Json& e : all)
-      if (word(e, "ph") == "M" && word(e, "name") == "process_name") processes[static_cast<int>(number(e, "pid"))] = word(*e.find("args"), "name");
+      if (word(e, "ph") == "M" && word(e, "name") == "process_name")
+        processes[static_cast<int>(number(e, "pid"))] = word(*e.find("args"), "name");
     for (const Json& e : all) {
       const std::string phase = word(e, "ph");
       if (phase == "M") continue;
@@ -123,12 +126,14 @@ struct Chrome {
       }
       names[processes.at(pid)].insert(word(e, "name"));
       if (word(e, "cat") == "step") begins[processes.at(pid)][step] = number(e, "ts");
-      tracks[{pid, static_cast<int>(number(e, "tid"))}].push_back({number(e, "ts"), number(e, "ts") + number(e, "dur"), word(e, "cat")});
+      tracks[{pid, static_cast<int>(number(e, "tid"))}].push_back(
+          {number(e, "ts"), number(e, "ts") + number(e, "dur"), word(e, "cat")});
     }
   }
 };
 
-// Each event is in its training step, but for the inputs before and the figures after it; none overlaps another. Rounded to nanoseconds.
+// Each event is in its training step, but for the inputs before and the figures after it; none overlaps another. Rounded to
+// nanoseconds.
 void check_nesting(std::vector<Event> events) {
   constexpr double kRound = 1.5e-3;
   std::vector<Event> steps;
@@ -136,11 +141,13 @@ void check_nesting(std::vector<Event> events) {
     if (e.category == "step") steps.push_back(e);
   events.erase(std::remove_if(events.begin(), events.end(), [](const Event& e) { return e.category == "step"; }), events.end());
   for (auto* list : {&steps, &events}) {
-    std::stable_sort(list->begin(), list->end(), [](const Event& a, const Event& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+    std::stable_sort(list->begin(), list->end(),
+                     [](const Event& a, const Event& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     for (std::size_t i = 1; i < list->size(); i++) REQUIRE((*list)[i - 1].end <= (*list)[i].begin + kRound);
   }
   for (const Event& e : events) {
-    const bool inside = std::any_of(steps.begin(), steps.end(), [&](const Event& s) { return s.begin <= e.begin + kRound && e.end <= s.end + kRound; });
+    const bool inside = std::any_of(steps.begin(), steps.end(),
+                                    [&](const Event& s) { return s.begin <= e.begin + kRound && e.end <= s.end + kRound; });
     REQUIRE((inside || e.category == "feed" || e.category == "agreements"));
   }
 }
@@ -231,7 +238,8 @@ TEST_CASE("trace: recording takes no memory", "[trace]") {
       };
       executor.run();
       const std::size_t without = allocations(nullptr), with = allocations(&trace);  // oneDNN takes some for its arguments
-      if (with > without) throw InternalError("a step takes memory: " + std::to_string(with) + ", without the trace " + std::to_string(without));
+      if (with > without)
+        throw InternalError("a step takes memory: " + std::to_string(with) + ", without the trace " + std::to_string(without));
       if (trace.steps() != 2 || trace.number(1) != 4) throw InternalError("the last two steps are kept");
     });
   }
@@ -245,7 +253,8 @@ TEST_CASE("trace: Chrome JSON has measured and simulated ranks side by side", "[
         const Chrome chrome(chrome_trace(trace));
         CHECK(chrome.processes.size() == 2 * static_cast<std::size_t>(ranks));
         for (int r = 0; r < ranks; r++) {
-          const std::string measured = "rank " + std::to_string(r) + " measured", simulated = "rank " + std::to_string(r) + " simulated";
+          const std::string measured = "rank " + std::to_string(r) + " measured",
+                            simulated = "rank " + std::to_string(r) + " simulated";
           REQUIRE(chrome.events.count(measured) == 1);
           REQUIRE(chrome.events.count(simulated) == 1);
           CHECK(chrome.events.at(measured) == chrome.events.at(simulated));
@@ -253,7 +262,8 @@ TEST_CASE("trace: Chrome JSON has measured and simulated ranks side by side", "[
           CHECK(chrome.names.at(measured) == chrome.names.at(simulated));
           for (int step = 1; step <= 4; step++) {
             double first = chrome.begins.at("rank 0 measured").at(step);
-            for (int q = 1; q < ranks; q++) first = std::min(first, chrome.begins.at("rank " + std::to_string(q) + " measured").at(step));
+            for (int q = 1; q < ranks; q++)
+              first = std::min(first, chrome.begins.at("rank " + std::to_string(q) + " measured").at(step));
             CHECK(chrome.begins.at(simulated).at(step) == Approx(first).margin(2e-3));
           }
         }
@@ -294,7 +304,9 @@ TEST_CASE("trace: a rank that holds fewer steps, and one whose clock is another"
       std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return inner_.gather_all(mine); }
       std::span<std::byte> allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
       std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return inner_.share(mine); }
-      Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override { return inner_.await(flag, value, from, bytes); }
+      Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
+        return inner_.await(flag, value, from, bytes);
+      }
       void abort(const Error& error) noexcept override { inner_.abort(error); }
       Transport& inner_;
     } transport(rt.transport());
@@ -336,7 +348,9 @@ TEST_CASE("trace summary: medians by name, what is between, and shares of the ga
   const std::vector<TraceItem> parts = trace_items({});
   rank.items.insert(rank.items.end(), parts.begin(), parts.end());
   for (const double t : {0.0, 10.0})  // 0.5 s between events
-    for (const TraceSpan& s : {TraceSpan{1, 2}, TraceSpan{2, 2.25}, TraceSpan{2.75, 3.5}, TraceSpan{0, 1}, TraceSpan{3.5, 3.5}, TraceSpan{3.5, 4}}) rank.measured.push_back({t + s.begin, t + s.end});
+    for (const TraceSpan& s :
+         {TraceSpan{1, 2}, TraceSpan{2, 2.25}, TraceSpan{2.75, 3.5}, TraceSpan{0, 1}, TraceSpan{3.5, 3.5}, TraceSpan{3.5, 4}})
+      rank.measured.push_back({t + s.begin, t + s.end});
   rank.measured[0].end = 900;  // the first step is not timed
   rank.simulated = {{0, 0.5}, {0.5, 0.5}, {0.5, 1}, {0, 0}, {0.5, 0.5}, {1, 1}};
   trace.ranks = {rank};
@@ -382,7 +396,12 @@ TEST_CASE("a training job keeps where predicted and measured part, and shows it"
   const Profile profile = made_up(2);
   std::vector<std::string> lines;
   run_ranks_in_memory(2, [&](Runtime& rt) {
-    train_job(rt, {.plan = &plan, .profile = &profile, .data = {small_data(20).train, nullptr}, .max_steps = 10, .run_directory = folder.path(), .trace = other.path() / "chrome.json",
+    train_job(rt, {.plan = &plan,
+                   .profile = &profile,
+                   .data = {small_data(20).train, nullptr},
+                   .max_steps = 10,
+                   .run_directory = folder.path(),
+                   .trace = other.path() / "chrome.json",
                    .say = [&](const std::string& line) { lines.push_back(line); }});
   });
   REQUIRE(lines.size() == 1);
@@ -396,12 +415,14 @@ TEST_CASE("a training job keeps where predicted and measured part, and shows it"
   for (int r = 0; r < 2; r++) {
     const Program program = compile(plan, r);
     for (const ProgramStep& step : program.steps)
-      if (const auto* post = std::get_if<Post>(&step.what)) exchanges.insert(program.exchange_names[static_cast<std::size_t>(post->exchange)]);
+      if (const auto* post = std::get_if<Post>(&step.what))
+        exchanges.insert(program.exchange_names[static_cast<std::size_t>(post->exchange)]);
   }
   CHECK(exchanges.size() > 3);
   for (const std::string& name : exchanges) CHECK(text.find(name) != std::string::npos);
   for (const Described& e : describe_exchanges(plan.data(), 2)) CHECK(text.find(e.tensor) != std::string::npos);
-  for (const char* part : {"conv2d_1 forward", "update of conv2d_1.weight", "feed", "agree on the loss", "exchange figures", "between events", "predicted step", "measured step", "disturbed"})
+  for (const char* part : {"conv2d_1 forward", "update of conv2d_1.weight", "feed", "agree on the loss", "exchange figures",
+                           "between events", "predicted step", "measured step", "disturbed"})
     CHECK(text.find(part) != std::string::npos);
   const Json run = parsed(read_file((folder.path() / "run.json").string()));
   for (const char* rank : {"/ranks/0", "/ranks/1"}) {

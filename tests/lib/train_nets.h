@@ -5,9 +5,9 @@
 #include <motley/ops.h>
 #include <motley/plan.h>
 
+#include <unistd.h>
 #include <filesystem>
 #include <string>
-#include <unistd.h>
 
 namespace motley {
 
@@ -16,7 +16,8 @@ inline constexpr Index kClasses = 3;
 // conv2d - max_pool2d - conv2d - dense over images [batch, 2, 6, 5].
 inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
   Graph g;
-  const Dim n{"batch", batch}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f1{"f1", 5}, f2{"f2", 4}, classes{"classes", kClasses};
+  const Dim n{"batch", batch}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f1{"f1", 5}, f2{"f2", 4},
+      classes{"classes", kClasses};
   const Tensor image = g.input("image", {n, in, rows, cols});
   const Tensor label = g.input("label", {n}, DType::i32);
   Tensor h = relu(conv2d(image, {.out = f1, .window = 3, .padding = same}));
@@ -26,9 +27,13 @@ inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .mo
   return training(mean(softmax_cross_entropy(logits, label, classes)), sgd);
 }
 
-inline Datasets small_data(Index samples) { return synthetic({2, 6, 5}, kClasses, samples, 3); }
+inline Datasets small_data(Index samples) {
+  return synthetic({2, 6, 5}, kClasses, samples, 3);
+}
 
-inline Mesh line_of(int ranks) { return Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))); }
+inline Mesh line_of(int ranks) {
+  return Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks)));
+}
 
 // A cut that gives the first rank most, the second one, the rest what is left over.
 inline Sizes uneven(Index size, int ranks) {
@@ -38,7 +43,9 @@ inline Sizes uneven(Index size, int ranks) {
   return out;
 }
 
-inline LayoutRules small_rules(int ranks) { return ranks == 1 ? LayoutRules{} : LayoutRules{{"f1", "all", uneven(5, ranks)}, {"f2", "all", uneven(4, ranks)}}; }
+inline LayoutRules small_rules(int ranks) {
+  return ranks == 1 ? LayoutRules{} : LayoutRules{{"f1", "all", uneven(5, ranks)}, {"f2", "all", uneven(4, ranks)}};
+}
 
 // A folder of its own, gone at the end.
 class Folder {

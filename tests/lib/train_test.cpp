@@ -15,10 +15,10 @@
 
 #include "base/json.h"
 #include "base/npy.h"
-#include "tests/lib/train_nets.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
 #include "run/gather.h"
+#include "tests/lib/train_nets.h"
 #include "train/evaluate.h"
 #include "train/train_job.h"
 
@@ -26,9 +26,12 @@ using namespace motley;
 
 namespace {
 
-std::map<std::string, ReadBox> feeds(const Batch& b) { return {{"image", b.images}, {"label", b.labels}}; }
+std::map<std::string, ReadBox> feeds(const Batch& b) {
+  return {{"image", b.images}, {"label", b.labels}};
+}
 
-Plan small_plan(int ranks, DType dtype, Index batch = 4, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
+Plan small_plan(int ranks, DType dtype, Index batch = 4,
+                const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
   return balance(small_step(batch, sgd), line_of(ranks), small_rules(ranks), {}, {.dtype = dtype});
 }
 
@@ -71,7 +74,8 @@ class Fixed final : public Dataset {
     for (Index c = box[0].begin; c < box[0].end; c++)
       for (Index h = box[1].begin; h < box[1].end; h++)
         for (Index w = box[2].begin; w < box[2].end; w++)
-          out[at++] = sample == bad_ ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>((sample * 7 + c * 5 + h * 3 + w) % 11) / 11;
+          out[at++] = sample == bad_ ? std::numeric_limits<double>::quiet_NaN()
+                                     : static_cast<double>((sample * 7 + c * 5 + h * 3 + w) % 11) / 11;
   }
   std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % kClasses); }
 
@@ -151,7 +155,8 @@ TEST_CASE("trainer: a parameter that is not finite is found though the loss is f
       name = s.name;
       trainer.executor().write(s.value, s.box, std::vector<double>(static_cast<std::size_t>(volume(s.box)), NAN));
     }
-    CHECK_THROWS_WITH(trainer.compare_copies(), Catch::StartsWith("parameters not finite at step 1; first bad tensor: \"" + name) && Catch::Contains("\" on rank 1"));
+    CHECK_THROWS_WITH(trainer.compare_copies(), Catch::StartsWith("parameters not finite at step 1; first bad tensor: \"" + name) &&
+                                                    Catch::Contains("\" on rank 1"));
   });
 }
 
@@ -186,7 +191,8 @@ TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise",
   run_ranks_in_memory(1, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
     CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}}), Catch::Contains("\"label\" is not fed"));
-    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", b.labels}, {"imagge", b.images}}), Catch::Contains("imagge"));
+    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", b.labels}, {"imagge", b.images}}),
+                      Catch::Contains("imagge"));
   });
   const Plan one = small_plan(2, DType::f64, 4), other = small_plan(2, DType::f64, 8);
   CHECK_THROWS_WITH(run_ranks_in_memory(2, [&](Runtime& rt) { Trainer trainer(rt, rt.rank() == 0 ? one : other); }),
@@ -200,7 +206,8 @@ TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "
   const Dim n{"batch", kBatch}, in{"in", kIn}, classes{"classes", kOut};
   const Tensor image = g.input("image", {n, in}), label = g.input("label", {n}, DType::i32);
   const Tensor logits = dense(image, {.out = {classes}, .name = "fc"});
-  const Step step = training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay});
+  const Step step = training(mean(softmax_cross_entropy(logits, label, classes)),
+                             Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay});
   const Plan plan = balance(step, line_of(2), {{classes, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f64});
   auto x = [](Index i, Index k) { return 0.3 * static_cast<double>((5 * i + 3 * k) % 7) - 0.8; };
   run_ranks_in_memory(2, [&](Runtime& rt) {
@@ -301,7 +308,8 @@ TEST_CASE("evaluation: the logits' samples in any place among their dims", "[tra
     const Tensor label = g.input("label", {n}, DType::i32);
     const Tensor image = g.input("image", {n, in, rows, cols});
     const Tensor logits = dense(transpose(image, order), {.in = {in, cols}, .out = {classes}, .name = "out"});
-    const Plan plan = balance(training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{}), line_of(2), {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
+    const Plan plan = balance(training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{}), line_of(2),
+                              {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
     run_ranks_in_memory(2, [&](Runtime& rt) {
       Trainer trainer(rt, plan, {.seed = 2});
       const Evaluation e = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
@@ -315,7 +323,8 @@ TEST_CASE("evaluation: the logits' samples in any place among their dims", "[tra
 }
 
 TEST_CASE("copies: one that is not its owner's is named", "[train]") {
-  const Plan plan = balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
+  const Plan plan =
+      balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
   std::vector<CopyDifference> same, disturbed;
   run_ranks_in_memory(2, [&](Runtime& rt) {
     const Program program = compile(plan, rt.rank());
@@ -323,7 +332,9 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
     State state(plan, program, 1);
     Executor executor(program, *backend, rt.transport(), state);
     const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) { (name == "image" ? b.images : b.labels)(box, out); });
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      (name == "image" ? b.images : b.labels)(box, out);
+    });
     const auto first = copies_differ(plan, program, executor, rt.transport());
     // The owners change their values after they have sent them: what the others read is old then.
     executor.on_step([&](const char* what) {
@@ -342,7 +353,8 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
   CHECK(names == std::set<std::string>(all.begin(), all.end()));
 }
 
-TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and the step, after so many steps and at its end", "[train]") {
+TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and the step, after so many steps and at its end",
+          "[train]") {
   const Plan plan = balance(small_step(4), line_of(3), {{"batch", "all", Sizes{{2, 1, 1}}}}, {});
   for (const bool at_end : {false, true}) {
     int ended = 0;
@@ -352,7 +364,8 @@ TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and
       Trainer trainer(rt, plan, {.compare_copies_every = at_end ? 0 : 2});
       const Program& program = trainer.program();
       Index steps = 0;
-      // In step 4, or in the comparison at the end, one rank's own weights change behind the others' backs: after they were sent, two signs at once.
+      // In step 4, or in the comparison at the end, one rank's own weights change behind the others' backs: after they were sent,
+      // two signs at once.
       trainer.executor().on_step([&](const char* what) {
         if (rt.rank() != 1 || steps != 4 || std::string(what) != "dense_6 forward") return;
         for (const Slice& s : program.slices)
@@ -382,7 +395,8 @@ TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and
     CHECK(found->code() == Exit::internal);
     CHECK(found->tensors() == std::vector<std::string>{"conv2d_1.weight"});
     CHECK_THAT(found->what(), Catch::Contains(at_end ? "copies differ at step 3: " : "copies differ at step 4: "));
-    CHECK_THAT(found->what(), Catch::Contains("\"conv2d_1.weight\" on ranks 0, 1, 2 (owned by rank 1)") || Catch::Contains("\"conv2d_1.weight\" on ranks 0, 2 (owned by rank 1)"));
+    CHECK_THAT(found->what(), Catch::Contains("\"conv2d_1.weight\" on ranks 0, 1, 2 (owned by rank 1)") ||
+                                  Catch::Contains("\"conv2d_1.weight\" on ranks 0, 2 (owned by rank 1)"));
     const Folder folder;
     TrainSummary summary;
     note_failure(summary, *found);
@@ -402,7 +416,11 @@ TEST_CASE("a training job leaves its files", "[train]") {
   const Plan plan = small_plan(3, DType::f32);
   std::vector<std::string> lines;
   run_ranks_in_memory(3, [&](Runtime& rt) {
-    const TrainSummary s = train_job(rt, {.plan = &plan, .data = data, .epochs = 2, .run_directory = folder.path(), .dump = dump.path(),
+    const TrainSummary s = train_job(rt, {.plan = &plan,
+                                          .data = data,
+                                          .epochs = 2,
+                                          .run_directory = folder.path(),
+                                          .dump = dump.path(),
                                           .progress = [&](const std::string& line) { lines.push_back(line); }});
     if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
   });
@@ -416,7 +434,8 @@ TEST_CASE("a training job leaves its files", "[train]") {
   CHECK(number(run, "/test_accuracy") >= 0);
   CHECK(std::get<Json::Array>(run.at("/copies_differ")->value).empty());
   REQUIRE(std::get<Json::Array>(run.at("/ranks")->value).size() == 3);
-  for (const char* key : {"measured_step_seconds", "busy_seconds", "waiting_seconds", "bytes_predicted", "bytes_counted", "memory_bytes"})
+  for (const char* key :
+       {"measured_step_seconds", "busy_seconds", "waiting_seconds", "bytes_predicted", "bytes_counted", "memory_bytes"})
     CHECK(number(run, std::string("/ranks/2/") + key) >= 0);
   std::istringstream metrics(text_of(folder.path() / "metrics.jsonl"));
   std::string line;
@@ -431,7 +450,8 @@ TEST_CASE("a training job leaves its files", "[train]") {
   CHECK(step == 10);
   CHECK(text_of(folder.path() / "plan.json") == plan.json());
 
-  const NpyArray before = read_npy(dump.path() / "weights_before/conv2d_1.weight.npy"), after = read_npy(dump.path() / "weights_after/conv2d_1.weight.npy");
+  const NpyArray before = read_npy(dump.path() / "weights_before/conv2d_1.weight.npy"),
+                 after = read_npy(dump.path() / "weights_after/conv2d_1.weight.npy");
   CHECK(before.extents == std::vector<Index>{5, 2, 3, 3});
   CHECK(before.extents == after.extents);
   CHECK(std::get<std::vector<float>>(before.data) != std::get<std::vector<float>>(after.data));

@@ -20,7 +20,8 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     const Folder dump;
     VerifyReport report;
     run_ranks_in_memory(ranks, [&](Runtime& rt) {
-      const VerifyReport mine = verify(rt, {.step = &step, .mesh = &mesh, .rules = small_rules(ranks), .data = data.train, .dump = dump.path()});
+      const VerifyReport mine =
+          verify(rt, {.step = &step, .mesh = &mesh, .rules = small_rules(ranks), .data = data.train, .dump = dump.path()});
       if (rt.rank() == ranks - 1) report = mine;
     });
     INFO(report.text());

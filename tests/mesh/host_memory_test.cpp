@@ -32,7 +32,8 @@ struct Tree {
     fs::create_directories((root / file).parent_path());
     std::ofstream(root / file) << text;
   }
-  void group(const std::string& path, const std::string& limit, const std::string& used, const std::string& file_pages = "0") const {
+  void group(const std::string& path, const std::string& limit, const std::string& used,
+             const std::string& file_pages = "0") const {
     put("sys/fs/cgroup" + path + "/memory.max", limit + "\n");
     put("sys/fs/cgroup" + path + "/memory.current", used + "\n");
     put("sys/fs/cgroup" + path + "/memory.stat", "anon 5\ninactive_file " + file_pages + "\nactive_file 0\n");
@@ -40,7 +41,9 @@ struct Tree {
   fs::path root;
 };
 
-MemoryReading reading(const std::string& host, std::uint64_t free) { return {host, host, {{0, free, "the machine"}}}; }
+MemoryReading reading(const std::string& host, std::uint64_t free) {
+  return {host, host, {{0, free, "the machine"}}};
+}
 
 // What each rank hears: "" or the error.
 std::vector<std::string> verdicts(const std::vector<std::pair<std::uint64_t, MemoryReading>>& ranks) {
@@ -91,10 +94,14 @@ TEST_CASE("host memory: version 1, and a path of which only the root is mounted"
 
 TEST_CASE("host memory: the sum of a host's ranks is refused on all ranks, a sum that fits is not") {
   for (const std::string& text : verdicts({{60, reading("a", 100)}, {50, reading("a", 120)}, {90, reading("b", 100)}})) {
-    CHECK_THAT(text, Contains("the ranks of host a need 110 bytes of its memory together (rank 0 60, rank 1 50), but the machine has 100 bytes free; "
-                              "use a smaller batch, give the devices of this host smaller parts"));
+    CHECK_THAT(
+        text,
+        Contains(
+            "the ranks of host a need 110 bytes of its memory together (rank 0 60, rank 1 50), but the machine has 100 bytes free; "
+            "use a smaller batch, give the devices of this host smaller parts"));
   }
-  for (const std::string& text : verdicts({{60, reading("a", 110)}, {50, reading("a", 120)}, {90, reading("b", 100)}, {0, reading("c", 0)}}))
+  for (const std::string& text :
+       verdicts({{60, reading("a", 110)}, {50, reading("a", 120)}, {90, reading("b", 100)}, {0, reading("c", 0)}}))
     CHECK(text.empty());
   CHECK(verdicts({{101, reading("a", 100)}})[0].find("need 101 bytes") != std::string::npos);
 }
@@ -103,5 +110,6 @@ TEST_CASE("host memory: ranks share the limits that are the same group's") {
   const MemoryLimit machine{0, 1000, "the machine"}, one{7, 100, "the control group /one"}, two{8, 100, "the control group /two"};
   const MemoryReading in_one{"m", "a", {machine, one}}, in_two{"m", "a", {machine, two}};
   for (const std::string& text : verdicts({{90, in_one}, {90, in_two}})) CHECK(text.empty());
-  for (const std::string& text : verdicts({{90, in_one}, {90, in_one}})) CHECK_THAT(text, Contains("need 180 bytes") && Contains("the control group /one has 100"));
+  for (const std::string& text : verdicts({{90, in_one}, {90, in_one}}))
+    CHECK_THAT(text, Contains("need 180 bytes") && Contains("the control group /one has 100"));
 }

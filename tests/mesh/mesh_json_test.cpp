@@ -96,7 +96,8 @@ TEST_CASE("what is wrong in a mesh file") {
        {"m.json:6:60: error: /devices/2/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
       {"node-2.local",
        "-oProxy",
-       {"m.json:6:76: error: /devices/2/host: \"-oProxy\" is not a valid host name: letters, digits, . - and _, a letter or digit first"}},
+       {"m.json:6:76: error: /devices/2/host: \"-oProxy\" is not a valid host name: letters, digits, . - and _, a letter or digit "
+        "first"}},
       {"3.5", "0.5", {"m.json:7:94: error: /devices/3/slowdown: expected a number from 1 to 1000, found 0.5"}},
       {", \"slowdown\": 3.5",
        "",

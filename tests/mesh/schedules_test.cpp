@@ -202,7 +202,8 @@ TEST_CASE("schedules: every term is added once, every value arrives once, whatev
       }
       at = end;
     }
-    for (const Schedule& by : {Schedule{}, {Tree::ring}, {Tree::ring, 3}, {Tree::halving}, {Tree::two_level}, {Tree::two_level, 2}}) {
+    for (const Schedule& by :
+         {Schedule{}, {Tree::ring}, {Tree::ring, 3}, {Tree::halving}, {Tree::two_level}, {Tree::two_level, 2}}) {
       INFO("case " << number << ", " << to_string(by));
       if (by.tree != Tree::direct) CHECK(wrong_sums(terms, sum_stages(terms, by, hosts), ranks, size) == "");
       CHECK(wrong_copies(copies, copy_stages(copies, by, hosts)) == "");

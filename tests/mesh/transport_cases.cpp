@@ -188,7 +188,10 @@ void deadline(Transport& t) {
     const std::string says = text_of([&] { wait(t, std::span(&ticket, 1), "all_gather conv2d_1"); });
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     set_deadline_seconds(usual);
-    expect(says == "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved; for a rank that computes longer, set MOTLEY_HUNG_SECONDS above it", says);
+    expect(says ==
+               "rank 0 has waited 0 s for rank 1 in \"all_gather conv2d_1\", and nothing has moved; for a rank that computes "
+               "longer, set MOTLEY_HUNG_SECONDS above it",
+           says);
     expect(took > 0.25 && took < 5, "after the deadline, not before");
     static_cast<void>(t.gather_all({}));
     wait(t, std::span(&ticket, 1), "the late message");
@@ -212,8 +215,8 @@ struct Heard : WaitObserver {
   int blind_to = -2;
 };
 
-// Of a rank that the observer does not see no one says that it hangs: the wait has its deadline. On threads the deadline is everybody's:
-// the other ranks poll meanwhile and wait for nothing.
+// Of a rank that the observer does not see no one says that it hangs: the wait has its deadline. On threads the deadline is
+// everybody's: the other ranks poll meanwhile and wait for nothing.
 void observer_is_blind(Transport& t) {
   if (t.size() < 2) return;
   std::byte go{};
@@ -251,12 +254,14 @@ void observer(Transport& t) {
   Heard heard;
   t.observe(&heard);
   std::vector<std::byte> data(16);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);  // so long that a rank without a core for a while still waits 50 ms
+  const auto until = std::chrono::steady_clock::now() +
+                     std::chrono::seconds(1);  // so long that a rank without a core for a while still waits 50 ms
   auto late = [&] { return std::chrono::steady_clock::now() > until; };
   if (t.rank() == 0 && t.size() > 1) {
     const auto ticket = t.receive(1, 0, data);
     wait(t, std::span(&ticket, 1), "slow");
-    expect(std::count(heard.waits.begin(), heard.waits.end(), std::pair<std::string, int>("slow", 1)) == 1, "told once, by name and rank");
+    expect(std::count(heard.waits.begin(), heard.waits.end(), std::pair<std::string, int>("slow", 1)) == 1,
+           "told once, by name and rank");
     expect(heard.bytes == t.bytes_received(), "told when it is over");
   } else {
     wait(t, {}, "a device", late);

@@ -75,7 +75,12 @@ class SpinBackend : public Backend {
   }
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& name) override {
     seen.compiled++;
-    return std::make_unique<SpinKernel>(spec, seen, microseconds_ * (name == "a tenth" ? 0.1 : name == "half" ? 0.5 : name == "slower" ? 3 : 1), name);
+    return std::make_unique<SpinKernel>(spec, seen,
+                                        microseconds_ * (name == "a tenth"  ? 0.1
+                                                         : name == "half"   ? 0.5
+                                                         : name == "slower" ? 3
+                                                                            : 1),
+                                        name);
   }
   std::string model() const override { return "made up"; }
   std::string isa() const override { return "none"; }
@@ -309,7 +314,8 @@ TEST_CASE("what the machine does to all kernels is taken out of their times") {
   }
   const auto spread_of = [&](const std::vector<double>& seconds) {  // of the medians beside the true times
     std::vector<std::vector<double>> of(40);
-    for (std::size_t i = 0; i < runs.size(); i++) of[runs[i].kernel].push_back(seconds[i] / static_cast<double>(runs[i].kernel + 1));
+    for (std::size_t i = 0; i < runs.size(); i++)
+      of[runs[i].kernel].push_back(seconds[i] / static_cast<double>(runs[i].kernel + 1));
     std::vector<double> medians;
     for (auto& list : of) {
       std::sort(list.begin(), list.end());

@@ -51,7 +51,8 @@ TEST_CASE("a measured point answers for itself, of several the one with the smal
   check_estimate(p.seconds(0, conv(0, 16, 32)), 0, Known::measured);  // nothing runs
 }
 
-TEST_CASE("a bias rides along, but where implementations were timed with it: which is fastest is kept apart from how long it takes", "[profile]") {
+TEST_CASE("a bias rides along, but where implementations were timed with it: which is fastest is kept apart from how long it takes",
+          "[profile]") {
   Profile p;
   KernelSpec biased = conv(4, 16, 32);
   biased.bias = true;
@@ -73,7 +74,8 @@ TEST_CASE("a bias rides along, but where implementations were timed with it: whi
   }
 }
 
-TEST_CASE("a message from or to a device's memory: three ways one after the other, the slowest sets the pace of its pieces", "[profile]") {
+TEST_CASE("a message from or to a device's memory: three ways one after the other, the slowest sets the pace of its pieces",
+          "[profile]") {
   Profile p;
   const Index most = Index{1} << 40;
   for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}, {0, 2}}) p.links.push_back({from, to, {{most, 1e-6, 1e9}}});
@@ -83,7 +85,8 @@ TEST_CASE("a message from or to a device's memory: three ways one after the othe
   check_estimate(p.seconds(0, 1, 1000), time(20e-6, 1000, 2e9) + time(1e-6, 1000, 1e9), Known::measured);
   check_estimate(p.seconds(0, 2, 1000), time(20e-6, 1000, 2e9) + time(1e-6, 1000, 1e9) + time(30e-6, 1000, 5e8), Known::measured);
   const Index piece = kStagedBytes;  // four of them: the copies to device 2 are the slowest
-  check_estimate(p.seconds(0, 2, 4 * piece), time(20e-6, piece, 2e9) + time(1e-6, piece, 1e9) + 4 * time(30e-6, piece, 5e8), Known::measured);
+  check_estimate(p.seconds(0, 2, 4 * piece), time(20e-6, piece, 2e9) + time(1e-6, piece, 1e9) + 4 * time(30e-6, piece, 5e8),
+                 Known::measured);
   check_estimate(p.wire_seconds(0, 2, 4 * piece), time(1e-6, 4 * piece, 1e9), Known::measured);
 }
 

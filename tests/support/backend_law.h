@@ -35,13 +35,14 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 // Returns "" where the law holds; else the first failing cases and how many there are. A refusal (DeviceError) is a failure.
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode);
 
-// A NaN in x is in exactly those results whose windows reach it, through bias and these activations (none, relu) too: convolutions of every
-// implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads it), with the first element
-// that differs.
+// A NaN in x is in exactly those results whose windows reach it, through bias and these activations (none, relu) too: convolutions
+// of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads it), with the
+// first element that differs.
 std::string nan_law(Backend& backend, const std::vector<Activation>& activations = {Activation::none, Activation::relu});
 
-// Sums of so many operands in f32, over contiguous, strided, broadcast and in-place views: of reals of very unlike magnitudes the same
-// bits as the reference's one loop in the operands' order; of small integers also reduced by a sum and by a maximum. "" or what differs.
+// Sums of so many operands in f32, over contiguous, strided, broadcast and in-place views: of reals of very unlike magnitudes the
+// same bits as the reference's one loop in the operands' order; of small integers also reduced by a sum and by a maximum. "" or
+// what differs.
 std::string sums_law(Backend& backend, const std::vector<int>& operands);
 
 }  // namespace motley::testing

@@ -8,7 +8,9 @@ namespace {
 
 class DeviceTransport final : public Transport {
  public:
-  DeviceTransport(Transport& inner, DeviceMemory& device) : inner_(inner), device_(device), done_(device.make_mark()) { hosts_ = inner.hosts(); }
+  DeviceTransport(Transport& inner, DeviceMemory& device) : inner_(inner), device_(device), done_(device.make_mark()) {
+    hosts_ = inner.hosts();
+  }
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   bool takes_device_memory() const override { return true; }
@@ -59,6 +61,8 @@ class DeviceTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> with_device_memory(Transport& inner, DeviceMemory& device) { return std::make_unique<DeviceTransport>(inner, device); }
+std::unique_ptr<Transport> with_device_memory(Transport& inner, DeviceMemory& device) {
+  return std::make_unique<DeviceTransport>(inner, device);
+}
 
 }  // namespace motley::testing

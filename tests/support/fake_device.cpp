@@ -15,7 +15,9 @@
 namespace motley::testing {
 namespace {
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // The device's pages, one block after the other in a reserved range, and the two queues; blocks and marks keep it alive.
 class Hidden {
@@ -104,12 +106,13 @@ class FakeKernel final : public Kernel {
   std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
   std::string implementation() const override { return name_; }
   void run(std::span<void* const> operands, void* workspace) override {
-    hidden_->put(DeviceMemory::Queue::compute,
-                 {{}, [hidden = hidden_.get(), inner = inner_, runs = runs_, list = std::vector<void*>(operands.begin(), operands.end()), workspace] {
-                    hidden->work([&] {
-                      for (int i = 0; i < runs; i++) inner->run(list, workspace);
-                    });
-                  }});
+    hidden_->put(DeviceMemory::Queue::compute, {{},
+                                                [hidden = hidden_.get(), inner = inner_, runs = runs_,
+                                                 list = std::vector<void*>(operands.begin(), operands.end()), workspace] {
+                                                  hidden->work([&] {
+                                                    for (int i = 0; i < runs; i++) inner->run(list, workspace);
+                                                  });
+                                                }});
   }
 
  private:
@@ -133,14 +136,16 @@ class FakeDevice final : public Backend, public DeviceMemory {
   }
   std::vector<std::string> implementations(const KernelSpec& spec) override {
     std::vector<std::string> names;
-    for (int runs = choices_; runs > 0 && choices_ > 1 && spec.op == KernelOp::conv2d && !spec.accumulate; runs--) names.push_back(std::to_string(runs) + " runs");
+    for (int runs = choices_; runs > 0 && choices_ > 1 && spec.op == KernelOp::conv2d && !spec.accumulate; runs--)
+      names.push_back(std::to_string(runs) + " runs");
     return names;
   }
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
     const auto names = implementations(spec);
     const auto at = std::find(names.begin(), names.end(), implementation);
     if (at == names.end()) return Backend::compile_as(spec, implementation);
-    return std::make_unique<FakeKernel>(inner_->compile(spec), hidden_, choices_ - static_cast<int>(at - names.begin()), implementation);
+    return std::make_unique<FakeKernel>(inner_->compile(spec), hidden_, choices_ - static_cast<int>(at - names.begin()),
+                                        implementation);
   }
   std::string model() const override { return "fake " + inner_->model(); }
   std::string isa() const override { return inner_->isa(); }
@@ -153,7 +158,9 @@ class FakeDevice final : public Backend, public DeviceMemory {
       throw DeviceError("the device has no " + std::to_string(bytes) + " bytes left");
     return hidden_->take(hidden_, bytes);
   }
-  Block allocate_host(std::size_t bytes) override { return {new std::byte[bytes](), [](std::byte* p) { delete[] p; }}; }
+  Block allocate_host(std::size_t bytes) override {
+    return {new std::byte[bytes](), [](std::byte* p) { delete[] p; }};
+  }
   std::unique_ptr<Mark> make_mark() override { return std::make_unique<FakeMark>(hidden_); }
   void copy(Queue queue, void* to, const void* from, std::size_t bytes) override {
     hidden_->put(queue, {{}, [hidden = hidden_.get(), to, from, bytes] {

@@ -39,9 +39,11 @@ class HostEngine {
   }
   void finish(const cuda::EpilogueOptions& o, const void* bias, const void* sum, void* y) const {
     if (dtype_ == DType::f64)
-      HostLaunch()(o.to.elements, cuda::Epilogue<double>{o, static_cast<const double*>(bias), static_cast<const double*>(sum), static_cast<double*>(y)});
+      HostLaunch()(o.to.elements, cuda::Epilogue<double>{o, static_cast<const double*>(bias), static_cast<const double*>(sum),
+                                                         static_cast<double*>(y)});
     else
-      HostLaunch()(o.to.elements, cuda::Epilogue<float>{o, static_cast<const float*>(bias), static_cast<const float*>(sum), static_cast<float*>(y)});
+      HostLaunch()(o.to.elements, cuda::Epilogue<float>{o, static_cast<const float*>(bias), static_cast<const float*>(sum),
+                                                        static_cast<float*>(y)});
   }
   void execute(void* const (&data)[3], const void*, void* scratch) {
     const auto [x, w, y] = data;

@@ -15,7 +15,8 @@ constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeviceWorkspace = 256;  // what cuBLASLt asks of its workspace's address
 constexpr std::byte kGuard{0xA5};
 
-// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image, there aligned to `alignment`.
+// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image, there aligned to
+// `alignment`.
 class Memory {
  public:
   Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device, std::size_t alignment = kAlignment)
@@ -25,7 +26,8 @@ class Memory {
     begin_ = static_cast<std::byte*>(std::align(kAlignment, bytes + offset, at, space)) + offset;
     if (device_ == nullptr) return;
     there_ = device_->allocate(raw_.size() + alignment);
-    const std::size_t first = reinterpret_cast<std::uintptr_t>(there_.get()) + static_cast<std::size_t>(begin_ - offset - raw_.data());
+    const std::size_t first =
+        reinterpret_cast<std::uintptr_t>(there_.get()) + static_cast<std::size_t>(begin_ - offset - raw_.data());
     shift_ = static_cast<std::ptrdiff_t>((alignment - first % alignment) % alignment);
   }
   // Where kernels find it: as far after a multiple of the alignment as begin_.
@@ -99,7 +101,8 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
   if (images.size() + 1 == uses.size()) images.emplace_back();
   if (images.size() != uses.size()) throw std::runtime_error(summary(spec) + ": expected one image per operand");
   DeviceMemory* device = backend.device_memory();
-  const std::unique_ptr<Kernel> kernel = options.implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, options.implementation);
+  const std::unique_ptr<Kernel> kernel =
+      options.implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, options.implementation);
   std::vector<Memory> memories;
   std::vector<void*> operands;
   for (std::size_t i = 0; i < uses.size(); i++) {

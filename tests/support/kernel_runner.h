@@ -14,9 +14,9 @@ using Image = std::vector<double>;
 inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();  // what a result holds before it is written
 
 struct RunOptions {
-  int alias = -1;  // the operand that is also the result (fold)
-  int offset = 0;  // elements by which element 0 is moved off its alignment
-  int times = 1;   // how often the kernel runs; all images are written again in between
+  int alias = -1;                // the operand that is also the result (fold)
+  int offset = 0;                // elements by which element 0 is moved off its alignment
+  int times = 1;                 // how often the kernel runs; all images are written again in between
   std::string implementation{};  // of the backend's; empty: the one that it takes by itself
 };
 

@@ -11,8 +11,12 @@
 
 namespace motley::law {
 
-Index pick(Random& random, Index low, Index high) { return std::uniform_int_distribution<Index>(low, high)(random); }
-bool chance(Random& random, double p) { return std::bernoulli_distribution(p)(random); }
+Index pick(Random& random, Index low, Index high) {
+  return std::uniform_int_distribution<Index>(low, high)(random);
+}
+bool chance(Random& random, double p) {
+  return std::bernoulli_distribution(p)(random);
+}
 
 int law_percent() {
   const char* const text = std::getenv("MOTLEY_LAW_PERCENT");
@@ -33,7 +37,8 @@ Tensor activated(Activation activation, const Tensor& x) {
 }
 
 Activation any_activation(Random& random) {
-  static const Activation all[] = {Activation::none, Activation::relu, Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu};
+  static const Activation all[] = {Activation::none,    Activation::relu, Activation::relu,
+                                   Activation::sigmoid, Activation::tanh, Activation::elu};
   return all[pick(random, 0, 5)];
 }
 
@@ -66,7 +71,8 @@ Padding padding_of(const Layer& layer, const Sliding& rows, const Sliding& cols)
 // x, and x's sum with one or two branches that go over another dim and come back.
 Tensor with_branches(const Layer& layer, const Tensor& x, const Dim& f, const Dim& g) {
   const Activation a = layer.activation;
-  const Tensor branch = conv2d(activated(a, conv2d(x, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
+  const Tensor branch =
+      conv2d(activated(a, conv2d(x, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
   if (layer.filters % 2 == 0) return add(x, branch);
   const std::string name = "again" + std::to_string(layer.id);
   return add({branch, x, conv2d(activated(a, conv2d(x, {.out = g, .window = 1, .name = name})), {.out = f, .window = 1})});
@@ -112,7 +118,8 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
   const bool pool = layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool;
   const Sliding rows = fitted(layer.rows, x.shape()[2].size, pool), cols = fitted(layer.cols, x.shape()[3].size, pool);
   if (layer.kind == Layer::Kind::max_pool || layer.kind == Layer::Kind::avg_pool) {
-    const Pool2dOptions options{.window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
+    const Pool2dOptions options{
+        .window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
     return layer.kind == Layer::Kind::max_pool ? max_pool2d(x, options) : avg_pool2d(x, options);
   }
   const Dim f{"f" + std::to_string(layer.id), layer.filters};
@@ -184,7 +191,9 @@ Recipe random_integer_recipe(Random& random) {
   r.classes = pick(random, 2, 9);
   if (r.head == Recipe::Head::global_pool) r.head = Recipe::Head::dense;
   std::size_t convolutions = 0;
-  std::erase_if(r.layers, [&](const Layer& l) { return (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) && ++convolutions > 2; });
+  std::erase_if(r.layers, [&](const Layer& l) {
+    return (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) && ++convolutions > 2;
+  });
   for (Layer& l : r.layers) {
     if (l.kind == Layer::Kind::avg_pool) l.kind = Layer::Kind::max_pool;
     if (l.kind == Layer::Kind::residual) l.kind = Layer::Kind::conv;
@@ -211,7 +220,8 @@ Network build(const Recipe& r) {
     h = relu(dense(h, {.out = {hidden}}));
   }
   const Tensor logits = dense(h, {.out = {classes}});
-  net.loss = r.integers ? sum(logits) : mean(softmax_cross_entropy(logits, net.graph->input("label", {batch}, DType::i32), classes));
+  net.loss =
+      r.integers ? sum(logits) : mean(softmax_cross_entropy(logits, net.graph->input("label", {batch}, DType::i32), classes));
   return net;
 }
 
@@ -228,7 +238,9 @@ std::vector<Index> parts(Random& random, Index size, int ranks) {
 std::vector<CutRecipe> random_cuts(Random& random, const Network& net, const std::vector<Axis>& axes, const CutOptions& options) {
   std::vector<CutRecipe> cuts;
   std::set<std::string> taken;  // by batch, rows and columns
-  auto any_axis = [&]() -> const Axis& { return axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))]; };
+  auto any_axis = [&]() -> const Axis& {
+    return axes[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(axes.size()) - 1))];
+  };
   for (const Dim& d : net.dims) {
     const bool meets = d.name == "batch" || d.name == "rows" || d.name == "cols";
     if (!chance(random, d.name == "rows" || d.name == "cols" ? options.spatial : options.often)) continue;
@@ -277,7 +289,8 @@ std::string to_text(const Case& one) {
   static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
-    if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual) text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
+    if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
+      text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
     if (l.kind == Layer::Kind::shape) {
       text << " " << l.form << " at " << l.inner << " activation " << static_cast<int>(l.activation);
@@ -292,7 +305,8 @@ std::string to_text(const Case& one) {
     if (l.activation != Activation::none) text << " activation " << static_cast<int>(l.activation);
   }
   static const char* heads[] = {"dense", "flatten", "global_pool"};
-  text << "; " << heads[static_cast<std::size_t>(r.head)] << " hidden=" << r.hidden << " classes=" << r.classes << (r.integers ? "; integers" : "") << " | mesh";
+  text << "; " << heads[static_cast<std::size_t>(r.head)] << " hidden=" << r.hidden << " classes=" << r.classes
+       << (r.integers ? "; integers" : "") << " | mesh";
   for (const Axis& a : one.axes) text << " " << a.name << "=" << a.size;
   for (const CutRecipe& cut : one.cuts) {
     text << " | " << cut.dim << " over";
@@ -311,7 +325,8 @@ Mesh mesh_of(const std::vector<Axis>& axes, int hosts) {
   int ranks = 1;
   for (const Axis& a : axes) ranks *= a.size;
   std::vector<Device> devices(static_cast<std::size_t>(ranks));
-  for (std::size_t r = 0; r < devices.size() && hosts > 1; r++) devices[r].host = "host " + std::to_string(r % static_cast<std::size_t>(hosts));
+  for (std::size_t r = 0; r < devices.size() && hosts > 1; r++)
+    devices[r].host = "host " + std::to_string(r % static_cast<std::size_t>(hosts));
   return Mesh(axes, std::move(devices));
 }
 

@@ -6,8 +6,8 @@
 #include <motley/ops.h>
 #include <motley/rules.h>
 
-#include <memory>
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,14 +19,17 @@ using Random = std::mt19937;
 Index pick(Random& random, Index low, Index high);
 bool chance(Random& random, double p);
 
-// Of a law's `full` number of cases those that run: all, or as many per cent as MOTLEY_LAW_PERCENT says (where each is slow: under sanitizers).
+// Of a law's `full` number of cases those that run: all, or as many per cent as MOTLEY_LAW_PERCENT says (where each is slow: under
+// sanitizers).
 int law_percent();
 template <class T>
 T share_of(T full) {
   return std::max(T{1}, full * static_cast<T>(law_percent()) / 100);
 }
 // What must be counted more often than this when all cases run; a part of them is too few to tell.
-inline int when_all(int count) { return law_percent() == 100 ? count : -1; }
+inline int when_all(int count) {
+  return law_percent() == 100 ? count : -1;
+}
 
 // A window along one dim; one that does not fit is made to fit when the network is built.
 struct Sliding {
@@ -68,7 +71,7 @@ struct Case {
   Recipe net{};
   std::vector<Axis> axes{};
   std::vector<CutRecipe> cuts{};
-  unsigned picks = 0;  // not 0: every pass takes a pick at random, determined by this number
+  unsigned picks = 0;      // not 0: every pass takes a pick at random, determined by this number
   int hosts = 1;           // that the ranks are on in turn
   unsigned schedules = 0;  // not 0: every exchange takes a schedule at random, determined by this number
 };
@@ -77,8 +80,8 @@ Mesh mesh_of(const std::vector<Axis>& axes, int hosts = 1);
 std::string to_text(const Case& one);
 
 struct CutOptions {
-  double often = 0.35;           // that a dim is cut
-  double spatial = 0.5;          // that rows, columns are
+  double often = 0.35;   // that a dim is cut
+  double spatial = 0.5;  // that rows, columns are
   double nested = 0.0, jagged = 0.0;
 };
 // Batch, rows and columns on axes of their own (they meet in every activation), other dims anywhere else.

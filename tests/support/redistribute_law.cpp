@@ -58,12 +58,14 @@ std::string there_and_back(Transport& transport, const LaidOut& from, const Laid
   const std::vector<T> mine = slice_of<T>(from, me, shape);
   const std::int64_t before = transport.bytes_received();
   const std::vector<T> there = redistribute(std::span<const T>(mine), from, to, transport);
-  const std::int64_t bytes = transport.bytes_received() - before, right = lacks(from, to, me, shape) * static_cast<Index>(sizeof(T));
+  const std::int64_t bytes = transport.bytes_received() - before,
+                     right = lacks(from, to, me, shape) * static_cast<Index>(sizeof(T));
   if (there != slice_of<T>(to, me, shape)) return "wrong values";
   if (bytes != right) return std::to_string(bytes) + " bytes counted, " + std::to_string(right) + " by hand";
   if (redistribute(std::span<const T>(there), to, from, transport) != mine) return "the way back is not the identity";
   const std::int64_t start = transport.bytes_received();
-  if (redistribute(std::span<const T>(mine), from, from, transport) != mine || transport.bytes_received() != start) return "identity moves bytes";
+  if (redistribute(std::span<const T>(mine), from, from, transport) != mine || transport.bytes_received() != start)
+    return "identity moves bytes";
   return "";
 }
 
@@ -85,10 +87,12 @@ std::string count_messages(const LaidOut& from, const LaidOut& to, const Shape& 
       if (holds(from, r, shape, at)) holders.push_back(r);
     copies = copies || holders.size() > 1;
     for (int r = 0; r < to.mesh.ranks(); r++)
-      if (holds(to, r, shape, at) && std::find(holders.begin(), holders.end(), r) == holders.end()) right.insert({holders.front(), r});
+      if (holds(to, r, shape, at) && std::find(holders.begin(), holders.end(), r) == holders.end())
+        right.insert({holders.front(), r});
   });
   if (moved != all) return std::to_string(moved) + " elements in messages, " + std::to_string(all) + " by hand";
-  if (copies ? told.size() > static_cast<std::size_t>(from.mesh.ranks() * to.mesh.ranks()) : told != right) return "other messages than counted by hand";
+  if (copies ? told.size() > static_cast<std::size_t>(from.mesh.ranks() * to.mesh.ranks()) : told != right)
+    return "other messages than counted by hand";
   return "";
 }
 
@@ -96,7 +100,8 @@ std::string count_messages(const LaidOut& from, const LaidOut& to, const Shape& 
 
 LaidOut random_lay(Random& random, const Shape& shape, int ranks) {
   std::vector<Axis> axes{{"a", static_cast<int>(pick(random, 1, ranks))}};
-  if (const int left = ranks / axes[0].size; left > 1 && chance(random, 0.7)) axes.push_back({"b", static_cast<int>(pick(random, 1, left))});
+  if (const int left = ranks / axes[0].size; left > 1 && chance(random, 0.7))
+    axes.push_back({"b", static_cast<int>(pick(random, 1, left))});
   std::vector<Dim> dims = shape.dims();
   if (chance(random, 0.3)) std::shuffle(dims.begin(), dims.end(), random);
   LaidOut lay{mesh_of(axes), {Shape(dims), {}}};
@@ -112,10 +117,12 @@ LaidOut random_lay(Random& random, const Shape& shape, int ranks) {
     if (chance(random, 0.25) || lay.layout.cuts.contains(d.name)) continue;
     const int size = axes[static_cast<std::size_t>(a)].size;
     Cut cut{{a}, -1, {Partition::of(parts(random, d.size, size))}};
-    const bool circle = std::any_of(lay.layout.cuts.begin(), lay.layout.cuts.end(), [](const auto& c) { return c.second.per >= 0; });
+    const bool circle =
+        std::any_of(lay.layout.cuts.begin(), lay.layout.cuts.end(), [](const auto& c) { return c.second.per >= 0; });
     if (two && !circle && chance(random, 0.4)) {
       cut.per = 1 - a;
-      while (static_cast<int>(cut.lists.size()) < axes[static_cast<std::size_t>(1 - a)].size) cut.lists.push_back(Partition::of(parts(random, d.size, size)));
+      while (static_cast<int>(cut.lists.size()) < axes[static_cast<std::size_t>(1 - a)].size)
+        cut.lists.push_back(Partition::of(parts(random, d.size, size)));
     }
     lay.layout.cuts[d.name] = cut;
   }

@@ -9,7 +9,8 @@
 
 namespace motley::law {
 
-// A tensor of three dims on a mesh of up to `ranks` ranks: uneven, empty and jagged cuts, dims over two axes, copies, dims in any order.
+// A tensor of three dims on a mesh of up to `ranks` ranks: uneven, empty and jagged cuts, dims over two axes, copies, dims in any
+// order.
 LaidOut random_lay(Random& random, const Shape& shape, int ranks);
 
 // One seeded case, called by every rank: a tensor filled with its global linear index goes from one random layout to another and

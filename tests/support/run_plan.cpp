@@ -16,8 +16,8 @@
 
 #include "base/random.h"
 #include "plan/plan_data.h"
-#include "run/gather.h"
 #include "program/views.h"
+#include "run/gather.h"
 #include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"
 
@@ -37,7 +37,8 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
     const Box& box = program.buffers[static_cast<std::size_t>(s.value)].box;
     const Shape& shape = plan.data().passes.tensors[static_cast<std::size_t>(s.tensor)].shape;
     std::vector<double> values;
-    for_each_index(box, [&](const std::vector<Index>& i) { values.push_back(static_cast<double>(position_of(shape, i) * 7 % 5 - 2)); });
+    for_each_index(box,
+                   [&](const std::vector<Index>& i) { values.push_back(static_cast<double>(position_of(shape, i) * 7 % 5 - 2)); });
     executor.write(s.value, box, values);
   }
 }
@@ -96,7 +97,9 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
       const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
       const RandomStream stream(options.seed, name);
       if (t.dtype == DType::i32)
-        fill<std::int32_t>(bytes, box, t.shape, [&](Index g) { return stream.bits(static_cast<std::uint64_t>(g)) % static_cast<std::uint32_t>(classes); });
+        fill<std::int32_t>(bytes, box, t.shape, [&](Index g) {
+          return stream.bits(static_cast<std::uint64_t>(g)) % static_cast<std::uint32_t>(classes);
+        });
       else if (program.dtype == DType::f64)
         fill<double>(bytes, box, t.shape, [&](Index g) { return value(stream, g); });
       else
@@ -168,8 +171,10 @@ Outcome run_plan(const Plan& plan, const RunOptions& options) {
 
 double difference(const Outcome& a, const Outcome& b) {
   double worst = std::max(apart(a.logits, b.logits), apart({a.loss}, {b.loss}));
-  for (const auto& [name, values] : b.gradients) worst = std::max(worst, a.gradients.contains(name) ? apart(a.gradients.at(name), values) : INFINITY);
-  for (const auto& [name, values] : b.weights) worst = std::max(worst, a.weights.contains(name) ? apart(a.weights.at(name), values) : INFINITY);
+  for (const auto& [name, values] : b.gradients)
+    worst = std::max(worst, a.gradients.contains(name) ? apart(a.gradients.at(name), values) : INFINITY);
+  for (const auto& [name, values] : b.weights)
+    worst = std::max(worst, a.weights.contains(name) ? apart(a.weights.at(name), values) : INFINITY);
   return worst;
 }
 

@@ -20,13 +20,14 @@ struct Outcome {
 struct RunOptions {
   int steps = 2;
   std::uint64_t seed = 7;
-  bool integers = false;     // inputs and weights are small integers
-  bool cpu_backend = false;  // the one users run, instead of the reference
-  bool real_devices = false;  // CUDA devices are what they are
-  Index piece_bytes = 64;    // of a piece of a message from or to a device with memory of its own
+  bool integers = false;         // inputs and weights are small integers
+  bool cpu_backend = false;      // the one users run, instead of the reference
+  bool real_devices = false;     // CUDA devices are what they are
+  Index piece_bytes = 64;        // of a piece of a message from or to a device with memory of its own
   bool device_messages = false;  // the transport takes the device's memory (support/device_transport.h)
-  CompileOptions program{};  // share: false: messages alone
-  unsigned restless = 0;     // above 0: ranks sleep now and then before a step, determined by this seed, and run a forward half before each step
+  CompileOptions program{};      // share: false: messages alone
+  unsigned restless =
+      0;  // above 0: ranks sleep now and then before a step, determined by this seed, and run a forward half before each step
 };
 // A rank whose device is a CUDA one runs the same kernels on a device that is none (support/fake_device.h), but for real_devices.
 // Inputs are determined by the element's global index and the seed; labels in 0..classes-1.

@@ -7,12 +7,12 @@
 #include <numeric>
 #include <optional>
 
-#include "tests/support/run_plan.h"
-#include "plan/tiles.h"
 #include "plan/formats.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
+#include "plan/tiles.h"
+#include "tests/support/run_plan.h"
 
 namespace motley::law {
 
@@ -20,9 +20,11 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
   Random random(number);
   const Passes passes = passes_for(step, rules);
   Layouts layouts(passes, mesh, rules);
-  for (int p : passes.parameters) layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
+  for (int p : passes.parameters)
+    layouts.choose(p, static_cast<std::size_t>(pick(random, 0, static_cast<Index>(layouts.options(p)) - 1)));
   const Profile none;
-  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype, common_formats(passes, mesh, dtype));
+  const Cost cost(passes, mesh, none, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
+                  common_formats(passes, mesh, dtype));
   const Sweeper sweeper(passes, mesh, layouts, cost);
   std::map<int, Pick> picks;
   for (int p = 0; p < static_cast<int>(passes.passes.size()); p++) {
@@ -90,7 +92,8 @@ std::vector<Case> smaller(const Case& one) {
     for (Index next : {least, now / 2, now - 1})
       if (next >= least && next < now) offer([&](Case& c) { member(c) = next; });
   };
-  for (std::size_t i = 0; i < one.cuts.size(); i++) offer([&](Case& c) { c.cuts.erase(c.cuts.begin() + static_cast<std::ptrdiff_t>(i)); });
+  for (std::size_t i = 0; i < one.cuts.size(); i++)
+    offer([&](Case& c) { c.cuts.erase(c.cuts.begin() + static_cast<std::ptrdiff_t>(i)); });
   for (std::size_t i = 0; i < one.net.layers.size(); i++)
     offer([&](Case& c) { c.net.layers.erase(c.net.layers.begin() + static_cast<std::ptrdiff_t>(i)); });
   for (std::size_t a = 0; a < one.axes.size(); a++) {
@@ -111,7 +114,9 @@ std::vector<Case> smaller(const Case& one) {
           list.back() += last;
         }
       }
-      std::erase_if(c.cuts, [&](const CutRecipe& cut) { return cut.axes.size() > 1 && std::count(cut.axes.begin(), cut.axes.end(), name) > 0; });
+      std::erase_if(c.cuts, [&](const CutRecipe& cut) {
+        return cut.axes.size() > 1 && std::count(cut.axes.begin(), cut.axes.end(), name) > 0;
+      });
     });
   }
   for (std::size_t i = 0; i < one.cuts.size(); i++) {
@@ -168,7 +173,8 @@ Verdict verdict_on(const Case& one) {
     const DType dtype = integers ? DType::f32 : DType::f64;
     std::optional<Plan> many;
     try {
-      many = one.picks != 0 ? with_random_picks(step, mesh, rules, one.picks, dtype) : balance(step, mesh, rules, {}, {.dtype = dtype});
+      many = one.picks != 0 ? with_random_picks(step, mesh, rules, one.picks, dtype)
+                            : balance(step, mesh, rules, {}, {.dtype = dtype});
     } catch (const UserError& e) {
       verdict.refused = std::string(e.what()).find("cannot both be cut") != std::string::npos;
       if (!verdict.refused) verdict.wrong = e.what();
@@ -179,11 +185,13 @@ Verdict verdict_on(const Case& one) {
     const int steps = integers ? 1 : 2;
     const Outcome truth = run_plan(alone, {.steps = steps, .integers = integers});
     const Outcome cut = run_plan(*many, {.steps = steps, .integers = integers, .cpu_backend = integers});
-    if (const double off = difference(cut, truth); !(off <= (integers ? 0 : 1e-11))) verdict.wrong = "it is " + std::to_string(off) + " off";
+    if (const double off = difference(cut, truth); !(off <= (integers ? 0 : 1e-11)))
+      verdict.wrong = "it is " + std::to_string(off) + " off";
     if (const std::string twice = sent_twice(*many); !twice.empty()) verdict.wrong += " parts of " + twice + " are sent twice";
     for (std::size_t r = 0; r < cut.counted.size(); r++)
       if (const Index planned = many->data().predicted[r].bytes; cut.counted[r] != planned)
-        verdict.wrong += " rank " + std::to_string(r) + " received " + std::to_string(cut.counted[r]) + " bytes, " + std::to_string(planned) + " were planned";
+        verdict.wrong += " rank " + std::to_string(r) + " received " + std::to_string(cut.counted[r]) + " bytes, " +
+                         std::to_string(planned) + " were planned";
   } catch (const Error& e) {
     verdict.wrong = e.what();
   }

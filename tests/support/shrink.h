@@ -10,7 +10,8 @@
 
 namespace motley::law {
 
-// Every pass takes one of its legal picks at random, determined by the number, and tensors that may be tiled are, at random. UserError: the rules do not go together.
+// Every pass takes one of its legal picks at random, determined by the number, and tensors that may be tiled are, at random.
+// UserError: the rules do not go together.
 Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype);
 
 // The same plan, every exchange by a schedule at random, determined by the number.

@@ -34,19 +34,23 @@ Profile synthetic_profile(const Mesh& mesh, const std::vector<double>& speeds, d
     facts.host = device.host;
     const double rate = 10e9 * speeds[static_cast<std::size_t>(r)];
     for (KernelOp op : {KernelOp::conv2d, KernelOp::dense})
-      for (PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) add_rate(out, r, op, pass, rate);
+      for (PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+        add_rate(out, r, op, pass, rate);
     for (KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
       for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, op, pass, rate / 50);
     add_rate(out, r, KernelOp::fold, PassKind::forward, rate / 50);
     add_rate(out, r, KernelOp::sgd, PassKind::forward, rate / 50);
     for (int q = 0; q < mesh.ranks(); q++)
-      if (q != r) out.links.push_back({q, r, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});
+      if (q != r)
+        out.links.push_back({q, r, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});
   }
   return out;
 }
 
 Profile random_profile(const Mesh& mesh, std::mt19937& random) {
-  auto between = [&](double low, double high) { return low * std::pow(high / low, std::uniform_real_distribution(0.0, 1.0)(random)); };
+  auto between = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution(0.0, 1.0)(random));
+  };
   std::vector<double> speeds;
   for (int r = 0; r < mesh.ranks(); r++) speeds.push_back(between(0.03, 1));
   Profile out = synthetic_profile(mesh, speeds, 1e9);

@@ -35,13 +35,20 @@ class ActivationOp final : public Op {
 
 Tensor activation_of(const Tensor& x, Activation activation, const std::string& name) {
   static const char* kinds[] = {"identity", "relu", "sigmoid", "tanh", "elu"};
-  return GraphNodes::graph_of({x})->add(at(kinds, activation), name, std::make_shared<ActivationOp>(activation), {x},
-                                        x.shape());
+  return GraphNodes::graph_of({x})->add(at(kinds, activation), name, std::make_shared<ActivationOp>(activation), {x}, x.shape());
 }
 
-Tensor relu(const Tensor& x, const NameOption& o) { return activation_of(x, Activation::relu, o.name); }
-Tensor sigmoid(const Tensor& x, const NameOption& o) { return activation_of(x, Activation::sigmoid, o.name); }
-Tensor tanh(const Tensor& x, const NameOption& o) { return activation_of(x, Activation::tanh, o.name); }
-Tensor elu(const Tensor& x, const NameOption& o) { return activation_of(x, Activation::elu, o.name); }
+Tensor relu(const Tensor& x, const NameOption& o) {
+  return activation_of(x, Activation::relu, o.name);
+}
+Tensor sigmoid(const Tensor& x, const NameOption& o) {
+  return activation_of(x, Activation::sigmoid, o.name);
+}
+Tensor tanh(const Tensor& x, const NameOption& o) {
+  return activation_of(x, Activation::tanh, o.name);
+}
+Tensor elu(const Tensor& x, const NameOption& o) {
+  return activation_of(x, Activation::elu, o.name);
+}
 
 }  // namespace motley

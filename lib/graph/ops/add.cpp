@@ -30,7 +30,8 @@ Tensor add(const std::vector<Tensor>& terms, const NameOption& o) {
   for (const Tensor& t : terms) {
     for (const Dim& d : first.shape().dims()) {
       if (!t.shape().has(d.name) || t.shape().rank() != first.shape().rank())
-        throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: their dims differ (\"" + d.name + "\")");
+        throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: their dims differ (\"" + d.name +
+                        "\")");
       if (t.shape().size_of(d.name) != d.size)
         throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: \"" + d.name + "\" has the size " +
                         std::to_string(t.shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");
@@ -38,6 +39,8 @@ Tensor add(const std::vector<Tensor>& terms, const NameOption& o) {
   }
   return graph->add("add", o.name, std::make_shared<Add>(), terms, first.shape());
 }
-Tensor add(const Tensor& a, const Tensor& b, const NameOption& o) { return add(std::vector<Tensor>{a, b}, o); }
+Tensor add(const Tensor& a, const Tensor& b, const NameOption& o) {
+  return add(std::vector<Tensor>{a, b}, o);
+}
 
 }  // namespace motley

@@ -27,13 +27,16 @@ class Joined final : public Op {
 };
 
 // All dims of `part` but its own `in` are dims of `first` but `first`'s `in`, with the same sizes.
-void check_same(const std::string& op, const Tensor& first, const std::string& first_in, const Tensor& part, const std::string& in) {
+void check_same(const std::string& op, const Tensor& first, const std::string& first_in, const Tensor& part,
+                const std::string& in) {
   const std::string both = op + ": \"" + part.name() + "\" and \"" + first.name() + "\" ";
   if (part.shape().rank() != first.shape().rank())
-    throw UserError(both + "have " + std::to_string(part.shape().rank()) + " and " + std::to_string(first.shape().rank()) + " dims; expected the same dims");
+    throw UserError(both + "have " + std::to_string(part.shape().rank()) + " and " + std::to_string(first.shape().rank()) +
+                    " dims; expected the same dims");
   for (const Dim& d : part.shape().dims()) {
     if (d.name == in) continue;
-    if (d.name == first_in || !first.shape().has(d.name)) throw UserError(both + "differ in a dim: only the first of them has \"" + d.name + "\"");
+    if (d.name == first_in || !first.shape().has(d.name))
+      throw UserError(both + "differ in a dim: only the first of them has \"" + d.name + "\"");
     if (first.shape().size_of(d.name) != d.size)
       throw UserError(both + "do not fit: \"" + d.name + "\" has the size " + std::to_string(d.size) + " in one and " +
                       std::to_string(first.shape().size_of(d.name)) + " in the other");

@@ -52,7 +52,9 @@ class Conv2d final : public Op {
       if (d.name != in_ && d.name != slides_[0].dim && d.name != slides_[1].dim) n = d;
     const Dim c = x[x.position(in_)];
     t.window = window_indices(n, c, slides_, out_);
-    t.w = to.parameter(node, "weight", Shape{out_, c, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}});
+    t.w = to.parameter(
+        node, "weight",
+        Shape{out_, c, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}});
     t.x_at = window_operand(t.window, x, slides_, WindowEnd::read);
     t.y_at = window_operand(t.window, node.shape, slides_, WindowEnd::made);
     const std::vector<int>& role = t.window.roles;
@@ -78,7 +80,8 @@ class Conv2d final : public Op {
 Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
   auto graph = GraphNodes::graph_of({x});
   const auto slides = slides_of(x, {o.over, o.window, o.stride, o.dilation, o.padding});
-  if (x.shape().rank() != 4) throw UserError("conv2d takes tensors of 4 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
+  if (x.shape().rank() != 4)
+    throw UserError("conv2d takes tensors of 4 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
   const std::vector<std::string> others = other_dims(x, slides);
   const std::string in = o.in.name.empty() ? others.back() : o.in.name;
   x.shape().position(in);
@@ -88,7 +91,10 @@ Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
   graph->declare(o.out);
   std::vector<Dim> dims;
   for (const Dim& d : x.shape().dims())
-    dims.push_back(d.name == in ? o.out : d.name == slides[0].dim ? Dim{d.name, slides[0].out} : d.name == slides[1].dim ? Dim{d.name, slides[1].out} : d);
+    dims.push_back(d.name == in              ? o.out
+                   : d.name == slides[0].dim ? Dim{d.name, slides[0].out}
+                   : d.name == slides[1].dim ? Dim{d.name, slides[1].out}
+                                             : d);
   return graph->add("conv2d", o.name, std::make_shared<Conv2d>(in, o.out, slides, o.bias), {x}, Shape(dims));
 }
 

@@ -42,7 +42,8 @@ class Pool2d final : public Op {
       if (d.name != slides_[0].dim && d.name != slides_[1].dim) others.push_back(d);
     return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides_, Dim{});
   }
-  // A winner is found from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the windows do.
+  // A winner is found from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the
+  // windows do.
   static std::vector<int> add_reach(Pass& p, std::vector<int> x_at) {
     for (std::size_t i = 0; i < 2; i++) {
       Window window = p.windows[i];
@@ -71,8 +72,9 @@ class Pool2d final : public Op {
 // A mean or maximum over padding alone: there is none.
 void refuse_padding_alone(const Slide& s, Index before, Index after) {
   if (std::max(before, after) >= s.window)
-    throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim + "\" is not smaller than the window's extent of " +
-                    std::to_string(s.window) + ": some windows would cover only padding, and have no mean and no maximum");
+    throw UserError("padding " + std::to_string(std::max(before, after)) + " on \"" + s.dim +
+                    "\" is not smaller than the window's extent of " + std::to_string(s.window) +
+                    ": some windows would cover only padding, and have no mean and no maximum");
 }
 
 Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::string& kind) {
@@ -91,7 +93,11 @@ Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::str
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, const Pool2dOptions& o) { return pool(x, o, KernelOp::max_pool2d, "max_pool2d"); }
-Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& o) { return pool(x, o, KernelOp::avg_pool2d, "avg_pool2d"); }
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& o) {
+  return pool(x, o, KernelOp::max_pool2d, "max_pool2d");
+}
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& o) {
+  return pool(x, o, KernelOp::avg_pool2d, "avg_pool2d");
+}
 
 }  // namespace motley

@@ -45,14 +45,19 @@ Tensor reduce(const Tensor& x, const std::vector<Dim>& over, const std::string& 
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const std::vector<Dim>& over, const NameOption& o) { return reduce(x, over, "sum", o.name, Mean::no); }
-Tensor mean(const Tensor& x, const std::vector<Dim>& over, const NameOption& o) { return reduce(x, over, "mean", o.name, Mean::yes); }
+Tensor sum(const Tensor& x, const std::vector<Dim>& over, const NameOption& o) {
+  return reduce(x, over, "sum", o.name, Mean::no);
+}
+Tensor mean(const Tensor& x, const std::vector<Dim>& over, const NameOption& o) {
+  return reduce(x, over, "mean", o.name, Mean::yes);
+}
 
 Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& o) {
   const Shape& shape = x.shape();
   std::vector<Dim> over{o.over[0], o.over[1]};
   if (over[0].name.empty() && over[1].name.empty()) {
-    if (shape.rank() < 3) throw UserError("global_avg_pool2d needs a tensor of 3 or 4 dims; \"" + x.name() + "\" has " + std::to_string(shape.rank()));
+    if (shape.rank() < 3)
+      throw UserError("global_avg_pool2d needs a tensor of 3 or 4 dims; \"" + x.name() + "\" has " + std::to_string(shape.rank()));
     over = {shape[shape.rank() - 2], shape[shape.rank() - 1]};
   }
   return reduce(x, over, "global_avg_pool2d", o.name, Mean::yes);

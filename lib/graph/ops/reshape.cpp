@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshape: x[.., a, b, ..] -> y[.., d, e, ..], row-major over (a, b) = row-major over (d, e): one dim split, several merged, or both.
-// flatten merges all dims but the first.
+// reshape: x[.., a, b, ..] -> y[.., d, e, ..], row-major over (a, b) = row-major over (d, e): one dim split, several merged, or
+// both. flatten merges all dims but the first.
 #include <algorithm>
 
 #include "graph/ops/shapes.h"
@@ -20,7 +20,9 @@ class Reshape final : public Op {
     const std::string &first = ties_[0].in.front(), &made = ties_[0].out.front();
     to.out().heirs.push_back({made, first, node.shape.size_of(made), from.size_of(first), 0, Heir::Kind::scaled});
   }
-  void backward(Lowering& to, const Node& node) const override { shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_); }
+  void backward(Lowering& to, const Node& node) const override {
+    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_);
+  }
 
  private:
   std::vector<DimTie> ties_;
@@ -45,11 +47,13 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
     else
       open = &d;
   }
-  const std::string from = "\"" + x.name() + "\" has " + product_text(in) + (in.size() > 1 ? " = " + std::to_string(all) : "") + " in `in`";
+  const std::string from =
+      "\"" + x.name() + "\" has " + product_text(in) + (in.size() > 1 ? " = " + std::to_string(all) : "") + " in `in`";
   if (open == nullptr && given != all)
     throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(given) + " elements, " + from);
   if (open != nullptr && all % given != 0)
-    throw UserError(op + ": " + from + ", which " + std::to_string(given) + " does not divide: \"" + open->name + "\" would not have an integer size");
+    throw UserError(op + ": " + from + ", which " + std::to_string(given) + " does not divide: \"" + open->name +
+                    "\" would not have an integer size");
   if (open != nullptr) open->size = all / given;
   return out;
 }
@@ -75,10 +79,13 @@ Tensor reshaped(const std::string& op, const Tensor& x, const ReshapeOptions& o)
 
 }  // namespace
 
-Tensor reshape(const Tensor& x, const ReshapeOptions& o) { return reshaped("reshape", x, o); }
+Tensor reshape(const Tensor& x, const ReshapeOptions& o) {
+  return reshaped("reshape", x, o);
+}
 
 Tensor flatten(const Tensor& x, const std::string& into, const NameOption& o) {
-  if (x.shape().rank() < 2) throw UserError("flatten needs a tensor of at least 2 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
+  if (x.shape().rank() < 2)
+    throw UserError("flatten needs a tensor of at least 2 dims; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()));
   return reshaped("flatten", x, {{x.shape().dims().begin() + 1, x.shape().dims().end()}, {Dim{into, 0}}, o.name});
 }
 

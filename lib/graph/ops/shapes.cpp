@@ -7,13 +7,17 @@ namespace motley {
 
 namespace {
 
-bool is_in(const std::string& name, const std::vector<std::string>& list) { return std::find(list.begin(), list.end(), name) != list.end(); }
+bool is_in(const std::string& name, const std::vector<std::string>& list) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
 
 // read, written: tensors of a copy; ties as the written side sees them.
 void copy_between(Lowering& to, Pass& p, int read, int written, const std::vector<DimTie>& ties) {
   const Shape source = to.tensor(read).shape, result = to.tensor(written).shape;
   p.indices = indices_of(result);
-  const auto tied = [&](const std::string& name) { return std::any_of(ties.begin(), ties.end(), [&](const DimTie& t) { return is_in(name, t.in); }); };
+  const auto tied = [&](const std::string& name) {
+    return std::any_of(ties.begin(), ties.end(), [&](const DimTie& t) { return is_in(name, t.in); });
+  };
   std::vector<int> source_at;
   for (const Dim& d : source.dims()) {
     if (!tied(d.name)) {
@@ -58,14 +62,16 @@ Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const
   if (const auto at = x.shape().find(dim)) return x.shape()[*at];
   std::vector<std::string> known;
   for (const Dim& d : x.shape().dims()) known.push_back(d.name);
-  throw UserError(op + ": `" + key + "` names \"" + dim + "\", which \"" + x.name() + "\" does not have" + did_you_mean(dim, known));
+  throw UserError(op + ": `" + key + "` names \"" + dim + "\", which \"" + x.name() + "\" does not have" +
+                  did_you_mean(dim, known));
 }
 
 Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size) {
-  if (x.shape().has(out.name)) throw UserError(op + ": `out` may not be a dim that the input has: \"" + out.name + "\" is one of \"" + x.name() + "\"");
+  if (x.shape().has(out.name))
+    throw UserError(op + ": `out` may not be a dim that the input has: \"" + out.name + "\" is one of \"" + x.name() + "\"");
   if (out.size > 0 && out.size != size)
-    throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but what \"" + x.name() + "\" gives it makes " +
-                    std::to_string(size));
+    throw UserError(op + ": \"" + out.name + "\" has the size " + std::to_string(out.size) + " here, but what \"" + x.name() +
+                    "\" gives it makes " + std::to_string(size));
   const Dim made{out.name, size};
   GraphNodes::graph_of({x})->declare(made);
   return made;

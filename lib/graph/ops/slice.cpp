@@ -20,13 +20,16 @@ class Shifted final : public Op {
     const Index from_size = to.tensor(x).shape.size_of(from);
     to.out().heirs.push_back({made, from, node.shape.size_of(made), from_size, -ties_[0].offset, Heir::Kind::shifted});
   }
-  void backward(Lowering& to, const Node& node) const override { shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_); }
+  void backward(Lowering& to, const Node& node) const override {
+    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_);
+  }
 
  private:
   std::vector<DimTie> ties_;
 };
 
-Tensor shifted(const std::string& op, const Tensor& x, const std::string& in, const Dim& out, Index size, Index offset, const std::string& name) {
+Tensor shifted(const std::string& op, const Tensor& x, const std::string& in, const Dim& out, Index size, Index offset,
+               const std::string& name) {
   const Dim made = made_dim(op, x, out, size);
   return GraphNodes::graph_of({x})->add(op, name, std::make_shared<Shifted>(in, made.name, offset), {x}, replaced(x, {in}, {made}));
 }
@@ -37,8 +40,9 @@ Tensor slice(const Tensor& x, const SliceOptions& o) {
   floats_only("slice", x);
   const Dim in = dim_of("slice", x, o.in.name, "in");
   if (o.range.begin < 0 || o.range.end > in.size || o.range.size() == 0)
-    throw UserError("slice: the range [" + std::to_string(o.range.begin) + ", " + std::to_string(o.range.end) + ") of \"" + in.name +
-                    "\" does not fit its size " + std::to_string(in.size) + " in \"" + x.name() + "\"; expected 0 <= begin < end <= " + std::to_string(in.size));
+    throw UserError("slice: the range [" + std::to_string(o.range.begin) + ", " + std::to_string(o.range.end) + ") of \"" +
+                    in.name + "\" does not fit its size " + std::to_string(in.size) + " in \"" + x.name() +
+                    "\"; expected 0 <= begin < end <= " + std::to_string(in.size));
   return shifted("slice", x, in.name, o.out, o.range.size(), o.range.begin, o.name);
 }
 
@@ -46,7 +50,8 @@ Tensor pad(const Tensor& x, const PadOptions& o) {
   floats_only("pad", x);
   const Dim in = dim_of("pad", x, o.in.name, "in");
   if (o.before < 0 || o.after < 0 || o.before + o.after == 0)
-    throw UserError("pad: before " + std::to_string(o.before) + " and after " + std::to_string(o.after) + "; expected numbers of at least 0, one above 0");
+    throw UserError("pad: before " + std::to_string(o.before) + " and after " + std::to_string(o.after) +
+                    "; expected numbers of at least 0, one above 0");
   return shifted("pad", x, in.name, o.out, o.before + in.size + o.after, -o.before, o.name);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss[n..] = log(exp(h - m) + s) + m - h, m = max over c of l[n.. c], h = l[n.., label], s = sum over all other c of exp(l[n.. c] - m).
-// Over a cut class dim the passes' three small results travel, never the logits.
+// loss[n..] = log(exp(h - m) + s) + m - h, m = max over c of l[n.. c], h = l[n.., label], s = sum over all other c of exp(l[n.. c]
+// - m). Over a cut class dim the passes' three small results travel, never the logits.
 #include "graph/nodes.h"
 
 namespace motley {
@@ -21,7 +21,9 @@ class SoftmaxCrossEntropy final : public Op {
     }
     {
       Pass& p = pass(to, node, "sum_exp", logits, t.exp);
-      p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, indices_in(p.indices, node.shape)}, {t.label, indices_in(p.indices, to.tensor(t.label).shape)}};
+      p.reads = {{t.logits, indices_in(p.indices, logits)},
+                 {t.max, indices_in(p.indices, node.shape)},
+                 {t.label, indices_in(p.indices, to.tensor(t.label).shape)}};
       p.fold = FoldKind::sum_exp;
       p.class_index = static_cast<int>(logits.position(over_));
     }
@@ -44,8 +46,12 @@ class SoftmaxCrossEntropy final : public Op {
     const Shape logits = to.tensor(t.logits).shape;
     Pass& p = pass(to, node, "backward_data", logits, dx);
     const std::vector<int> each = indices_in(p.indices, node.shape);
-    p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.max, each}, {t.exp, each}, {t.hit, each},
-               {t.label, indices_in(p.indices, to.tensor(t.label).shape)}, {dy, each}};
+    p.reads = {{t.logits, indices_in(p.indices, logits)},
+               {t.max, each},
+               {t.exp, each},
+               {t.hit, each},
+               {t.label, indices_in(p.indices, to.tensor(t.label).shape)},
+               {dy, each}};
     p.fold = FoldKind::softmax_gradient;
     p.class_index = static_cast<int>(logits.position(over_));
   }
@@ -57,8 +63,8 @@ class SoftmaxCrossEntropy final : public Op {
   Parts parts(Lowering& to, const Node& node) const {
     to.out().logits = to.value(node.inputs[0]);
     to.out().label = to.value(node.inputs[1]);
-    return {to.value(node.inputs[0]), to.value(node.inputs[1]), to.inner(node, "max", node.shape), to.inner(node, "exp", node.shape),
-            to.inner(node, "hit", node.shape)};
+    return {to.value(node.inputs[0]), to.value(node.inputs[1]), to.inner(node, "max", node.shape),
+            to.inner(node, "exp", node.shape), to.inner(node, "hit", node.shape)};
   }
   // A fold over the indices of `over`, in its dims' order.
   static Pass& pass(Lowering& to, const Node& node, const std::string& what, const Shape& over, int into) {
@@ -87,7 +93,8 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const D
     if (!each.has(d.name) || each.size_of(d.name) != d.size)
       throw UserError("the labels' dim \"" + d.name + "\" is none of the logits' dims but \"" + over.name + "\"");
   }
-  return graph->add("softmax_cross_entropy", o.name, std::make_shared<SoftmaxCrossEntropy>(over.name), {logits, labels}, Shape(kept));
+  return graph->add("softmax_cross_entropy", o.name, std::make_shared<SoftmaxCrossEntropy>(over.name), {logits, labels},
+                    Shape(kept));
 }
 
 }  // namespace motley

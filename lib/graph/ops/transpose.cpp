@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose: the same dims in another order. rename: the same dims, one of them under another name. Nothing is computed: both are read
-// where their source is.
+// transpose: the same dims in another order. rename: the same dims, one of them under another name. Nothing is computed: both are
+// read where their source is.
 #include <algorithm>
 
 #include "graph/ops/shapes.h"

@@ -30,7 +30,8 @@ Slide slide(const std::string& dim, Index in, Index window, Index stride, Index 
     at_least(std::min(s.before, after), 0, "padding");
   }
   if (reach > in + s.before + after)
-    throw UserError("a window that covers " + std::to_string(reach) + " does not fit \"" + dim + "\" of size " + std::to_string(in) +
+    throw UserError("a window that covers " + std::to_string(reach) + " does not fit \"" + dim + "\" of size " +
+                    std::to_string(in) +
                     (s.before + after > 0 ? " with padding " + std::to_string(s.before) + " and " + std::to_string(after) : "") +
                     "; make it smaller or pad more");
   s.out = (in + s.before + after - reach) / stride + 1;
@@ -43,7 +44,9 @@ std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
   const Shape& shape = x.shape();
   std::array<std::string, 2> over{o.over[0].name, o.over[1].name};
   if (over[0].empty() && over[1].empty()) {
-    if (shape.rank() < 3) throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; a window op needs one or two dims before the two it slides over");
+    if (shape.rank() < 3)
+      throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) +
+                      " dims; a window op needs one or two dims before the two it slides over");
     over = {shape[shape.rank() - 2].name, shape[shape.rank() - 1].name};
   }
   if (over[0] == over[1]) throw UserError("`over` names \"" + over[0] + "\" twice; expected two dims");
