@@ -36,7 +36,7 @@ struct Arguments {
   std::string json{};
   std::vector<std::string> nets{}, meshes{};
   std::vector<int> batches{};
-  double budget = 40;
+  double budget = 0;  // 0: 40, quick 15
   bool tf32 = false;
   std::vector<std::string> cuts{};
 };
@@ -203,7 +203,7 @@ Arguments parse(const std::vector<std::string>& words) {
   for (const std::string& cut : out.cuts)
     if (cut != "filters" && cut != "pairs" && cut != "batch")
       throw UserError("--cut " + cut + " (known: filters pairs batch)", Exit::usage);
-  if (out.quick) out.budget = std::min(out.budget, 15.0);
+  if (out.budget <= 0) out.budget = out.quick ? 15 : 40;
   return out;
 }
 

@@ -158,7 +158,7 @@ class Chooser {
   std::vector<int> axes_of_lists(const RankSet& ranks) const {
     std::vector<int> out{-1};
     const auto axes = static_cast<int>(mesh_.axes().size());
-    std::vector<std::set<int>> at(static_cast<std::size_t>(axes));
+    std::vector<std::set<int>> here(static_cast<std::size_t>(axes));
     std::ptrdiff_t grid = 1;
     for (int r = 0; r < mesh_.ranks(); r++)
       for (int a = 0; a < axes && at(ranks, r); a++) at(here, a).insert(at(mesh_.coord(r), a));

@@ -240,8 +240,8 @@ class TensorPicture {
     if (view.y >= 0) {
       const auto d = static_cast<std::size_t>(view.y);
       picture_.text(here.x - 32, here.y + here.h / 2, t_.shape[d].name,
-                    "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(at.x - 32) + " " +
-                        number(at.y + at.h / 2) + ")\"");
+                    "fill=\"#777\" text-anchor=\"middle\" transform=\"rotate(-90 " + number(here.x - 32) + " " +
+                        number(here.y + here.h / 2) + ")\"");
       double last = -100;
       for (const auto& [v, p] : ticks(here.y, here.h, d, held)) {
         if (p - last < 11) continue;

@@ -112,17 +112,17 @@ class RuleChecker {
         refuse(here, "the model has no input, layer or parameter " + quoted(name) + did_you_mean(name, known));
         continue;
       }
-      std::vector<std::string> here;
+      std::vector<std::string> has;
       for (const StepTensor& t : passes_.tensors)
         if (t.name == name || t.layer == name)
           for (const Dim& d : t.shape.dims())
-            if (!is_window(d.name) && !Reader::is_one_of(d.name, here)) here.push_back(d.name);
+            if (!is_window(d.name) && !Reader::is_one_of(d.name, has)) has.push_back(d.name);
       for (const Rule& rule : dims) {
         const std::string inner = here + "/" + pointer_token(rule.dim);
-        if (Reader::is_one_of(rule.dim, here) || unsure)
+        if (Reader::is_one_of(rule.dim, has) || unsure)
           check_rule(inner, rule);
         else
-          refuse(inner, quoted(name) + " has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, here));
+          refuse(inner, quoted(name) + " has no dim " + quoted(rule.dim) + did_you_mean(rule.dim, has));
       }
     }
   }

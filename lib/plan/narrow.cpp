@@ -28,12 +28,12 @@ Range reach_of(const Window& w, Range made, Index taps, Index size) {
 }
 
 void narrow(const Pass& pass, std::vector<Range>& work) {
-  auto here = [&](int i) -> Range& { return at(work, i); };
+  auto of = [&](int i) -> Range& { return at(work, i); };
   auto size = [&](int i) { return at(pass.indices, i).size; };
   for (int round = 0; round < 2; round++)
     for (const Window& w : pass.windows) {
-      at(w.made) = intersect(at(w.made), touch(w, at(w.read), size(w.tap), size(w.made)));
-      at(w.read) = intersect(at(w.read), reach_of(w, at(w.made), size(w.tap), size(w.read)));
+      of(w.made) = intersect(of(w.made), touch(w, of(w.read), size(w.tap), size(w.made)));
+      of(w.read) = intersect(of(w.read), reach_of(w, of(w.made), size(w.tap), size(w.read)));
     }
   narrow_ties(pass, work);
 }

@@ -150,9 +150,9 @@ class Overlapper {
   bool fits(std::size_t here, Index more) const { return static_cast<double>(live_[here] + more) <= most_; }
 
   void put(std::size_t i, std::size_t to) {  // up
-    const auto here = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-    std::rotate(at(steps_, to), at(steps_, i), at(steps_, i + 1));
-    std::rotate(at(touches_, to), at(touches_, i), at(touches_, i + 1));
+    const auto nth = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(nth(steps_, to), nth(steps_, i), nth(steps_, i + 1));
+    std::rotate(nth(touches_, to), nth(touches_, i), nth(touches_, i + 1));
   }
   void raise(std::size_t i, std::size_t from) {
     count_lives();
@@ -201,9 +201,9 @@ class Overlapper {
     std::size_t to = i;
     while (to + 1 < end && !meet(touches_[to + 1], touches_[i]) && fits(to + 1, more)) to++;
     while (to > i && goes_down(to)) to--;
-    const auto here = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
-    std::rotate(at(steps_, i), at(steps_, i + 1), at(steps_, to + 1));
-    std::rotate(at(touches_, i), at(touches_, i + 1), at(touches_, to + 1));
+    const auto nth = [](auto& list, std::size_t k) { return list.begin() + static_cast<std::ptrdiff_t>(k); };
+    std::rotate(nth(steps_, i), nth(steps_, i + 1), nth(steps_, to + 1));
+    std::rotate(nth(touches_, i), nth(touches_, i + 1), nth(touches_, to + 1));
   }
 
   Program& program_;

@@ -466,7 +466,7 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
   Box rows;
   for (std::size_t d : dims) rows.push_back(box[d]);
   if (run > 1) rows.back().end = rows.back().begin + 1;
-  std::vector<Index> at(box.size());
+  std::vector<Index> here(box.size());
   Hash hash;
   for_each_index(rows, [&](const std::vector<Index>& row) {
     for (std::size_t d = 0; d < dims.size(); d++) here[dims[d]] = row[d];

@@ -33,7 +33,7 @@ struct Introduction {
   std::array<char, 64> name{};
   std::uint64_t token = 0;  // from here on: rank 0's alone
   std::uint32_t addresses = 0;
-  std::array<HostAddress, 16> here{};
+  std::array<HostAddress, 16> at{};
   bool same_host(const Introduction& o) const { return machine == o.machine && mounts == o.mounts && processes == o.processes; }
 };
 

@@ -17,7 +17,7 @@ namespace {
 template <class T>
 bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {
   const T* base = reinterpret_cast<const T*>(bytes);
-  std::vector<Index> at(extents.size(), 0);
+  std::vector<Index> here(extents.size(), 0);
   for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
     if (!std::isfinite(base[std::inner_product(here.begin(), here.end(), strides.begin(), Index{0})])) return false;
     for (std::size_t d = here.size(); d-- > 0;) {

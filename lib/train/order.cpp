@@ -4,7 +4,6 @@
 
 #include <numeric>
 
-#include "base/at.h"
 #include "base/random.h"
 
 namespace motley {
@@ -23,7 +22,8 @@ std::vector<Index> Order::batch_of(Index step) const {
     const RandomStream draws(seed_, "order of epoch " + std::to_string(epoch));
     order_.resize(static_cast<std::size_t>(samples_));
     std::iota(order_.begin(), order_.end(), Index{0});
-    for (std::size_t i = order_.size(); i-- > 1;) std::swap(order_[i], at(order_, draws.uniform(i) * static_cast<double>(i + 1)));
+    for (std::size_t i = order_.size(); i-- > 1;)
+      std::swap(order_[i], order_[static_cast<std::size_t>(draws.uniform(i) * static_cast<double>(i + 1))]);
     epoch_ = epoch;
   }
   const auto first = order_.begin() + step % steps_per_epoch() * batch_;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = activation(x), elementwise; dx = dy * activation'(x), computed from y.
+#include <array>
+
 #include "base/at.h"
 #include "graph/activate.h"
 #include "graph/nodes.h"
@@ -34,7 +36,7 @@ class ActivationOp final : public Op {
 }  // namespace
 
 Tensor activation_of(const Tensor& x, Activation activation, const std::string& name) {
-  static const char* kinds[] = {"identity", "relu", "sigmoid", "tanh", "elu"};
+  static constexpr std::array kinds{"identity", "relu", "sigmoid", "tanh", "elu"};
   return GraphNodes::graph_of({x})->add(at(kinds, activation), name, std::make_shared<ActivationOp>(activation), {x}, x.shape());
 }
 
