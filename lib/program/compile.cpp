@@ -47,16 +47,16 @@ Program finished(Draft draft) {
   auto is_backward = [&](TensorRole role) { return role == TensorRole::gradient || role == TensorRole::parameter_gradient; };
   while (middle < count && !is_backward(draft.plan.tensor(draft.plan.pass(middle).writes.tensor).role)) middle++;
   Program out = std::move(draft.program);
-  std::set<int> used;  // buffers
-  for (const FedBuffer& f : out.feeds) used.insert(f.buffer);
+  std::vector<bool> used(out.buffers.size(), false);
+  for (const FedBuffer& f : out.feeds) at(used, f.buffer) = true;
   for (DraftStep& s : draft.steps) {
     if (s.turn < middle) out.forward_steps++;
     if (auto* run = std::get_if<RunKernel>(&s.what)) {
-      for (const Place& p : run->operands) used.insert(p.buffer);
+      for (const Place& p : run->operands) at(used, p.buffer) = true;
       out.steps.push_back({std::move(*run)});
     } else if (auto* post = std::get_if<Post>(&s.what)) {
       for (const auto* pieces : {&post->sends, &post->receives})
-        for (const Piece& p : *pieces) used.insert(p.at.buffer);
+        for (const Piece& p : *pieces) at(used, p.at.buffer) = true;
       out.steps.push_back({std::move(*post)});
     } else {
       check(std::holds_alternative<Wait>(s.what), "every move has become messages");
@@ -64,7 +64,7 @@ Program finished(Draft draft) {
     }
   }
   for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
-    if (main >= 0 && !used.contains(main) && at(out.buffers, main).space != Space::state) main = -1;
+    if (main >= 0 && !at(used, main) && at(out.buffers, main).space != Space::state) main = -1;
   return out;
 }
 

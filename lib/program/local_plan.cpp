@@ -28,6 +28,8 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
   readers_.resize(all.tensors.size());
   opened_.assign(all.tensors.size(), -1);
   direct_.resize(all.passes.size());
+  stages_.resize(all.tensors.size());
+  shared_.resize(all.tensors.size());
   for (int p = 0; p < static_cast<int>(all.passes.size()); p++) {
     at(writers_, pass(p).writes.tensor).push_back(p);
     for (const PassOperand& o : pass(p).reads) at(readers_, o.tensor).push_back(p);
@@ -57,8 +59,9 @@ int LocalPlan::writer_index(int p) const {
 }
 
 const std::array<Stages, 3>& LocalPlan::stages_of(int t) const {
-  const auto known = stages_.find(t);
-  return known != stages_.end() ? known->second : stages_[t] = motley::stages_of(plan_of(t), data_.hosts);
+  auto& known = at(stages_, t);
+  if (!known) known = motley::stages_of(plan_of(t), data_.hosts);
+  return *known;
 }
 
 bool LocalPlan::is_view(int p) const {
@@ -124,8 +127,9 @@ bool LocalPlan::same_memory(int a, int b) const {
 }
 
 const SharedTensor& LocalPlan::shared(int t) const {
-  const auto known = shared_.find(t);
-  return known != shared_.end() ? known->second : shared_[t] = shared_of(t, rank_);
+  auto& known = at(shared_, t);
+  if (!known) known = shared_of(t, rank_);
+  return *known;
 }
 
 // Whether the ranks that read this one's memory share the tensor, and where it is stored.

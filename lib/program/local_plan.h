@@ -64,11 +64,11 @@ class LocalPlan {
   const PlanData& data_;
   int rank_;
   const CompileOptions& options_;
-  std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor
-  std::vector<int> opened_{};                            // per tensor
-  mutable std::vector<std::optional<bool>> direct_{};    // per pass: each is asked for often
-  mutable std::map<int, std::array<Stages, 3>> stages_{};
-  mutable std::map<int, SharedTensor> shared_{};
+  std::vector<std::vector<int>> writers_{}, readers_{};                 // per tensor
+  std::vector<int> opened_{};                                           // per tensor
+  mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is asked for often
+  mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor
+  mutable std::vector<std::optional<SharedTensor>> shared_{};           // per tensor
 };
 
 }  // namespace motley

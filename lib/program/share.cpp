@@ -30,14 +30,17 @@ class Sharer {
     std::vector<DraftStep> before = std::exchange(draft_.steps, {});
     auto step = before.begin();
     const auto turns = static_cast<int>(plan_.passes().passes.size());
+    std::vector<std::vector<int>> opened(static_cast<std::size_t>(turns) + 1), closed(opened.size());  // per turn: tensors
+    for (const auto& [t, flags] : shared_) {
+      at(opened, plan_.opened_at(t)).push_back(t);
+      at(closed, plan_.closed_at(t)).push_back(t);
+    }
     for (int turn = 0; turn <= turns; turn++) {  // the last one: the updates
       draft_.turn = turn;
       if (turn == turns) await_acknowledgements();  // an update writes what others read
-      for (const auto& [t, flags] : shared_)
-        if (plan_.opened_at(t) == turn) open(t, flags);
+      for (int t : at(opened, turn)) open(t, shared_.at(t));
       for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
-      for (const auto& [t, flags] : shared_)
-        if (turn < turns && plan_.closed_at(t) == turn) close(t, flags);
+      for (int t : at(closed, turn)) close(t, shared_.at(t));
     }
     drop_unused_packs();
     acknowledge();
@@ -240,6 +243,7 @@ class Sharer {
 
   // What would have been packed for a message of a tensor that is stored once.
   void drop_unused_packs() {
+    if (packs_.empty()) return;
     for (const DraftStep& step : draft_.steps) {
       if (const auto* run = std::get_if<RunKernel>(&step.what))
         for (std::size_t k = 0; k + 1 < run->operands.size(); k++) packs_.erase(run->operands[k].buffer);
@@ -255,18 +259,19 @@ class Sharer {
 
   // After this rank's last read of what an exchange showed it.
   void acknowledge() {
-    std::map<int, std::size_t> last;  // buffer -> step
+    if (to_acknowledge_.empty()) return;
+    std::vector<std::size_t> last(draft_.program.buffers.size(), 0);  // per buffer: the last step that touches it
     for (std::size_t s = 0; s < draft_.steps.size(); s++) {
       if (const auto* run = std::get_if<RunKernel>(&draft_.steps[s].what))
-        for (const Place& p : run->operands) last[p.buffer] = s;
+        for (const Place& p : run->operands) at(last, p.buffer) = s;
       if (const auto* wait = std::get_if<Wait>(&draft_.steps[s].what))
         if (const auto of = to_acknowledge_.find(wait->exchange); of != to_acknowledge_.end())
-          for (const Piece& p : of->second) last[p.at.buffer] = s;
+          for (const Piece& p : of->second) at(last, p.at.buffer) = s;
     }
     std::map<std::size_t, std::vector<int>> after;  // step -> exchanges
     for (const auto& [exchange, pieces] : to_acknowledge_) {
       std::size_t s = 0;
-      for (const Piece& p : pieces) s = std::max(s, last.at(p.at.buffer));
+      for (const Piece& p : pieces) s = std::max(s, at(last, p.at.buffer));
       after[s].push_back(exchange);
     }
     std::vector<DraftStep> out;
