@@ -115,10 +115,20 @@ const Table<ParameterFile>& parameter_fields() {
 }
 
 const Table<HopFile>& hop_fields() {
+  auto word = [](const char* name, const char* doc, std::string HopFile::*member, const auto& words) {
+    return Field<HopFile>{name, doc, "text", true,
+                          [member, allowed = std::vector<std::string>(words.begin(), words.end())](
+                              Reader& r, const Json& j, HopFile& out) { r.text(j, out.*member, allowed); }};
+  };
+  auto number = [](const char* name, const char* doc, std::int64_t HopFile::*member, std::int64_t least) {
+    return Field<HopFile>{name, doc, "integer", true, [member, least](Reader& r, const Json& j, HopFile& out) {
+                            r.integer(j, out.*member, least, kMostChunks);
+                          }};
+  };
   static const Table<HopFile> table{
-      text_field("tensor", "that moves", &HopFile::tensor), text_field("hop", "add, copy or fill", &HopFile::hop),
-      text_field("tree", "direct, ring, halving or two_level", &HopFile::tree), integer("chunks", "of a box", &HopFile::chunks),
-      integer("tiles", "of a message; 0: not tiled", &HopFile::tiles)};
+      text_field("tensor", "that moves", &HopFile::tensor), word("hop", "add, copy or fill", &HopFile::hop, kHopNames),
+      word("tree", "direct, ring, halving or two_level", &HopFile::tree, kTreeNames),
+      number("chunks", "of a box", &HopFile::chunks, 1), number("tiles", "of a message; 0: not tiled", &HopFile::tiles, 0)};
   return table;
 }
 
@@ -270,22 +280,20 @@ void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& fro
   auto hop_of = [](const HopFile& h) {
     return at(kHops, std::find(kHopNames.begin(), kHopNames.end(), h.hop) - kHopNames.begin());
   };
+  auto name_of = [](const HopFile& h) { return "/decisions/hops: hop \"" + h.hop + "\" of \"" + h.tensor + "\" "; };
+  std::set<std::pair<std::string, std::string>> seen;
   for (const HopFile& h : from) {
     const int t = data.passes.find(h.tensor);
-    const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree);
-    if (t < 0 || std::find(kHopNames.begin(), kHopNames.end(), h.hop) == kHopNames.end() || tree == kTreeNames.end() ||
-        h.chunks < 1 || h.chunks > kMostChunks || h.tiles > kMostChunks)
-      refuse(file, "/decisions/hops: tensor \"" + h.tensor + "\", hop \"" + h.hop + "\", tree \"" + h.tree + "\", " +
-                       std::to_string(h.chunks) + " chunks, " + std::to_string(h.tiles) +
-                       " tiles: not valid; hops are add, copy or fill, trees direct, ring, halving or two_level, chunks 1 to " +
-                       std::to_string(kMostChunks) + ", tiles 0 to " + std::to_string(kMostChunks));
-    at(data.tensors, t).*hop_of(h) = {std::move((at(data.tensors, t).*hop_of(h)).messages),
-                                      {static_cast<Tree>(tree - kTreeNames.begin()), static_cast<int>(h.chunks)},
-                                      static_cast<int>(h.tiles)};
+    if (t < 0) refuse(file, "/decisions/hops: the step has no tensor \"" + h.tensor + "\"");
+    if (!seen.emplace(h.tensor, h.hop).second) refuse(file, name_of(h) + "is listed twice; keep one");
+    const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree) - kTreeNames.begin();
+    Hop& hop = at(data.tensors, t).*hop_of(h);
+    hop.schedule = {static_cast<Tree>(tree), static_cast<int>(h.chunks)};
+    hop.tiles = static_cast<int>(h.tiles);
   }
   for (const HopFile& h : from)
     if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h), static_cast<int>(h.tiles)))
-      refuse(file, "/decisions/hops: hop \"" + h.hop + "\" of \"" + h.tensor + "\" cannot be tiled");
+      refuse(file, name_of(h) + "cannot be tiled: kernels cannot be cut at its messages; write \"tiles\": 0");
 }
 
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/at.h"
 #include "plan/kernel_of.h"
@@ -84,15 +85,26 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
   return out;
 }
 
+// Ranks that have a part of the step's work. Where the rules give parts of this parameter to others too (all that they have), to
+// all.
 std::vector<Shard> Sweeper::home(int parameter) const {
-  std::vector<Shard> held;
-  const std::string& layer = at(passes_.tensors, parameter).layer;
-  for (int r : layouts_.placed(layer) ? layouts_.place(layer) : layouts_.busy())
-    held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
-  return owners(held);
+  const StepTensor& t = at(passes_.tensors, parameter);
+  std::vector<int> all(static_cast<std::size_t>(mesh_.ranks()));
+  std::iota(all.begin(), all.end(), 0);
+  const bool placed = layouts_.placed(t.layer);
+  for (const std::vector<int>& ranks : {placed ? layouts_.place(t.layer) : layouts_.busy(), all}) {
+    std::vector<Shard> held;
+    std::vector<Box> boxes;
+    for (int r : ranks) {
+      held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
+      boxes.push_back(held.back().box);
+    }
+    if (volume(whole(t.shape)) == 0 || subtract(whole(t.shape), boxes).empty()) return owners(held);
+  }
+  throw InternalError("the owners of \"" + t.name + "\" have all of it");
 }
 
-// A tensor with a rule is by it; on its other axes a coordinate holds what it reads.
+// A tensor with a rule is stored by it; on its other axes a coordinate holds what it reads.
 std::vector<Shard> Sweeper::resting(int tensor, const std::vector<Shard>& needs) const {
   const Layout& layout = layouts_.of(tensor);
   if (layout.cuts.empty()) return needs;

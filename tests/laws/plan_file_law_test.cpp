@@ -133,10 +133,11 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const auto list = tree.find('[', tree.find("\"hops\""));
   tree.replace(list, tree.find(']', list) - list + 1,
                R"([{"tensor": "image", "hop": "fill", "tree": "oak", "chunks": 1, "tiles": 0}])");
-  CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh), Catch::Contains("tree \"oak\""));
+  CHECK_THAT(refusal(folder.write("tree.json", tree), one->step, one->mesh),
+             Catch::Contains("\"oak\"") && Catch::Contains("halving"));
   tree.replace(tree.find("oak"), 3, "routed");
   CHECK_THAT(refusal(folder.write("routed.json", tree), one->step, one->mesh),
-             Catch::Contains("tree \"routed\"") && Catch::Contains("trees direct, ring, halving or two_level"));
+             Catch::Contains("\"routed\"") && Catch::Contains("two_level"));
   CHECK_THAT(refusal(folder.write("cut.json", one->plan.json().substr(0, 900)), one->step, one->mesh),
              Catch::Contains("cut.json:"));
   CHECK_THAT(refusal(folder.write("key.json", R"({"decisionz": 1})"), one->step, one->mesh),

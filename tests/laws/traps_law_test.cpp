@@ -20,6 +20,7 @@
 #include <catch2/catch.hpp>
 
 #include "plan/plan_data.h"
+#include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
 
 using namespace motley;
@@ -169,4 +170,22 @@ TEST_CASE("trap 12: softmax over a cut class dim, on one axis and on two", "[law
   const Plan plan = balance(training(built.loss, Sgd{}), mesh_of(one.axes), rules_of(one, built), {});
   const TensorPlan& logits = plan.data().tensors[static_cast<std::size_t>(plan.data().passes.logits)];
   for (const auto hop : kHops) CHECK_FALSE((logits.*hop).travels());
+}
+
+TEST_CASE("trap 13: a rank that has a part of a parameter alone owns it", "[law]") {
+  Graph g;
+  const Dim batch{"batch", 3}, channels{"channels", 3}, rows{"rows", 5}, classes{"classes", 3};
+  const Tensor label = g.input("label", {batch}, DType::i32);
+  const Tensor y = dense(g.input("image", {batch, channels, rows}), {.out = {classes}});
+  const Step step = training(mean(softmax_cross_entropy(y, label, classes)), Sgd{.learning_rate = 0.05});
+  LayoutRules rules{{batch, "all", Sizes{{3, 0}}}, {channels, "all", CutBy::even}};
+  rules.tensor("image", {{channels, Axes{}}});
+  const Plan many = balance(step, mesh_of({{"all", 2}}), rules, {}, {.dtype = DType::f64});
+  const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+  for (int p : many.data().passes.parameters) {
+    Index owned = 0;
+    for (const Shard& own : many.data().tensors[static_cast<std::size_t>(p)].home) owned += volume(own.box);
+    CHECK(owned == many.data().passes.tensors[static_cast<std::size_t>(p)].shape.elements());
+  }
+  CHECK(difference(run_plan(many), run_plan(one)) < 1e-12);
 }
