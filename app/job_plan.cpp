@@ -240,7 +240,7 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
 }
 
-LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile) {
+LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
   return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype).rules;
 }
 

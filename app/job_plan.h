@@ -33,6 +33,6 @@ std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 // The job's rules with every part resolved as that plan has it.
-LayoutRules told_rules(const Job& job, const Step& step, const Profile& profile);
+LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
 
 }  // namespace motley::app

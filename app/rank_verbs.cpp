@@ -209,7 +209,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
   rt.phase("verifying");
   const VerifyReport report = verify(rt, {.step = &step,
                                           .mesh = &job.mesh,
-                                          .rules = told_rules(job, trained, profile),
+                                          .rules = resolved_rules(job, trained, profile),
                                           .profile = profile,
                                           .data = data.train,
                                           .names = names_of(model),

@@ -24,7 +24,7 @@
 #include "bench/support/delayed_link.h"
 #include "bench/support/networks.h"
 #include "bench/support/reported.h"
-#include "plan/planner.h"
+#include "plan/plan_data.h"
 #include "run/start.h"
 
 using namespace motley;
@@ -47,11 +47,8 @@ struct Way {
 };
 
 // The plan as it was chosen, and without tiles.
-std::vector<Way> ways_of(const Step& step, const Mesh& mesh, const Plan& chosen) {
-  PlanData whole = chosen.data();
-  for (TensorPlan& t : whole.tensors)
-    for (const auto hop : kHops) (t.*hop).tiles = 0;
-  const Plan plain = plan_from(step, mesh, std::move(whole));
+std::vector<Way> ways_of(const Plan& chosen) {
+  const Plan plain = bench::without_tiles(chosen);
   return {{"at once", plain, Pending::none}, {"pending", plain, Pending::far}, {"tiled", chosen, Pending::far}};
 }
 
@@ -89,7 +86,7 @@ Json rows_of(Runtime& rt, const std::string& link, const std::string& file, doub
     const std::vector<LinkSegment> segments{{Index{1} << 40, known->seconds, known->bytes_per_second}};
     profile.links = {{0, 1, segments}, {1, 0, segments}};
   }
-  const std::vector<Way> ways = ways_of(step, mesh, balance(step, mesh, rules, profile));
+  const std::vector<Way> ways = ways_of(balance(step, mesh, rules, profile));
   struct Pair {
     std::unique_ptr<bench::Bound> whole{}, alone{};
     std::vector<double> polling{};

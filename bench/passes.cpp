@@ -13,11 +13,9 @@
 #include <tuple>
 
 #include "base/json.h"
+#include "bench/support/bound.h"
 #include "bench/support/networks.h"
 #include "bench/support/reported.h"
-#include "plan/plan_data.h"
-#include "plan/planner.h"
-#include "plan/schedules.h"
 #include "tests/support/synthetic_profile.h"
 
 using namespace motley;
@@ -31,20 +29,13 @@ Profile profile_of(const Mesh& mesh) {
   return out;
 }
 
-Plan without_tiles(const Plan& plan) {
-  PlanData data = plan.data();
-  for (TensorPlan& t : data.tensors)
-    for (const auto hop : kHops) (t.*hop).tiles = 0;
-  count_bytes(data);
-  return plan_from(plan.step(), plan.mesh(), std::move(data));
-}
-
 struct Way {
   const char* off;
   Plan plan;
   CompileOptions options{};
 };
 
+// Prints its line.
 Json row_of(const std::string& net, const std::string& cut, const Way& way, const Profile& profile) {
   std::vector<Program> programs;
   for (int r = 0; r < way.plan.mesh().ranks(); r++) programs.push_back(compile(way.plan, r, way.options));
@@ -62,6 +53,11 @@ Json row_of(const std::string& net, const std::string& cut, const Way& way, cons
     }
   }
   const Simulated times = simulate(programs, profile);
+  const double waiting = *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end());
+  auto in = [](Index count, double unit) { return static_cast<double>(count) / unit; };
+  std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", net.c_str(), way.plan.mesh().ranks(),
+              cut.c_str(), way.off, in(kernels, 1), in(messages, 1), in(sent, 1e6), in(flags, 1), in(in_place, 1e6), in(arena, 1e6),
+              times.step_seconds * 1e3, waiting * 1e3);
   Json row;
   row.set("net", net)
       .set("ranks", way.plan.mesh().ranks())
@@ -72,15 +68,8 @@ Json row_of(const std::string& net, const std::string& cut, const Way& way, cons
       .set("message_bytes", sent)
       .set("flags", flags)
       .set("in_place_bytes", in_place);
-  row.set("arena_bytes", arena)
-      .set("step_seconds", times.step_seconds)
-      .set("waiting_seconds", *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end()));
+  row.set("arena_bytes", arena).set("step_seconds", times.step_seconds).set("waiting_seconds", waiting);
   return row;
-}
-
-double number(const Json& row, const char* key) {
-  const auto& value = row.find(key)->value;
-  return std::holds_alternative<std::int64_t>(value) ? static_cast<double>(std::get<std::int64_t>(value)) : std::get<double>(value);
 }
 
 int bench_all(const std::string& json) {
@@ -100,14 +89,9 @@ int bench_all(const std::string& json) {
       rules.split.push_back({dim, "all", CutBy::even});
     const Plan plan = balance(step, mesh, rules, profile);
     for (const Way& way : {Way{"nothing", plan}, Way{"fuse", plan, {.fuse = false}}, Way{"share", plan, {.share = false}},
-                           Way{"tile", without_tiles(plan)}, Way{"overlap", plan, {.pending = Pending::none}},
+                           Way{"tile", bench::without_tiles(plan)}, Way{"overlap", plan, {.pending = Pending::none}},
                            Way{"settle", plan, {.settle = false}}, Way{"place", plan, {.reuse_memory = false}}}) {
-      Json row = row_of(name, cut, way, profile);
-      std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", name.c_str(), ranks, cut.c_str(),
-                  way.off, number(row, "kernels"), number(row, "messages"), number(row, "message_bytes") / 1e6,
-                  number(row, "flags"), number(row, "in_place_bytes") / 1e6, number(row, "arena_bytes") / 1e6,
-                  number(row, "step_seconds") * 1e3, number(row, "waiting_seconds") * 1e3);
-      rows.push(std::move(row));
+      rows.push(row_of(name, cut, way, profile));
     }
   }
   if (!json.empty()) write_file(json, to_text(rows, 1) + "\n");

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "plan/plan_data.h"
+#include "plan/planner.h"
+#include "plan/schedules.h"
 
 namespace motley::bench {
 
@@ -42,6 +43,14 @@ double Bound::in_convolutions() const {
     if (run != nullptr && run->spec.op == KernelOp::conv2d) sum += spent[i].seconds;
   }
   return sum;
+}
+
+Plan without_tiles(const Plan& plan) {
+  PlanData data = plan.data();
+  for (TensorPlan& t : data.tensors)
+    for (const auto hop : kHops) (t.*hop).tiles = 0;
+  count_bytes(data);
+  return plan_from(plan.step(), plan.mesh(), std::move(data));
 }
 
 Program kernels_alone(Program program) {

@@ -26,6 +26,8 @@ class Bound {
   std::vector<double> seconds_{}, convolutions_{};
 };
 
+// The same plan with whole messages.
+Plan without_tiles(const Plan& plan);
 // The same kernels, and no exchange.
 Program kernels_alone(Program program);
 double least(const std::vector<double>& values);

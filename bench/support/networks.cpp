@@ -22,6 +22,14 @@ struct Layers {
     net.filter_dims.push_back(f.name);
     h = relu(conv2d(h, {.out = f, .window = window, .padding = same}));
   }
+  void vgg(const std::vector<Index>& filters) {  // 0: a pool
+    for (Index f : filters) {
+      if (f > 0)
+        conv(f, 3);
+      else
+        h = max_pool2d(h, {.window = 2});
+    }
+  }
   void hidden(Index size) {
     h = relu(dense(h, {.out = {Dim{"hidden", size}}}));
     net.column_dims.push_back("hidden");
@@ -72,23 +80,13 @@ Network network(const std::string& name, Index batch) {
   }
   if (name == "vgg11") {
     Layers l(image(batch, 3, 32));
-    for (Index f : {64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0}) {
-      if (f > 0)
-        l.conv(f, 3);
-      else
-        l.h = max_pool2d(l.h, {.window = 2});
-    }
+    l.vgg({64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0});
     l.hidden(512);
     return l.finish(batch, 10);
   }
   if (name == "vgg16") {
     Layers l(image(batch, 3, 224));
-    for (Index f : {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0}) {
-      if (f > 0)
-        l.conv(f, 3);
-      else
-        l.h = max_pool2d(l.h, {.window = 2});
-    }
+    l.vgg({64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0});
     l.hidden(4096);
     return l.finish(batch, 1000);
   }

@@ -111,7 +111,7 @@ std::vector<Described> describe_exchanges(const PlanData& data, int ranks) {
   auto entry = [&](std::size_t tensor, Collective kind, std::initializer_list<std::size_t> moves) {
     const StepTensor& t = data.passes.tensors[tensor];
     Described d{t.name, kind, std::vector<Index>(static_cast<std::size_t>(ranks), 0), false, {}};
-    const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : data.dtype));
+    const Index item = item_bytes(data, tensor);
     const std::array<Stages, 3> all = stages_of(data.tensors[tensor], data.hosts);
     bool straight = true;
     for (std::size_t move : moves) {

@@ -128,7 +128,7 @@ std::string tensor_text(const Plan& plan, const Profile& profile, int tensor) {
   const StepTensor& t = at(d.passes.tensors, tensor);
   const TensorPlan& own = at(d.tensors, tensor);
   const double bytes =
-      static_cast<double>(volume(whole(t.shape))) * static_cast<double>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
+      static_cast<double>(volume(whole(t.shape))) * static_cast<double>(item_bytes(d, static_cast<std::size_t>(tensor)));
   std::string out = t.name + ": " + role_words(t.role) + ", " + shape_words(t.shape) + ", " + bytes_text(bytes) + "\n";
   out += "cuts: " + wrapped(layout_words(plan.mesh(), own.layout), 6) + "\n";
   out += "stored by (fraction of the tensor, box)\n" + held_words(plan, t, resting_boxes(d, plan.mesh(), tensor));
@@ -224,7 +224,7 @@ std::vector<Movement> movements_of(const Plan& plan, const Profile& profile, int
   const PlanData& d = plan.data();
   const TensorPlan& own = at(d.tensors, tensor);
   const StepTensor& t = at(d.passes.tensors, tensor);
-  const Index item = static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : d.dtype));
+  const Index item = item_bytes(d, static_cast<std::size_t>(tensor));
   const std::set<std::string> slid = slid_dims(d.passes);
   std::vector<Movement> out;
   const std::array<Stages, 3> stages = stages_of(own, d.hosts);

@@ -23,6 +23,11 @@ struct StepTensor {
   int of = -1;          // a gradient's tensor
 };
 
+// Of its elements, where floats are `floats`.
+inline DType dtype_of(const StepTensor& t, DType floats) {
+  return t.dtype == DType::i32 ? DType::i32 : floats;
+}
+
 // One of a pass's indices. Operands name their dims by indices; an index that the written tensor lacks is reduced.
 struct PassIndex {
   std::string name{};

@@ -35,8 +35,7 @@ double Cost::message(int from, int to, Index bytes) const {
 }
 
 Index Cost::item_bytes(int tensor) const {
-  const StepTensor& t = at(passes_.tensors, tensor);
-  return static_cast<Index>(bytes_of(t.dtype == DType::i32 ? DType::i32 : dtype_));
+  return static_cast<Index>(bytes_of(dtype_of(at(passes_.tensors, tensor), dtype_)));
 }
 
 std::vector<double> seconds_alone(const Passes& passes, const Mesh& mesh, const Cost& cost) {

@@ -142,7 +142,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.combine = reduces ? pass.combine : Combine::set;
   for (std::size_t k = 0; k < operands.size(); k++) {
     const StepTensor& t = at(passes.tensors, operands[k]->tensor);
-    FoldOperand o{t.dtype == DType::i32 ? DType::i32 : dtype, std::vector<Index>(work.size(), 0)};
+    FoldOperand o{dtype_of(t, dtype), std::vector<Index>(work.size(), 0)};
     std::vector<Index> extents;
     for (int i : operands[k]->indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(*operands[k]), extents);

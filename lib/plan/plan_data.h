@@ -104,6 +104,10 @@ struct PlanData {
   std::uint64_t hash = 0;
 };
 
+inline Index item_bytes(const PlanData& data, std::size_t tensor) {
+  return static_cast<Index>(bytes_of(dtype_of(data.passes.tensors[tensor], data.dtype)));
+}
+
 // By the prediction no rank needs more memory than it has.
 inline bool fits(const PlanData& data) {
   for (std::size_t r = 0; r < data.memory_bytes.size(); r++)

@@ -78,7 +78,7 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
 void count_bytes(PlanData& data) {
   for (PredictedRank& r : data.predicted) r.bytes = 0;
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
-    const Index item = static_cast<Index>(bytes_of(data.passes.tensors[t].dtype == DType::i32 ? DType::i32 : data.dtype));
+    const Index item = item_bytes(data, t);
     for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
       for (const auto& stage : stages)
         for (const BoxMessage& m : stage)
@@ -88,7 +88,7 @@ void count_bytes(PlanData& data) {
 
 void choose_schedules(PlanData& data, const Profile& profile) {
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
-    const Index item = static_cast<Index>(bytes_of(data.passes.tensors[t].dtype == DType::i32 ? DType::i32 : data.dtype));
+    const Index item = item_bytes(data, t);
     for (const auto of : kHops) {
       Hop& hop = data.tensors[t].*of;
       hop.schedule = cheapest(hop, of == &TensorPlan::add, data, item, profile);

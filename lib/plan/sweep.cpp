@@ -4,7 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/at.h"
 #include "plan/kernel_of.h"
@@ -89,19 +88,19 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
 // all.
 std::vector<Shard> Sweeper::home(int parameter) const {
   const StepTensor& t = at(passes_.tensors, parameter);
-  std::vector<int> all(static_cast<std::size_t>(mesh_.ranks()));
-  std::iota(all.begin(), all.end(), 0);
-  const bool placed = layouts_.placed(t.layer);
-  for (const std::vector<int>& ranks : {placed ? layouts_.place(t.layer) : layouts_.busy(), all}) {
-    std::vector<Shard> held;
-    std::vector<Box> boxes;
-    for (int r : ranks) {
-      held.push_back({r, layouts_.of(parameter).box(mesh_, r)});
-      boxes.push_back(held.back().box);
-    }
-    if (volume(whole(t.shape)) == 0 || subtract(whole(t.shape), boxes).empty()) return owners(held);
+  std::vector<Shard> held;
+  std::vector<Box> boxes;
+  auto take = [&](int rank) {
+    held.push_back({rank, layouts_.of(parameter).box(mesh_, rank)});
+    boxes.push_back(held.back().box);
+  };
+  for (int r : layouts_.placed(t.layer) ? layouts_.place(t.layer) : layouts_.busy()) take(r);
+  if (!subtract(whole(t.shape), boxes).empty()) {
+    held.clear();
+    for (int r = 0; r < mesh_.ranks(); r++) take(r);
   }
-  throw InternalError("the owners of \"" + t.name + "\" have all of it");
+  check(subtract(whole(t.shape), boxes).empty(), "every element of a parameter has an owner");
+  return owners(held);
 }
 
 // A tensor with a rule is stored by it; on its other axes a coordinate holds what it reads.

@@ -17,8 +17,8 @@ Program finished(Draft draft);
 
 // ---- Programs
 void tile(Program& program, const PlanData& plan);  // messages from and to a device with memory of its own go in pieces
-void overlap(Program& program, const PlanData& plan,
-             const std::set<int>& tiled);  // posts early, waits late; tiled: exchanges whose tiles are used one by one
+// Posts early, waits late. tiled: exchanges whose tiles are used one by one.
+void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);
 void name_implementations(Program& program, const PlanData& plan);
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
 void settle(Program& program);  // acknowledgements are awaited where the memory is used again

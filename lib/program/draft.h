@@ -59,8 +59,8 @@ class Draft {
   int main_buffer(int t);  // made at the first call: the hull of all that this rank has of the tensor
   View main_view(int t, const Box& box);
   View output_view(int p, const Box& box);  // where this part of a pass's result goes
-  View finished_view(int t,
-                     const Box& box);  // where finished values are: in the main buffer, or (a parameter) in the part that is owned
+  // Where finished values are: in the main buffer, or (a parameter) in the part that is owned.
+  View finished_view(int t, const Box& box);
   Contribution partial_sum(int t, int writer, const Box& box);  // what this writer of the tensor has of the box
   bool is_aligned(const View& view) const;                      // as this rank's kernels need it
 

@@ -5,7 +5,6 @@
 #include <motley/program.h>
 
 #include <array>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -35,7 +34,7 @@ class LocalPlan {
   const TensorPlan& plan_of(int t) const { return at(data_.tensors, t); }
   const Work& work_of(int p) const { return at(at(data_.pass_plans, p).work, rank_); }
   bool works(int p) const;
-  DType dtype_of(int t) const { return tensor(t).dtype == DType::i32 ? DType::i32 : data_.dtype; }
+  DType dtype_of(int t) const { return motley::dtype_of(tensor(t), data_.dtype); }
   Format format_of(int t) const { return at(data_.formats, t); }
   bool on_device() const { return at(data_.on_device, rank_); }
   const std::vector<int>& writers(int t) const { return at(writers_, t); }  // passes
@@ -53,10 +52,9 @@ class LocalPlan {
   bool same_memory(int a, int b) const;     // these two read each other's memory
   const SharedTensor& shared(int t) const;  // of this rank
   SharedTensor shared_of(int t, int rank) const;
-  int opened_at(int t) const {
-    return at(opened_, t);
-  }                            // the pass at whose turn the tensor is first written, on any rank; -1: never
-  int closed_at(int t) const;  // the pass after which no rank reads it
+  // The pass at whose turn the tensor is first written, on any rank (-1: never); the one after which no rank reads it.
+  int opened_at(int t) const { return at(opened_, t); }
+  int closed_at(int t) const;
 
  private:
   bool overlaps(const Box& a, const Box& b) const { return volume(intersect(a, b)) > 0; }

@@ -7,6 +7,7 @@
 // No rank waits in a circle: the wait comes later, and what it waits for has not moved.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/at.h"
 #include "program/compile.h"
@@ -15,14 +16,12 @@ namespace motley {
 
 namespace {
 
-// Whether the step at i starts to wait for peers' reads of this rank's own memory.
-const Post* acknowledgement(const Program& program, std::size_t i) {
-  const auto* post = std::get_if<Post>(&program.steps[i].what);
-  if (post == nullptr || !post->sends.empty() || post->receives.empty()) return nullptr;
-  const bool flags = std::all_of(post->receives.begin(), post->receives.end(), [&](const Piece& p) {
-    return p.window && p.bytes == 0 && at(program.buffers, p.at.buffer).space == Space::arena;
-  });
-  return flags ? post : nullptr;
+// What the Post says if it is about peers' reads of this rank's own memory; null: it is not.
+const std::vector<Piece>* acknowledged(const Program& program, const Post& post) {
+  const bool flags = post.sends.empty() && std::all_of(post.receives.begin(), post.receives.end(), [&](const Piece& p) {
+                       return p.window && p.bytes == 0 && at(program.buffers, p.at.buffer).space == Space::arena;
+                     });
+  return flags ? &post.receives : nullptr;
 }
 
 bool writes(const ProgramStep& step, int buffer) {
@@ -45,36 +44,34 @@ int used_again(const Program& program, const Buffer& buffer) {
 }  // namespace
 
 void settle(Program& program) {
-  const std::size_t steps = program.steps.size();
-  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> acknowledgements that are awaited before it
-  std::vector<bool> moves(steps + 1, false);
-  for (std::size_t i = 0; i + 1 < steps; i++) {
-    const Post* post = acknowledgement(program, i);
-    if (post == nullptr) continue;
-    const auto middle = static_cast<std::size_t>(program.forward_steps);
+  const std::size_t steps = program.steps.size(), middle = static_cast<std::size_t>(program.forward_steps);
+  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> waits that now come before it
+  std::vector<bool> moves(steps, false);
+  std::map<int, const std::vector<Piece>*> read;  // exchange -> what peers read
+  for (std::size_t i = 0; i < steps; i++) {
+    if (const auto* post = std::get_if<Post>(&program.steps[i].what)) read[post->exchange] = acknowledged(program, *post);
+    const auto* wait = std::get_if<Wait>(&program.steps[i].what);
+    const std::vector<Piece>* pieces = wait == nullptr ? nullptr : read.at(wait->exchange);
+    if (pieces == nullptr) continue;
     std::size_t last = i < middle ? middle : steps;
-    for (const Piece& p : post->receives) {
+    for (const Piece& p : *pieces) {
       last = std::min(last, static_cast<std::size_t>(used_again(program, at(program.buffers, p.at.buffer))));
-      for (std::size_t s = i + 2; s < last; s++)
+      for (std::size_t s = i + 1; s < last; s++)
         if (writes(program.steps[s], p.at.buffer)) last = s;
     }
-    moves[i] = moves[i + 1] = true;  // its Wait comes right after it
+    moves[i] = true;
     before[last].push_back(i);
   }
   std::vector<ProgramStep> out;
-  std::vector<int> now(steps + 1);  // where a step has gone
+  std::vector<int> now(steps + 1, static_cast<int>(steps));  // where a step has gone
   auto take = [&](std::size_t i) {
     now[i] = static_cast<int>(out.size());
     out.push_back(std::move(program.steps[i]));
   };
   for (std::size_t i = 0; i <= steps; i++) {
-    for (std::size_t k : before[i]) {
-      take(k);
-      take(k + 1);
-    }
+    for (std::size_t wait : before[i]) take(wait);
     if (i < steps && !moves[i]) take(i);
   }
-  now[steps] = static_cast<int>(steps);
   program.steps = std::move(out);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/operands.h"
 #include "program/compile.h"
 
 namespace motley {
