@@ -45,13 +45,15 @@ int used_again(const Program& program, const Buffer& buffer) {
 
 void settle(Program& program) {
   const std::size_t steps = program.steps.size(), middle = static_cast<std::size_t>(program.forward_steps);
-  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> waits that now come before it
+  std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> what now comes before it
   std::vector<bool> moves(steps, false);
-  std::map<int, const std::vector<Piece>*> read;  // exchange -> what peers read
+  std::map<int, std::size_t> posted;  // exchange -> step
   for (std::size_t i = 0; i < steps; i++) {
-    if (const auto* post = std::get_if<Post>(&program.steps[i].what)) read[post->exchange] = acknowledged(program, *post);
+    if (const auto* post = std::get_if<Post>(&program.steps[i].what)) posted[post->exchange] = i;
     const auto* wait = std::get_if<Wait>(&program.steps[i].what);
-    const std::vector<Piece>* pieces = wait == nullptr ? nullptr : read.at(wait->exchange);
+    if (wait == nullptr) continue;
+    const std::size_t post = posted.at(wait->exchange);
+    const std::vector<Piece>* pieces = acknowledged(program, std::get<Post>(program.steps[post].what));
     if (pieces == nullptr) continue;
     std::size_t last = i < middle ? middle : steps;
     for (const Piece& p : *pieces) {
@@ -59,8 +61,8 @@ void settle(Program& program) {
       for (std::size_t s = i + 1; s < last; s++)
         if (writes(program.steps[s], p.at.buffer)) last = s;
     }
-    moves[i] = true;
-    before[last].push_back(i);
+    moves[post] = moves[i] = true;
+    before[last].insert(before[last].end(), {post, i});
   }
   std::vector<ProgramStep> out;
   std::vector<int> now(steps + 1, static_cast<int>(steps));  // where a step has gone
@@ -69,7 +71,7 @@ void settle(Program& program) {
     out.push_back(std::move(program.steps[i]));
   };
   for (std::size_t i = 0; i <= steps; i++) {
-    for (std::size_t wait : before[i]) take(wait);
+    for (std::size_t moved : before[i]) take(moved);
     if (i < steps && !moves[i]) take(i);
   }
   program.steps = std::move(out);
