@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 #include <motley/error.h>
 
-#include <chrono>
 #include <filesystem>
 
 #include "app/job_plan.h"
 #include "app/run_directory.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "explain/explain.h"
 #include "run/trace_summary.h"
@@ -77,7 +77,7 @@ class TimeLeft {
   explicit TimeLeft(Index steps) : steps_(steps) {}
   std::string after_a_line() {
     if (++done_ >= steps_) return "";
-    const double so_far = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double so_far = seconds_now() - start_;
     if (so_far < 1) return "";
     return fmt::format("  of {}, about {} left", steps_,
                        seconds_text(so_far / static_cast<double>(done_) * static_cast<double>(steps_ - done_)));
@@ -85,7 +85,7 @@ class TimeLeft {
 
  private:
   Index steps_, done_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double start_ = seconds_now();
 };
 
 std::string time_or_unknown(const std::optional<double>& seconds) {

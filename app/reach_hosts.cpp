@@ -86,7 +86,7 @@ void read_errors(Try& one) {
 }
 
 // True: it has ended.
-bool look(Try& one) {
+bool poll(Try& one) {
   if (one.ended) return true;
   read_errors(one);
   int status = 0;
@@ -118,7 +118,7 @@ void reach_hosts(const std::vector<Device>& devices) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   auto all_ended = [&] {
     bool all = true;
-    for (auto& [host, one] : tries) all = look(one) && all;
+    for (auto& [host, one] : tries) all = poll(one) && all;
     return all;
   };
   bool all = false, late = false;
@@ -126,7 +126,7 @@ void reach_hosts(const std::vector<Device>& devices) {
     ::poll(nullptr, 0, 20);
   for (auto& [host, one] : tries)
     if (!one.ended) give_up(one, "no answer within 10 s");
-  if (!all && !late) return;  // whoever asked for the end hears that
+  if (!all && !late) return;  // the caller that stopped it reports that
   std::string text;
   for (auto& [host, one] : tries) {
     if (one.good) continue;

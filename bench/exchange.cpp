@@ -8,11 +8,11 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "bench/support/exchanges.h"
@@ -28,10 +28,6 @@ struct Arguments {
   bool quick = false, rank = false, apart = false;
   std::string json{};
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double slowest(Transport& transport, double mine) {
   double most = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend is a module of its own, opened only by whoever drives a GPU or asks about one: cuBLASLt alone costs a process 60
-// ms and 94 MB, and a program linked with cuDNN does not start where cuDNN is absent.
+// The CUDA backend is a module of its own, opened only by processes that drive a GPU or query one: cuBLASLt alone costs a process
+// 60 ms and 94 MB, and a program linked with cuDNN does not start where cuDNN is absent.
 #pragma once
 #include <motley/backend.h>
 

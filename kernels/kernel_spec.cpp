@@ -45,7 +45,7 @@ std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   const OperandUse y = dense_operand(spec, spec.y_format, {e.n, conv ? e.f : e.c, e.p, e.q});
   if (!conv) {
     if (spec.pass == PassKind::forward) return {x, y};
-    const std::array<Index, 4>& m = spec.margin;
+    const std::array<Index, 4>& m = spec.halo;
     if (spec.op == KernelOp::max_pool2d)
       return {y, dense_operand(spec, spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]}), x};
     return {y, x};
@@ -171,9 +171,9 @@ std::string window_summary(const KernelSpec& spec) {
     text += " padding";
     for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.padding[i]);
   }
-  if (spec.margin != KernelSpec{}.margin) {
-    text += " margin";
-    for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.margin[i]);
+  if (spec.halo != KernelSpec{}.halo) {
+    text += " halo";
+    for (std::size_t i = 0; i < 4; i++) text += (i == 0 ? " " : ",") + std::to_string(spec.halo[i]);
   }
   const bool same = spec.x_format == spec.y_format && (!conv || spec.w_format == spec.x_format);
   if (!same) {

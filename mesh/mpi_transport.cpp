@@ -85,7 +85,7 @@ class MpiTransport final : public Transport {
     int found = 0;
     mpi_check(MPI_Comm_get_attr(data_, MPI_TAG_UB, static_cast<void*>(&limit), &found), "MPI_Comm_get_attr");
     if (found != 0) last_tag_ = *static_cast<int*>(limit);
-    look_around();
+    find_neighbours();
   }
   MpiTransport(const MpiTransport&) = delete;
   MpiTransport& operator=(const MpiTransport&) = delete;
@@ -192,7 +192,7 @@ class MpiTransport final : public Transport {
     mpi_check(MPI_Comm_set_errhandler(to, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
 
-  void look_around() {
+  void find_neighbours() {
     Seat mine = my_seat();
     const SharedMemory probe(sizeof mine.token);
     mine.probe = probe.name();
@@ -203,23 +203,23 @@ class MpiTransport final : public Transport {
     for (const auto& bytes : control::gather(*this, std::as_bytes(std::span(&mine, 1))))
       std::memcpy(&seats.emplace_back(), bytes.data(), sizeof(Seat));
     find_crowd(seats);
-    find_hosts(seats);  // a rank leaves it when all have looked, so the probe is there
+    find_hosts(seats);  // a rank leaves it when all have read, so the probe is there
   }
 
   // Crowded: the ranks of this machine that may run on one of this rank's cores outnumber the cores they have together.
   void find_crowd(const std::vector<Seat>& seats) {
     const Seat& mine = seats[static_cast<std::size_t>(rank_)];
-    cpu_set_t together;
-    CPU_ZERO(&together);
+    cpu_set_t united;
+    CPU_ZERO(&united);
     int sharers = 0;
     for (const Seat& its : seats) {
       cpu_set_t both;
       CPU_AND(&both, &mine.cores, &its.cores);
       if (its.machine != mine.machine || CPU_COUNT(&both) == 0) continue;
-      CPU_OR(&together, &together, &its.cores);
+      CPU_OR(&united, &united, &its.cores);
       sharers++;
     }
-    crowded_ = sharers > CPU_COUNT(&together);
+    crowded_ = sharers > CPU_COUNT(&united);
   }
 
   // The ranks of a machine see each other's memory, all of them or none.

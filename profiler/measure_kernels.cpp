@@ -62,11 +62,11 @@ class Measurer {
     auto agreed = [&](Wish mine) { return barrier ? barrier(mine) : mine; };
     const bool touched = compile_and_touch();
     Wish wish = agreed(touched && needed() <= options_.budget_seconds ? Wish::more : Wish::too_slow);
-    const double rounds_start = wall_seconds();
+    const double rounds_start = seconds_now();
     while (wish == Wish::more) {
       round();
       rounds_++;
-      per_round_ = (wall_seconds() - rounds_start) / rounds_;
+      per_round_ = (seconds_now() - rounds_start) / rounds_;
       wish = agreed(next_wish());
     }
     return result(wish != Wish::too_slow);
@@ -78,7 +78,7 @@ class Measurer {
     compile_all();
     memory_.wander(static_cast<std::size_t>(step_bytes()));
     memory_.allocate(queue_);
-    const double compiled = wall_seconds() - start_;
+    const double compiled = seconds_now() - start_;
     double work = 0, all = 0;
     for (const Subject& s : subjects_) all += flops(specs_[s.spec]);
     for (Subject& s : subjects_) {
@@ -86,7 +86,7 @@ class Measurer {
       s.first = first_seconds(s);
       first_sum_ += s.first;
       work += flops(specs_[s.spec]);
-      const double elapsed = wall_seconds() - start_, rest = all / std::max(work, 1.0);
+      const double elapsed = seconds_now() - start_, rest = all / std::max(work, 1.0);
       if (elapsed > options_.budget_seconds * kTold && &s != &subjects_.back()) {
         setup_ = compiled + (elapsed - compiled) * rest;
         per_round_ = 2 * first_sum_ * rest;
@@ -104,7 +104,7 @@ class Measurer {
       reference_ = static_cast<std::size_t>(std::find(firsts.begin(), firsts.end(), middle) - firsts.begin());
       if (queue_ != nullptr) warm_up(subjects_[reference_]);
     }
-    setup_ = wall_seconds() - start_;
+    setup_ = seconds_now() - start_;
     per_round_ = 2 * first_sum_;
     return true;
   }
@@ -128,9 +128,9 @@ class Measurer {
   double first_seconds(Subject& s) {
     double least = HUGE_VAL;
     for (int i = 0; i < (s.choices > 1 ? kFirstRuns : 1); i++) {
-      const double start = wall_seconds();
+      const double start = seconds_now();
       if (queue_ == nullptr) once(s);
-      least = std::min(least, queue_ == nullptr ? wall_seconds() - start : on_device(s, 1));
+      least = std::min(least, queue_ == nullptr ? seconds_now() - start : on_device(s, 1));
     }
     return least;
   }
@@ -178,11 +178,11 @@ class Measurer {
 
   // Until the device's clock is steady: three times in turn equal.
   void warm_up(Subject& s) {
-    const double start = wall_seconds();
+    const double start = seconds_now();
     double before = 0;
-    for (int alike = 0; alike < 3 && wall_seconds() - start < std::min(kLongestWarmUp, options_.budget_seconds / 20);) {
+    for (int steady = 0; steady < 3 && seconds_now() - start < std::min(kLongestWarmUp, options_.budget_seconds / 20);) {
       const double now = on_device(s, s.repeats * 20);
-      alike = std::abs(now - before) <= kSteady * now ? alike + 1 : 0;
+      steady = std::abs(now - before) <= kSteady * now ? steady + 1 : 0;
       before = now;
     }
   }
@@ -243,7 +243,7 @@ class Measurer {
   }
 
   void report(int done_in_round) {
-    const double now = wall_seconds();
+    const double now = seconds_now();
     if (!options_.progress || now - reported_ < 0.25) return;
     reported_ = now;
     const int count = static_cast<int>(subjects_.size()),
@@ -298,7 +298,7 @@ class Measurer {
   std::size_t reference_ = 0;  // re-run in every round: its times show drift
   std::vector<double> reference_rounds_{};
   std::vector<TimedRun> runs_{};  // of all rounds, in their order
-  double start_ = wall_seconds(), reported_ = 0;
+  double start_ = seconds_now(), reported_ = 0;
   double setup_ = 0, first_sum_ = 0, per_round_ = 0;  // seconds
   double wall_sum_ = 0, cpu_sum_ = 0;
   int rounds_ = 0;

@@ -4,9 +4,10 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
+
+#include "base/clock.h"
 
 namespace motley {
 
@@ -14,10 +15,6 @@ namespace {
 
 constexpr int kTag = 9001;
 constexpr double kNoLimit = 1e15;  // bytes per second of a line without slope
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Line {
   double seconds = 0, per_byte = 0, error = HUGE_VAL;
@@ -84,7 +81,7 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
     wait(transport, {&t, 1}, "measuring links");
   };
   for (int i = 0; i <= rounds; i++) {  // the first is untimed
-    const double start = now();
+    const double start = seconds_now();
     if (starts) {
       send();
       receive();
@@ -92,7 +89,7 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
       receive();
       send();
     }
-    if (i > 0) halves.push_back((now() - start) / 2);
+    if (i > 0) halves.push_back((seconds_now() - start) / 2);
   }
   return median(std::move(halves));
 }
@@ -112,9 +109,9 @@ std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int pee
   std::size_t sizes = 0;
   for (std::size_t b = 8; b <= memory.size; b *= 2) sizes++;
   for (std::size_t b = 8; b <= memory.size; b *= 2) {
-    const double start = now();
+    const double start = seconds_now();
     const double once = ping_pong(transport, peer, starts, memory, b, 2);
-    const double share = budget / static_cast<double>(sizes) - (now() - start);
+    const double share = budget / static_cast<double>(sizes) - (seconds_now() - start);
     const int fit = static_cast<int>(std::clamp(share / (2 * once), 3.0, static_cast<double>(most_rounds)));
     const int rounds = agreed_rounds(transport, peer, starts, fit);
     points.emplace_back(static_cast<Index>(b), ping_pong(transport, peer, starts, memory, b, rounds));
@@ -185,11 +182,11 @@ DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions
   const DeviceMemory::Block pinned = device.allocate_host(most), there = device.allocate(most);
   const auto done = device.make_mark();
   const auto once = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
-    const double start = now();
+    const double start = seconds_now();
     device.copy(DeviceMemory::Queue::copy, to, from, bytes);
     done->set(DeviceMemory::Queue::copy);
     while (!done->passed()) continue;
-    return now() - start;
+    return seconds_now() - start;
   };
   const double share = options.budget_seconds / (2 * std::log2(static_cast<double>(most)));  // of each size and way
   const auto measured = [&](std::byte* to, const std::byte* from) {
@@ -197,8 +194,8 @@ DeviceLink measure_device_link(DeviceMemory& device, int rank, const LinkOptions
     for (std::size_t bytes = 8; bytes <= most; bytes *= 2) {
       once(to, from, bytes);  // untimed
       double least = HUGE_VAL;
-      const double start = now();
-      for (int i = 0; i < options.most_rounds && (i < 3 || now() - start < share); i++)
+      const double start = seconds_now();
+      for (int i = 0; i < options.most_rounds && (i < 3 || seconds_now() - start < share); i++)
         least = std::min(least, once(to, from, bytes));
       points.emplace_back(static_cast<Index>(bytes), least);
     }

@@ -31,9 +31,9 @@ std::uint64_t read(std::span<const std::byte> bytes) {
 }
 
 double seconds_of_reading(std::span<const std::byte> bytes, std::uint64_t& sum) {
-  const double start = wall_seconds();
+  const double start = seconds_now();
   sum += read(bytes);
-  return wall_seconds() - start;
+  return seconds_now() - start;
 }
 
 class PairReader {

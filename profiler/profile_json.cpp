@@ -69,9 +69,11 @@ const Table<KernelPoint>& kernel_fields() {
   return table;
 }
 
-// A point of an older motley, which also measured activations in blocks of channels.
-bool is_blocked(const Json& point) {
+// A point of an older motley, which also measured activations in blocks of channels, and said `margin` for `halo`. It is measured
+// again.
+bool is_obsolete(const Json& point) {
   const Json* const spec = point.find("spec");
+  if (spec != nullptr && spec->find("margin") != nullptr) return true;
   for (const char* key : {"x_format", "w_format", "y_format"}) {
     const Json* const format = spec == nullptr ? nullptr : spec->find(key);
     const auto* const name = format == nullptr ? nullptr : std::get_if<std::string>(&format->value);
@@ -126,7 +128,7 @@ const Table<Raw>& profile_fields() {
       {"kernels", "measured points", "list", true,
        [](Reader& reader, const Json& json, Raw& out) {
          reader.list(json, [&](const Json& one, std::size_t) {
-           if (!is_blocked(one)) reader.object(one, kernel_fields(), out.kernels.emplace_back());
+           if (!is_obsolete(one)) reader.object(one, kernel_fields(), out.kernels.emplace_back());
          });
        }},
       {"links", "measured links", "list", false,

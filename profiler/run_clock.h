@@ -3,14 +3,11 @@
 #pragma once
 #include <sys/resource.h>
 
-#include <chrono>
 #include <ctime>
 
-namespace motley {
+#include "base/clock.h"
 
-inline double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+namespace motley {
 
 struct RunTime {
   double wall = 0, cpu = 0;  // seconds; cpu: of this thread
@@ -19,9 +16,9 @@ struct RunTime {
 
 class RunClock {
  public:
-  RunClock() : taken_(times_taken()), cpu_(thread_seconds()), wall_(wall_seconds()) {}
+  RunClock() : taken_(times_taken()), cpu_(thread_seconds()), wall_(seconds_now()) {}
   RunTime stop() const {
-    const double wall = wall_seconds() - wall_;
+    const double wall = seconds_now() - wall_;
     return {wall, thread_seconds() - cpu_, times_taken() != taken_};
   }
 

@@ -2,18 +2,15 @@
 #include "bench/support/delayed_link.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <tuple>
 
+#include "base/clock.h"
+
 namespace motley::bench {
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // When what was sent, by (from, to, tag) and count.
 struct Log {

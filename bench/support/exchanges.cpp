@@ -48,7 +48,7 @@ Passes passes_of(Index size) {
   }
   for (int r = 0; r < 2; r++) {
     Pass p;
-    p.name = "term " + std::to_string(r);
+    p.name = "partial " + std::to_string(r);
     p.indices = {{"i", size}};
     p.reads = {{r, {0}}};
     p.writes = {kResult, {0}};

@@ -14,15 +14,15 @@ enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, halo };
 
 struct Case {
   Kind kind = Kind::all_reduce;
-  Index elements = 0;  // f32: of the whole result (all_gather), of each term (sums), of each rank's message (halo)
+  Index elements = 0;  // f32: of the whole result (all_gather), of each partial (sums), of each rank's message (halo)
   Index share = 50;    // rank 0's part in percent
   bool apart = false;  // the ranks are on two hosts, or do as if: messages, no windows
 };
 std::string name_of(Kind kind);
 std::vector<Index> parts_of(const Case& c);  // elements per rank, of what is cut
 
-// A plan without kernels of its own: each rank's input is its term or its part, the exchange makes the result from them. A halo's
-// ranks have their rows already, as if a kernel had written them.
+// A plan without kernels of its own: each rank's input is its partial sum or its part, the exchange makes the result from them. A
+// halo's ranks have their rows already, as if a kernel had written them.
 Plan plan_of(const Case& c);
 
 // This rank's end of it.

@@ -75,9 +75,9 @@ struct FoldOperand {
 /// Conv and pool rows: `y[p]` reads `x[p*stride[0] - padding[0] + r*dilation[0]]` where that is in 0..h-1; columns likewise with
 /// `[1]` and `padding[2]`. padding = top, bottom, left, right; a negative one means x has rows that no window covers at that side.
 ///
-/// Pools: the complete x has `margin` = top, bottom, left, right more real rows and columns that these windows cover and this shard
-/// does not have. A mean divides by them too; a maximum takes the shard's elements only (none, but some in the margin: -infinity).
-/// In max_pool2d's gradient x has the margin (its extents are h, w and the margin), dx not: a winner there takes its dy elsewhere.
+/// Pools: the complete x has `halo` = top, bottom, left, right more real rows and columns that these windows cover and this shard
+/// does not have. A mean divides by them too; a maximum takes the shard's elements only (none, but some in the halo: -infinity).
+/// In max_pool2d's gradient x has the halo (its extents are h, w and the halo), dx not: a winner there takes its dy elsewhere.
 ///
 /// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a fold may write onto an operand of
 /// the same strides.
@@ -89,7 +89,7 @@ struct KernelSpec {
   std::array<Index, 2> stride{1, 1};         ///< rows, columns
   std::array<Index, 2> dilation{1, 1};       ///< rows, columns
   std::array<Index, 4> padding{0, 0, 0, 0};  ///< top, bottom, left, right
-  std::array<Index, 4> margin{0, 0, 0, 0};   ///< of pools
+  std::array<Index, 4> halo{0, 0, 0, 0};     ///< of pools
   Format x_format = Format::plain;           ///< of x and dx (conv2d, pools)
   Format w_format = Format::plain;           ///< of w and dw (conv2d)
   Format y_format = Format::plain;           ///< of y and dy (conv2d, pools)

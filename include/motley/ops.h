@@ -131,7 +131,7 @@ Tensor elu(const Tensor& x, const NameOption& options = {});
 /// Element by element; both have the same dims and sizes.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Of any number of tensors, added in this order.
-Tensor add(const std::vector<Tensor>& terms, const NameOption& options = {});
+Tensor add(const std::vector<Tensor>& summands, const NameOption& options = {});
 /// All dims but the first become the dim `into`, row-major.
 Tensor flatten(const Tensor& x, const std::string& into, const NameOption& options = {});
 

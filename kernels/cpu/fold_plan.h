@@ -8,7 +8,7 @@
 namespace motley::cpu {
 
 struct FoldPlan {
-  FoldLoop loop{};  // whoever runs it sets its extents and strides to the lists'
+  FoldLoop loop{};  // its extents and strides are set to the lists' before it runs
   std::vector<Index> extents{}, strides{};
   Index units = 0;     // of loop.fold, independent of each other; 0: nothing to do
   Index elements = 0;  // of all operands together

@@ -33,9 +33,9 @@ struct PoolLoop {
   Index c = 0, h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};  // padding: top, left
   Index x_stride[2] = {0, 0}, y_stride[2] = {0, 0};                     // of h w; of p q
-  Index margin[4] = {0, 0, 0, 0};                                       // as KernelSpec's
-  bool beyond = false;                                                  // some margin is not 0
-  Index wide_stride[2] = {0, 0};                                        // of h w of an x that has the margin
+  Index halo[4] = {0, 0, 0, 0};                                         // as KernelSpec's
+  bool beyond = false;                                                  // some halo is not 0
+  Index wide_stride[2] = {0, 0};                                        // of h w of an x that has the halo
   Range full[2];                                                        // which p (q) have all of their window inside
   bool overlaps = false;                                                // some element of x is in two windows
   bool tiles = false;  // every element of x is in exactly one, and no window is clipped

@@ -57,8 +57,8 @@ class PoolKernel final : public Kernel {
       : loops_(loops),
         spec_(spec),
         x_(spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}),
-        wide_(spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h + spec.margin[0] + spec.margin[1],
-                              spec.roles.w + spec.margin[2] + spec.margin[3]}),
+        wide_(spec.x_format,
+              {spec.roles.n, spec.roles.c, spec.roles.h + spec.halo[0] + spec.halo[1], spec.roles.w + spec.halo[2] + spec.halo[3]}),
         y_(spec.y_format, {spec.roles.n, spec.roles.c, spec.roles.p, spec.roles.q}) {
     const Roles& e = spec.roles;
     loop_.max = spec.op == KernelOp::max_pool2d;
@@ -73,8 +73,8 @@ class PoolKernel final : public Kernel {
     loop_.x_stride[0] = x_.row(), loop_.x_stride[1] = x_.col();
     loop_.y_stride[0] = y_.row(), loop_.y_stride[1] = y_.col();
     loop_.wide_stride[0] = wide_.row(), loop_.wide_stride[1] = wide_.col();
-    std::copy(spec.margin.begin(), spec.margin.end(), loop_.margin);
-    loop_.beyond = std::any_of(spec.margin.begin(), spec.margin.end(), [](Index m) { return m > 0; });
+    std::copy(spec.halo.begin(), spec.halo.end(), loop_.halo);
+    loop_.beyond = std::any_of(spec.halo.begin(), spec.halo.end(), [](Index m) { return m > 0; });
     lanes_ = std::max<Index>(1, std::min(x_.most_lanes(e.c), y_.most_lanes(e.c)));
     groups_ = (e.c + lanes_ - 1) / lanes_;
     threads_ = e.n * e.c * e.h * e.w >= kWorthAThread ? threads : 1;
@@ -126,7 +126,7 @@ class PoolKernel final : public Kernel {
 
   const Loops& loops_;
   KernelSpec spec_;
-  PoolOperand x_, wide_, y_;  // wide_: the x that has the margin
+  PoolOperand x_, wide_, y_;  // wide_: the x that has the halo
   PoolLoop loop_{};
   Index lanes_ = 1, groups_ = 0;
   int threads_ = 1;

@@ -32,7 +32,7 @@ std::optional<Layout> layout_of(const vendor::Blocking& blocking) {
 }
 
 struct PackPlan {
-  PackLoop loop{};  // whoever runs it sets its offsets to the list's
+  PackLoop loop{};  // its offsets are set to the list's before it runs
   std::vector<std::int32_t> offsets{};
   Index units = 0;
 };

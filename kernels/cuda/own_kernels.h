@@ -35,7 +35,7 @@ inline Window window_of(const KernelSpec& spec) {
   g.x = slice_of(dense ? Format::plain : spec.x_format, {e.n, e.c, dense ? one : e.h, dense ? one : e.w});
   g.w = slice_of(dense ? Format::plain : spec.w_format, {e.f, e.c, dense ? one : e.r, dense ? one : e.s});
   g.y = slice_of(dense ? Format::plain : spec.y_format, {e.n, pool ? e.c : e.f, dense ? one : e.p, dense ? one : e.q});
-  const std::array<Index, 4>& m = spec.margin;
+  const std::array<Index, 4>& m = spec.halo;
   g.whole = slice_of(spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]});
   g.above = m[0];
   g.left = m[2];

@@ -41,7 +41,7 @@ struct Slice {
 // x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
 struct Window {
   Slice x{}, w{}, y{};
-  Slice whole{};              // pools: x with its margin (KernelSpec::margin)
+  Slice whole{};              // pools: x with its halo (KernelSpec::halo)
   Index above = 0, left = 0;  // where x begins in it
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
@@ -51,7 +51,7 @@ struct Window {
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
   MOTLEY_HD Index col(Index q, Index s_) const { return q * stride[1] - padding[1] + s_ * dilation[1]; }
   MOTLEY_HD bool real(Index h, Index v) const { return h >= 0 && h < x.extents[2] && v >= 0 && v < x.extents[3]; }
-  // The same, or in the margin.
+  // The same, or in the halo.
   MOTLEY_HD bool known(Index h, Index v) const {
     return h >= -above && h < whole.extents[2] - above && v >= -left && v < whole.extents[3] - left;
   }
@@ -167,7 +167,7 @@ struct MaxForward {
   T* y;
   MOTLEY_HD void operator()(Index i) const {
     const At at = g.y.locate(i);
-    bool any = false, beyond = false;  // an element of the slice; one of the margin
+    bool any = false, beyond = false;  // an element of the slice; one of the halo
     T best{0};
     for (Index r = 0; r < g.r; r++)
       for (Index s = 0; s < g.s; s++) {
@@ -185,7 +185,7 @@ struct MaxForward {
 template <class T>
 struct MaxBackward {
   Window g;
-  const T *dy, *x;  // x with its margin
+  const T *dy, *x;  // x with its halo
   T* dx;
   MOTLEY_HD bool wins(const At& at, Index p, Index q) const {
     Index best = -1, row = 0, col = 0;
@@ -213,7 +213,7 @@ struct MaxBackward {
   }
 };
 
-// How many elements of a window are real, those in the margin too.
+// How many elements of a window are real, those in the halo too.
 MOTLEY_HD inline Index real_elements(const Window& g, Index p, Index q) {
   Index rows = 0, cols = 0;
   for (Index r = 0; r < g.r; r++) rows += g.known(g.row(p, r), 0) ? 1 : 0;

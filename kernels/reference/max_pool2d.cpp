@@ -44,7 +44,7 @@ template <class T>
 void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const Roles& e = spec.roles;
   const auto dy = y_slice<T>(operands[0], spec);
-  const auto x = x_slice_with_margin<T>(operands[1], spec);
+  const auto x = x_slice_with_halo<T>(operands[1], spec);
   const auto dx = x_slice<T>(operands[2], spec);
   double* plane = static_cast<double*>(workspace);
   for (Index n = 0; n < e.n; n++)
@@ -52,7 +52,7 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
       std::fill(plane, plane + e.h * e.w, 0.0);
       for (Index p = 0; p < e.p; p++)
         for (Index q = 0; q < e.q; q++) {
-          const Winner best = winner(spec, x, n, c, p, q, spec.margin[0], spec.margin[2], [](Index, Index) { return true; });
+          const Winner best = winner(spec, x, n, c, p, q, spec.halo[0], spec.halo[2], [](Index, Index) { return true; });
           if (best.any && in_slice(spec, best.h, best.w)) plane[best.h * e.w + best.w] += static_cast<double>(dy(n, c, p, q));
         }
       for (Index h = 0; h < e.h; h++)

@@ -46,8 +46,8 @@ Slice<T> x_slice(void* data, const KernelSpec& spec) {
   return {data, spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}};
 }
 template <class T>
-Slice<T> x_slice_with_margin(void* data, const KernelSpec& spec) {
-  const std::array<Index, 4>& m = spec.margin;
+Slice<T> x_slice_with_halo(void* data, const KernelSpec& spec) {
+  const std::array<Index, 4>& m = spec.halo;
   return {data, spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h + m[0] + m[1], spec.roles.w + m[2] + m[3]}};
 }
 template <class T>
@@ -68,17 +68,17 @@ inline Index col_of(const KernelSpec& spec, Index q, Index s) {
   return q * spec.stride[1] - spec.padding[2] + s * spec.dilation[1];
 }
 
-// Pools: calls with (h, w) of every real element of the window of (p, q), in row-major order, those in the margin too; how many.
+// Pools: calls with (h, w) of every real element of the window of (p, q), in row-major order, those in the halo too; how many.
 template <class Call>
 Index for_each_real(const KernelSpec& spec, Index p, Index q, Call&& call) {
   const Roles& e = spec.roles;
   Index count = 0;
   for (Index r = 0; r < e.r; r++) {
     const Index h = row_of(spec, p, r);
-    if (h < -spec.margin[0] || h >= e.h + spec.margin[1]) continue;
+    if (h < -spec.halo[0] || h >= e.h + spec.halo[1]) continue;
     for (Index s = 0; s < e.s; s++) {
       const Index w = col_of(spec, q, s);
-      if (w < -spec.margin[2] || w >= e.w + spec.margin[3]) continue;
+      if (w < -spec.halo[2] || w >= e.w + spec.halo[3]) continue;
       call(h, w);
       count++;
     }

@@ -9,8 +9,8 @@
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
 #include "plan/check_rules.h"
+#include "plan/index_maps.h"
 #include "plan/planner.h"
-#include "plan/ties.h"
 #include "program/compile.h"
 #include "program/too_large.h"
 

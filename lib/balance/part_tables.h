@@ -14,7 +14,7 @@ namespace motley {
 
 using RankSet = std::vector<bool>;  // per rank
 
-// Which ranks' parts are looked at: those of `ranks`, on one coordinate of an axis (jagged cuts) or on all (per = -1).
+// Which ranks' parts are considered: those of `ranks`, on one coordinate of an axis (jagged cuts) or on all (per = -1).
 struct PartsOf {
   RankSet ranks{};
   int per = -1, at = -1;

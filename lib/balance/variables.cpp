@@ -3,7 +3,7 @@
 
 #include "base/at.h"
 #include "mesh/parts.h"
-#include "plan/narrow.h"
+#include "plan/infer_required.h"
 
 namespace motley {
 
@@ -45,7 +45,7 @@ bool needs_profile(const LayoutRules& rules) {
 std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   const auto sizes = reference_sizes(passes);
   std::vector<Variable> out;
-  auto look = [&](const std::string& tensor, const std::vector<Rule>& list) {
+  auto add_all = [&](const std::string& tensor, const std::vector<Rule>& list) {
     for (const Rule& r : list) {
       const auto size = sizes.find(r.dim);
       if (!is_chosen(r) || size == sizes.end()) continue;
@@ -57,8 +57,8 @@ std::vector<Variable> variables_of(const Passes& passes, const Mesh& mesh, const
       out.push_back(std::move(v));
     }
   };
-  look("", rules.split);
-  for (const auto& [name, list] : rules.tensors) look(name, list);
+  add_all("", rules.split);
+  for (const auto& [name, list] : rules.tensors) add_all(name, list);
   return out;
 }
 
@@ -89,7 +89,7 @@ std::vector<Range> with_part(std::vector<Range> box, const Pass& pass, int index
       if ((w.made == index || w.read == index) && other.made == w.made)
         for (int end : {other.made, other.read}) at(box, end) = {0, size(end)};
   at(box, index) = {0, (k * size(index) + v.size - 1) / v.size};
-  narrow(pass, box);
+  infer_required(pass, box);
   return box;
 }
 

@@ -62,13 +62,13 @@ template <class List>
 consteval bool differ(const List& list) {
   return std::apply(
       [](const auto&... one) {
-        auto alike = [](const auto& a, const auto& b) {
+        auto same_address = [](const auto& a, const auto& b) {
           if constexpr (std::is_same_v<decltype(a.member), decltype(b.member)>)
             return a.member == b.member;
           else
             return false;
         };
-        auto times = [&](const auto& a) { return (0 + ... + (alike(a, one) ? 1 : 0)); };
+        auto times = [&](const auto& a) { return (0 + ... + (same_address(a, one) ? 1 : 0)); };
         return ((times(one) == 1) && ...);
       },
       list);

@@ -9,7 +9,7 @@
 namespace motley {
 
 struct Unbuilt {
-  bool anything = false;            // not even the names can be told
+  bool anything = false;            // not even the names are known
   std::set<std::string> names{};    // of dims, inputs and layers
   std::set<std::string> endings{};  // "_3": a layer without a name whose op is not known
   bool may_be(const std::string& name) const;

@@ -124,7 +124,7 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
 namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
-  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.ties.empty())
+  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.index_maps.empty())
     return false;
   return at(all.tensors, p.reads[0].tensor).shape == at(all.tensors, p.writes.tensor).shape;
 }
@@ -182,7 +182,7 @@ void merge_copies(Passes& all, const std::vector<std::string>& keep) {
         for (PassOperand& in : q.reads)
           if (in.tensor == result) in.tensor = source;
     } else if (readers == 1 && !kept(source) && adds(source)) {
-      // One of several terms: the source's writers write the sum directly.
+      // One of several partial sums: the source's writers write the sum directly.
       passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
       for (Pass& q : passes)
         if (q.writes.tensor == source) q.writes.tensor = result;

@@ -45,9 +45,9 @@ struct Window {
 
 // A change of shape: the row-major number over the `read` indices = the row-major number over the `made` ones + offset, where both
 // are there. merge: read d1 d2, made flat; slice: read i, made j, offset its begin; pad and concat: a negative offset; stack: read
-// none, made the new index, offset -position. A gradient's tie is the forward one turned round. Where the offset is not 0, there is
+// none, made the new index, offset -position. A gradient's map is the forward one turned round. Where the offset is not 0, there is
 // at most one index on either side.
-struct Tie {
+struct IndexMap {
   std::vector<int> read{}, made{};  // indices of the pass
   Index offset = 0;
 };
@@ -69,13 +69,13 @@ struct Pass {
   Activation activation = Activation::none;
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
-  int class_index = -1;     // index over classes (sum_exp, pick_label, softmax_gradient)
-  std::vector<Tie> ties{};  // a copy between shapes: reads[0] and the written tensor share the indices that no tie names
+  int class_index = -1;                // index over classes (sum_exp, pick_label, softmax_gradient)
+  std::vector<IndexMap> index_maps{};  // a copy between shapes: reads[0] and the written tensor share the indices that no map names
 };
 
 // A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to
 // `size` where shapes merge or split, moved by `shift` where elements are cut off or put before.
-struct Heir {
+struct DerivedDim {
   std::string dim{}, of{};
   Index size = 0, of_size = 0, shift = 0;
   enum class Kind : std::uint8_t { scaled, shifted } kind = Kind::scaled;
@@ -87,7 +87,7 @@ struct Passes {
   std::vector<int> parameters{};           // tensors
   std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
   std::vector<int> outputs{};              // loss first; then what is to be read
-  std::vector<Heir> heirs{};               // in graph order
+  std::vector<DerivedDim> derived_dims{};  // in graph order
   int loss = -1, logits = -1, label = -1;
   Optimizer optimizer{};
   bool trains = false;

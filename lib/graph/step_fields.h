@@ -32,23 +32,34 @@ struct Fields<Window> {
                                    field("before", &Window::before), field("dilation", &Window::dilation)};
 };
 template <>
-struct Fields<Tie> {
-  static constexpr std::tuple list{field("read", &Tie::read), field("made", &Tie::made), field("offset", &Tie::offset)};
+struct Fields<IndexMap> {
+  static constexpr std::tuple list{field("read", &IndexMap::read), field("made", &IndexMap::made),
+                                   field("offset", &IndexMap::offset)};
 };
 template <>
 struct Fields<Pass> {
-  static constexpr std::tuple list{
-      field("name", &Pass::name),       field("layer", &Pass::layer),     field("op", &Pass::op),
-      field("kind", &Pass::kind),       field("indices", &Pass::indices), field("reads", &Pass::reads),
-      field("writes", &Pass::writes),   field("windows", &Pass::windows), field("roles", &Pass::roles),
-      field("whole", &Pass::whole),     field("fold", &Pass::fold),       field("activation", &Pass::activation),
-      field("combine", &Pass::combine), field("scale", &Pass::scale),     field("class_index", &Pass::class_index),
-      field("ties", &Pass::ties)};
+  static constexpr std::tuple list{field("name", &Pass::name),
+                                   field("layer", &Pass::layer),
+                                   field("op", &Pass::op),
+                                   field("kind", &Pass::kind),
+                                   field("indices", &Pass::indices),
+                                   field("reads", &Pass::reads),
+                                   field("writes", &Pass::writes),
+                                   field("windows", &Pass::windows),
+                                   field("roles", &Pass::roles),
+                                   field("whole", &Pass::whole),
+                                   field("fold", &Pass::fold),
+                                   field("activation", &Pass::activation),
+                                   field("combine", &Pass::combine),
+                                   field("scale", &Pass::scale),
+                                   field("class_index", &Pass::class_index),
+                                   field("index_maps", &Pass::index_maps)};
 };
 template <>
-struct Fields<Heir> {
-  static constexpr std::tuple list{field("dim", &Heir::dim),         field("of", &Heir::of),       field("size", &Heir::size),
-                                   field("of_size", &Heir::of_size), field("shift", &Heir::shift), field("kind", &Heir::kind)};
+struct Fields<DerivedDim> {
+  static constexpr std::tuple list{field("dim", &DerivedDim::dim),     field("of", &DerivedDim::of),
+                                   field("size", &DerivedDim::size),   field("of_size", &DerivedDim::of_size),
+                                   field("shift", &DerivedDim::shift), field("kind", &DerivedDim::kind)};
 };
 template <>
 struct Fields<Passes> {
@@ -57,7 +68,7 @@ struct Fields<Passes> {
                                    field("parameters", &Passes::parameters),
                                    field("parameter_gradients", &Passes::parameter_gradients),
                                    field("outputs", &Passes::outputs),
-                                   field("heirs", &Passes::heirs),
+                                   field("derived_dims", &Passes::derived_dims),
                                    field("loss", &Passes::loss),
                                    field("logits", &Passes::logits),
                                    field("label", &Passes::label),

@@ -53,7 +53,7 @@ class RuleChecker {
       layers_.insert(t.layer);
       if (passes_.logits < 0 || static_cast<int>(i) <= passes_.logits) known_layers_.insert(t.layer);
     }
-    for (const Heir& h : passes_.heirs) {
+    for (const DerivedDim& h : passes_.derived_dims) {
       const bool own = std::any_of(rules.split.begin(), rules.split.end(), [&](const Rule& r) { return r.dim == h.dim; });
       if (!own) inherited_.emplace(h.dim, inherited_.contains(h.of) ? inherited_.at(h.of) : h.of);
     }
@@ -131,7 +131,7 @@ class RuleChecker {
     return std::any_of(passes_.parameters.begin(), passes_.parameters.end(),
                        [&](int p) { return at(passes_.tensors, p).name == name; });
   }
-  // A complaint after which the rule is not looked at again.
+  // A complaint after which the rule is not checked again.
   void refuse(const std::string& pointer, const std::string& text) {
     complain(pointer, text);
     bad_.insert(pointer);
@@ -255,9 +255,9 @@ class RuleChecker {
     };
     take(rules_.split, "/split");
     if (found.rule == nullptr)
-      if (const auto heir = inherited_.find(dim); heir != inherited_.end())
+      if (const auto derived = inherited_.find(dim); derived != inherited_.end())
         for (const Rule& r : rules_.split)
-          if (r.dim == heir->second) found = {&r, "/split/" + pointer_token(heir->second)};
+          if (r.dim == derived->second) found = {&r, "/split/" + pointer_token(derived->second)};
     for (const std::string& name : {t.layer, t.name})
       if (const auto own = rules_.tensors.find(name); own != rules_.tensors.end())
         take(own->second, "/tensors/" + pointer_token(name));

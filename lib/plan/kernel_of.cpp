@@ -7,7 +7,7 @@
 
 #include "base/at.h"
 #include "kernels/operands.h"
-#include "plan/narrow.h"
+#include "plan/infer_required.h"
 
 namespace motley {
 
@@ -26,7 +26,7 @@ std::pair<Index, Index> local_padding(const Window& w, const std::vector<Range>&
 }
 
 // Real rows of the read end that the window reaches beyond work's, at the low and the high end.
-std::pair<Index, Index> margin_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
+std::pair<Index, Index> halo_of(const Pass& pass, const Window& w, const std::vector<Range>& work) {
   const Range h = at(work, w.read);
   const Range reach = reach_of(w, at(work, w.made), at(pass.indices, w.tap).size, at(pass.indices, w.read).size);
   return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
@@ -50,9 +50,9 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
   spec.stride = {pass.windows[0].stride, pass.windows[1].stride};
   spec.dilation = {pass.windows[0].dilation, pass.windows[1].dilation};
   if (pass.op == KernelOp::conv2d) return;
-  const auto [above, below] = margin_of(pass, pass.windows[0], work);
-  const auto [before, behind] = margin_of(pass, pass.windows[1], work);
-  spec.margin = {above, below, before, behind};
+  const auto [above, below] = halo_of(pass, pass.windows[0], work);
+  const auto [before, after] = halo_of(pass, pass.windows[1], work);
+  spec.halo = {above, below, before, after};
 }
 
 // dense: indices kept (of x and y), contracted (of x and w), made (of w and y). UserError: one of all three.
@@ -123,7 +123,7 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   spec.fold = pass.fold;
   spec.activation = pass.activation;
   spec.scale = pass.scale;
-  if (!pass.ties.empty()) {  // a copy of what is written
+  if (!pass.index_maps.empty()) {  // a copy of what is written
     std::vector<Index> extents;
     for (int i : pass.writes.indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);

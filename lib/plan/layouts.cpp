@@ -145,22 +145,23 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
 // Dims that a change of shape makes, without a rule of their own, are cut as the dims they come from.
 void inherit(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker,
              std::map<std::string, Rule>& split) {
-  for (const Heir& heir : passes.heirs) {
-    auto rule = split.find(heir.of);
-    if (split.contains(heir.dim) || rule == split.end() || rule->second.axes.names.empty()) continue;
-    const Index size = reference.at(heir.of);
-    const Cut cut = maker.make(rule->second, size).scaled(size, heir.of_size);
+  for (const DerivedDim& derived : passes.derived_dims) {
+    auto rule = split.find(derived.of);
+    if (split.contains(derived.dim) || rule == split.end() || rule->second.axes.names.empty()) continue;
+    const Index size = reference.at(derived.of);
+    const Cut cut = maker.make(rule->second, size).scaled(size, derived.of_size);
     Rule inherited = rule->second;
-    inherited.dim = heir.dim;
+    inherited.dim = derived.dim;
     std::vector<std::vector<Index>> lists;
     for (const Partition& list : cut.lists)
-      lists.push_back(
-          (heir.kind == Heir::Kind::scaled ? list.scaled(heir.of_size, heir.size) : list.shifted(heir.shift, heir.size)).sizes());
+      lists.push_back((derived.kind == DerivedDim::Kind::scaled ? list.scaled(derived.of_size, derived.size)
+                                                                : list.shifted(derived.shift, derived.size))
+                          .sizes());
     if (cut.per >= 0)
       inherited.parts = Jagged{lists, at(maker.mesh.axes(), cut.per).name};
     else
       inherited.parts = Sizes{lists.front()};
-    split.emplace(heir.dim, inherited);
+    split.emplace(derived.dim, inherited);
   }
 }
 

@@ -31,7 +31,7 @@ std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
 // packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   const Pass& p = at(passes_.passes, pass);
-  if (!p.ties.empty() || layouts_.placed(p.layer)) return;
+  if (!p.index_maps.empty() || layouts_.placed(p.layer)) return;
   const std::vector<bool> has = ruled(p.writes.tensor);
   std::vector<int> axes;
   for (std::size_t a = 0; a < has.size(); a++)
@@ -94,9 +94,9 @@ std::vector<Pick> Sweeper::all_candidates(int pass) const {
       indices.push_back(cuts[i].index);
       pick.push_back(cuts[i]);
     }
-    std::vector<const Cut*> together;
-    for (const PickPart& part : pick) together.push_back(&part.cut);
-    good = good && !in_a_circle(together);
+    std::vector<const Cut*> both;
+    for (const PickPart& part : pick) both.push_back(&part.cut);
+    good = good && !in_a_circle(both);
     if (good && layouts_.placed(p.layer)) {
       const std::vector<int>& place = layouts_.place(p.layer);
       for (const PickPart& part : pick)
@@ -122,7 +122,7 @@ double Sweeper::incoming(int rank, Index bytes) const {
 }
 
 // Compute of the slowest + bytes in (from the layout's box; free where there is no rule: its producer pays) + bytes out.
-Pick Sweeper::cheapest(int pass, const std::vector<Shard>& asked, const std::vector<Boxes>& needs) const {
+Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const {
   const Pass& p = at(passes_.passes, pass);
   const std::vector<Pick>& all = candidates(pass);
   if (all.size() == 1) return all.front();
@@ -130,8 +130,8 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& asked, const std::vec
   std::tuple<double, Index, std::size_t> best_cost{};
   bool first = true;
   for (const Pick& pick : all) {
-    std::vector<PassPlan> plan{work(pass, pick, asked)};
-    const Moves moves = route({pass}, plan, asked);
+    std::vector<PassPlan> plan{work(pass, pick, required)};
+    const Moves moves = route({pass}, plan, required);
     std::vector<Index> bytes(static_cast<std::size_t>(mesh_.ranks()), 0);
     double seconds =
         compute(pass, plan[0]) + exchange(p.writes.tensor, moves.add, &bytes) + exchange(p.writes.tensor, moves.copy, &bytes);

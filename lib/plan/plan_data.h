@@ -16,7 +16,7 @@
 
 namespace motley {
 
-// One index of a pass cut on a cut's axes. Axes in no part are asked: each coordinate computes what its own readers read.
+// One index of a pass cut on a cut's axes. Axes in no part are demand-driven: each coordinate computes what its own readers read.
 struct PickPart {
   int index = -1;
   Cut cut{};

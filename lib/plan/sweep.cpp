@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "plan/infer_required.h"
 #include "plan/kernel_of.h"
-#include "plan/narrow.h"
 
 namespace motley {
 
@@ -119,14 +119,14 @@ std::vector<Shard> Sweeper::resting(int tensor, const std::vector<Shard>& needs)
   return held_of(rest);
 }
 
-PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& asked) const {
+PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& required) const {
   const Pass& p = at(passes_.passes, pass);
-  std::vector<bool> asked_axes(mesh_.axes().size(), true), summed(mesh_.axes().size(), false);
+  std::vector<bool> demanded(mesh_.axes().size(), true), summed(mesh_.axes().size(), false);
   for (const PickPart& part : pick) {
     const auto& made = p.writes.indices;
     const bool reduced = std::find(made.begin(), made.end(), part.index) == made.end();
     for (int a : part.cut.axes) {
-      at(asked_axes, a) = false;
+      at(demanded, a) = false;
       at(summed, a) = reduced;
     }
   }
@@ -138,19 +138,19 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& ask
   std::vector<int> keys;
   for (int r : layouts_.place(p.layer)) {
     at(on, r) = true;
-    keys.push_back(key(r, asked_axes));
+    keys.push_back(key(r, demanded));
   }
   for (int r = 0; r < mesh_.ranks(); r++) {
-    const int k = key(r, asked_axes);
+    const int k = key(r, demanded);
     out.alternative_of.push_back(std::find(keys.begin(), keys.end(), k) != keys.end() ? k : keys.front());
   }
   std::map<int, Box> wanted;  // per alternative: the hull of what its readers ask
-  for (const Shard& a : asked) {
+  for (const Shard& a : required) {
     auto [here, fresh] = wanted.emplace(at(out.alternative_of, a.rank), a.box);
     if (!fresh) here->second = hull(here->second, a.box);
   }
   for (int r = 0; r < mesh_.ranks(); r++) {
-    auto want_at = wanted.find(key(r, asked_axes));
+    auto want_at = wanted.find(key(r, demanded));
     if (!at(on, r) || want_at == wanted.end()) continue;
     Work& w = at(out.work, r);
     for (const PassIndex& i : p.indices) w.box.push_back({0, i.size});
@@ -159,9 +159,9 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& ask
       Range& range = at(w.box, part.index);
       range = intersect(range, part.cut.at(mesh_, r));
     }
-    narrow(p, w.box);
+    infer_required(p, w.box);
     w.any = volume(w.box) > 0;
-    w.alternative = key(r, asked_axes);
+    w.alternative = key(r, demanded);
     w.partial = key(r, summed);
   }
   return out;

@@ -52,7 +52,7 @@ class Sweeper {
     double cost = 0;
   };
   int key(int rank, const std::vector<bool>& axes) const;
-  PassPlan work(int pass, const Pick& pick, const std::vector<Shard>& asked) const;
+  PassPlan work(int pass, const Pick& pick, const std::vector<Shard>& required) const;
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const;
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
@@ -65,7 +65,7 @@ class Sweeper {
   double cost_of(const Trial& trial) const;
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
-  Pick cheapest(int pass, const std::vector<Shard>& asked, const std::vector<Boxes>& needs) const;
+  Pick cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const;
   std::vector<Shard> home(int parameter) const;
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;

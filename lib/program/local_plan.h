@@ -64,7 +64,7 @@ class LocalPlan {
   const CompileOptions& options_;
   std::vector<std::vector<int>> writers_{}, readers_{};                 // per tensor
   std::vector<int> opened_{};                                           // per tensor
-  mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is asked for often
+  mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is called often
   mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor
   mutable std::vector<std::optional<SharedTensor>> shared_{};           // per tensor
 };

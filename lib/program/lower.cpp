@@ -118,7 +118,7 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   if (!adds || inside) spec.activation = next >= 0 ? activation : spec.activation;
   views.push_back(!adds || inside ? result : draft_.fresh_view("tile of " + it.name, t, box));
   const View made = views.back(), *b = spec.bias ? &bias_view : nullptr;
-  if (!it.ties.empty())
+  if (!it.index_maps.empty())
     emit_index_maps(p, views);
   else if (it.op == KernelOp::fold)
     emit_fold(p, part.box, views);

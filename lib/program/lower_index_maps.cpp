@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "plan/ties.h"
+#include "plan/index_maps.h"
 #include "program/lowerer.h"
 
 namespace motley {
 
 namespace {
 
-// One side of a tie on this rank: its dims in a view of an operand.
+// One side of a map on this rank: its dims in a view of an operand.
 struct Digits {
   std::vector<Index> sizes{}, extents{}, strides{};  // sizes: of the whole dims
   Range numbers{};                                   // first to last
@@ -77,7 +77,7 @@ struct Walk {
 
 bool is_tied(const Pass& pass, int index) {
   auto has = [&](const std::vector<int>& side) { return std::find(side.begin(), side.end(), index) != side.end(); };
-  return std::any_of(pass.ties.begin(), pass.ties.end(), [&](const Tie& l) { return has(l.read) || has(l.made); });
+  return std::any_of(pass.index_maps.begin(), pass.index_maps.end(), [&](const IndexMap& l) { return has(l.read) || has(l.made); });
 }
 
 std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, const View& from, const View& to) {
@@ -89,8 +89,8 @@ std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, co
         static_cast<std::size_t>(std::find(read.indices.begin(), read.indices.end(), made.indices[d]) - read.indices.begin());
     walk.add(to.extents[d], from.strides[dim], to.strides[d]);
   }
-  for (const Tie& tie : pass.ties)
-    if (!walk.add(digits_of(pass, tie.read, read, from, work), digits_of(pass, tie.made, made, to, work), tie.offset))
+  for (const IndexMap& map : pass.index_maps)
+    if (!walk.add(digits_of(pass, map.read, read, from, work), digits_of(pass, map.made, made, to, work), map.offset))
       return std::nullopt;
   return walk;
 }
@@ -101,13 +101,13 @@ void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
   const Pass& it = plan_.pass(p);
   const std::vector<Range>& work = plan_.work_of(p).box;
   std::optional<Walk> walk = walk_of(it, work, views[0], views[1]);
-  if (!walk) {  // the read side as one run: tied dims last, in the ties' order
+  if (!walk) {  // the read side as one run: mapped dims last, in the index_maps' order
     const std::vector<int>& indices = it.reads.front().indices;
     std::vector<int> order;
     for (std::size_t d = 0; d < indices.size(); d++)
       if (!is_tied(it, indices[d])) order.push_back(static_cast<int>(d));
-    for (const Tie& tie : it.ties)
-      for (int i : tie.read) order.push_back(static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin()));
+    for (const IndexMap& map : it.index_maps)
+      for (int i : map.read) order.push_back(static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin()));
     View run = views[0];
     const Place here = dense(run, order, Format::plain, it.name);
     std::vector<Index> extents;

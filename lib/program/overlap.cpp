@@ -75,7 +75,8 @@ class Overlapper {
   Index item(int buffer) const { return static_cast<Index>(bytes_of(at(program_.buffers, buffer).dtype)); }
 
   // A Wait touches what its Post does: that is in flight until then. Flags are about all of a buffer: peers may read what they are
-  // shown, and write what they show; who acknowledges or grants (no bytes) gives it up, and whoever waited for that may write it.
+  // shown, and write what they show; who acknowledges or grants (no bytes) gives it up, and the rank that waited for that may write
+  // it.
   Touches touches_of(const ProgramStep& step) {
     Touches out;
     if (const auto* run = std::get_if<RunKernel>(&step.what)) {

@@ -3,13 +3,13 @@
 #include <motley/executor.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <numeric>
 #include <unordered_map>
 
 #include "base/at.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "plan/kernel_of.h"
 #include "program/too_large.h"
@@ -23,11 +23,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kLookEvery = 20e-6;  // seconds: asking MPI over TCP what has come takes about one microsecond
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+constexpr double kPollEvery = 20e-6;  // seconds: asking MPI over TCP what has come takes about one microsecond
 
 Index rounded(Index bytes) {
   return (bytes + 255) / 256 * 256;
@@ -111,13 +107,13 @@ struct Executor::Bound {
   void meet();
   void begin();
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
-  void look_after();           // the pending exchanges
+  void progress();             // the pending exchanges
   void settle(std::size_t from, std::size_t to, double begin);
   void record(std::size_t i, double from, double to) {
     if (trace != nullptr) trace->program_step(i, from, to);
   }
   // A buffer's bytes, where the host can read them: `room` takes a device's.
-  const std::byte* look(int buffer, std::vector<std::byte>& room) const;
+  const std::byte* host_bytes(int buffer, std::vector<std::byte>& room) const;
   Ran run(std::size_t from, std::size_t to, const std::function<void(int)>& after = {});
 };
 
@@ -207,7 +203,7 @@ void Executor::Bound::stage() {
     auto staged_of = [](const std::vector<Message>& messages) {
       std::vector<StagedExchanges::Message> out;
       for (const Message& m : messages) {
-        check(!m.window, "nobody looks into a device's memory");
+        check(!m.window, "no rank reads a device's memory in place");
         out.push_back({m.peer, m.bytes});
       }
       return out;
@@ -278,7 +274,7 @@ double Executor::Bound::perform(Step& s) {
   return own;
 }
 
-void Executor::Bound::look_after() {
+void Executor::Bound::progress() {
   if (device != nullptr) return staged->progress();
   for (int e : pending) {  // one test that fails lets all messages move
     auto& open = at(tickets, e);
@@ -306,7 +302,7 @@ void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   }
 }
 
-// Behind a half run peers may still look at what it wrote: all ranks meet before it is written again.
+// After a half run peers may still read what it wrote: all ranks meet before it is written again.
 void Executor::Bound::meet() {
   if (peers != nullptr && half) static_cast<void>(transport.gather_all({}));
   half = false;
@@ -323,7 +319,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   Ran out;
   const Index before = transport.bytes_received();
   const double begin = seconds_now();
-  double now = begin, looked = begin;
+  double now = begin, polled = begin;
   if (device != nullptr) {
     start->set(DeviceMemory::Queue::compute);
     last = start.get();
@@ -343,9 +339,9 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
     (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += took;
     if (device == nullptr || s.kind != Step::Kind::kernel) s.seconds += took;
     now = then;
-    if (s.kind != Step::Kind::kernel || pending.empty() || then - looked < kLookEvery) continue;
-    look_after();
-    looked = now = seconds_now();
+    if (s.kind != Step::Kind::kernel || pending.empty() || then - polled < kPollEvery) continue;
+    progress();
+    polled = now = seconds_now();
     out.polling_seconds += now - then;
   }
   out.busy_seconds += out.polling_seconds;
@@ -359,7 +355,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   return out;
 }
 
-const std::byte* Executor::Bound::look(int buffer, std::vector<std::byte>& room) const {
+const std::byte* Executor::Bound::host_bytes(int buffer, std::vector<std::byte>& room) const {
   if (device == nullptr) return address({buffer, 0});
   room.resize(static_cast<std::size_t>(at(program.buffers, buffer).bytes));
   copy_and_wait(*device, room.data(), address({buffer, 0}), room.size());
@@ -404,14 +400,14 @@ int Executor::first_not_finite() {
     if (program.main_buffer[t] >= 0) tensor_of[program.main_buffer[t]] = static_cast<int>(t);
   std::vector<std::byte> room;
   for (const FedBuffer& f : program.feeds)
-    if (first < 0 && !is_finite(program, f.buffer, bound_->look(f.buffer, room))) first = f.tensor;
+    if (first < 0 && !is_finite(program, f.buffer, bound_->host_bytes(f.buffer, room))) first = f.tensor;
   if (first < 0) first = first_parameter_not_finite();
   run_forward([&](int step) {
     const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
     if (first >= 0 || run == nullptr) return;
     const int buffer = run->operands.back().buffer;
     const auto tensor = tensor_of.find(buffer);
-    if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->look(buffer, room))) first = tensor->second;
+    if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->host_bytes(buffer, room))) first = tensor->second;
   });
   return first;
 }
@@ -419,7 +415,7 @@ int Executor::first_not_finite() {
 int Executor::first_parameter_not_finite() const {
   std::vector<std::byte> room;
   for (const Slice& s : bound_->program.slices)
-    if (!is_finite(bound_->program, s.value, bound_->look(s.value, room))) return s.tensor;
+    if (!is_finite(bound_->program, s.value, bound_->host_bytes(s.value, room))) return s.tensor;
   return -1;
 }
 
@@ -435,7 +431,7 @@ std::vector<double> Executor::read(int buffer, const Box& box) const {
   const Buffer& b = at(bound_->program.buffers, buffer);
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
-  const std::byte* base = bound_->look(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
+  const std::byte* base = bound_->host_bytes(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::vector<double> out(static_cast<std::size_t>(volume(box)));
   std::size_t k = 0;
   for_each_index(box, [&](const std::vector<Index>& here) {
@@ -456,7 +452,7 @@ std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
   const std::size_t item = bytes_of(b.dtype);
-  const std::byte* const base = bound_->look(buffer, room) + static_cast<std::size_t>(view.element) * item;
+  const std::byte* const base = bound_->host_bytes(buffer, room) + static_cast<std::size_t>(view.element) * item;
   if (is_dense(view, order)) return hash_bytes(base, static_cast<std::size_t>(volume(box)) * item);
   std::vector<std::size_t> dims(box.size());  // outer to inner
   std::iota(dims.begin(), dims.end(), std::size_t{0});
@@ -483,7 +479,7 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   const View view = view_of(b, buffer, box);
   std::vector<std::byte> room;
   std::byte* const first =
-      bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->look(buffer, room));
+      bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->host_bytes(buffer, room));
   std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
   std::size_t k = 0;
   for_each_index(box, [&](const std::vector<Index>& here) {

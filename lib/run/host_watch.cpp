@@ -43,7 +43,7 @@ void Successor::hold() {
 std::optional<Hung> Successor::beat() {
   for (; at_ < ranks_.size(); at_++) {
     Seen& rank = ranks_[at_];
-    rank.look();
+    rank.poll();
     reads_++;
     if (auto hung = silence(rank, limits_)) return hung;
     if (!rank.now || rank.runs()) break;
@@ -57,7 +57,7 @@ std::optional<Hung> Successor::beat() {
 std::optional<Hung> Successor::process_ended() {
   release();
   Seen& rank = ranks_[at_];
-  rank.look();
+  rank.poll();
   reads_++;
   if (!rank.runs()) return std::nullopt;
   died_ = true;
@@ -124,7 +124,7 @@ std::optional<std::string> HostWatch::slow() {
 void HostWatch::last_word() {
   if (far_.empty()) return;
   for (FarHost& other : far_) static_cast<void>(other.link.receive());  // a connection with unread bytes is reset when it closes
-  watch_->look();
+  watch_->poll();
   send();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the ranks of one host that look into each other's: where a Program's peer buffers are, and who has written or read
+// Memory of the ranks of one host that read each other's in place: where a Program's peer buffers are, and who has written or read
 // what. A flag is a run's number, stored by its owner after the fact (release), seen by others before they act on it (acquire): a
 // number only grows, so a run that stopped half way leaves nothing behind.
 #pragma once
@@ -19,7 +19,7 @@ class PeerMemory {
   // Collective. memory: this rank's, from Transport::allocate, its arena first; flags: flag_bytes in it, zero.
   PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags);
   std::byte* address(int buffer) const { return at(buffers_, buffer); }  // of a peer buffer
-  // Before the forward half. A whole run leaves no look open; after a half run all ranks meet first.
+  // Before the forward half. A whole run leaves no read unacknowledged; after a half run all ranks meet first.
   void next_run() { run_++; }
   void tell(int exchange, int peer) const;
   Transport::Ticket await(int exchange, int peer, Index bytes) const;

@@ -4,17 +4,14 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <chrono>
+
+#include "base/clock.h"
 
 namespace motley {
 
 namespace {
 
 using Queue = DeviceMemory::Queue;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::size_t rounded(std::size_t bytes) {
   return (bytes + 255) / 256 * 256;

@@ -53,7 +53,7 @@ int beats_in(double seconds) {
   return std::max(1, static_cast<int>(std::lround(std::min(seconds, 1e6) / kBeatSeconds)));
 }
 
-void Seen::look() {
+void Seen::poll() {
   if (!far)
     if (auto record = reader.read()) now = record;
   if (!runs()) {
@@ -84,7 +84,7 @@ std::optional<Hung> silence(const Seen& rank, const Limits& limits) {
 Watch::Watch(std::vector<Watched> ranks, int of, Limits limits) : of_(of), limits_(limits) {
   std::sort(ranks.begin(), ranks.end(), [](const Watched& a, const Watched& b) { return a.rank < b.rank; });
   for (Watched& rank : ranks) ranks_.emplace_back(std::move(rank));
-  look();
+  poll();
 }
 
 Watch::Watch(const std::filesystem::path& directory, int ranks, Limits limits) : Watch(files_of(directory, ranks), ranks, limits) {}
@@ -104,16 +104,16 @@ const std::optional<Record>& Watch::record(int rank) {
   return seen == nullptr ? nothing : seen->now;
 }
 
-void Watch::look() {
+void Watch::poll() {
   for (Seen& rank : ranks_) {
-    rank.look();
+    rank.poll();
     reads_ += rank.far ? 0 : 1;
   }
 }
 
 std::optional<Hung> Watch::beat() {
   looks_++;
-  look();
+  poll();
   for (const Seen& rank : ranks_)
     if (auto hung = silence(rank, limits_)) return hung;
   if (!whole()) return std::nullopt;

@@ -26,24 +26,24 @@ struct Hung {
   bool known = false;  // another rank of this host has written it, and said it (what other hosts say may be lost when they end)
 };
 
-// A rank that a watch looks at.
+// A rank that a watch observes.
 struct Watched {
   int rank = 0;
   std::optional<RecordPlace> place{};  // none: of another host, hear() brings its records
 };
 
-// One rank's record from look to look.
+// One rank's record from poll to poll.
 struct Seen {
   explicit Seen(Watched of) : rank(of.rank), far(!of.place), reader(of.place.value_or(RecordPlace{})) {}
-  void look();  // at a record that is read here, or was heard
+  void poll();  // at a record that is read here, or was heard
   bool runs() const { return now && now->code == -1; }
   int rank = 0;
   bool far = false;
   RecordReader reader;
   std::optional<Record> now{};
-  std::uint64_t beat = 0, exchange = 0, moved = 0;  // at the last look
+  std::uint64_t beat = 0, exchange = 0, moved = 0;  // at the last poll
   std::int64_t bytes = 0;
-  int silent = 0, idle = 0;  // looks without a beat; looks in which it waited and nothing moved
+  int silent = 0, idle = 0;  // polls without a beat; polls in which it waited and nothing moved
   bool reported = false;     // as slow
 };
 
@@ -57,10 +57,10 @@ class Watch {
   Watch(std::vector<Watched> ranks, int of, Limits limits);
   Watch(const std::filesystem::path& directory, int ranks, Limits limits);  // all of them, by the files of one directory
   void hear(const Record& record);
-  void look();
-  // One look at all records, every kBeatSeconds: who hangs and why, once somebody does.
+  void poll();
+  // One poll of all records, every kBeatSeconds: who hangs and why, once a rank does.
   std::optional<Hung> beat();
-  // By the last look, once per wait: a rank waits for one that computes on and on. That is slow, not hung.
+  // By the last poll, once per wait: a rank waits for one that computes on and on. That is slow, not hung.
   std::optional<std::string> slow();
   const std::optional<Record>& record(int rank);
   bool all_ready() const;

@@ -5,12 +5,12 @@
 #include <motley/trainer.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/at.h"
+#include "base/clock.h"
 #include "base/core_use.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
@@ -21,10 +21,6 @@
 namespace motley {
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;

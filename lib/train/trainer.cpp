@@ -3,13 +3,13 @@
 #include <motley/trainer.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <type_traits>
 
 #include "base/at.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "plan/plan_fields.h"
 #include "run/copies.h"
@@ -19,10 +19,6 @@
 namespace motley {
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Every rank's value of a plain struct, on every rank.
 template <class T>
@@ -47,14 +43,14 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
     throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
                     " run");
   struct Hashes {
-    std::uint64_t asked, planned;
+    std::uint64_t problem, plan;
   };
   const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.data())});
   for (std::size_t r = 1; r < all.size(); r++) {
     const std::string who = "rank " + std::to_string(r);
-    if (all[r].asked != all[0].asked)
+    if (all[r].problem != all[0].problem)
       throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
-    if (all[r].planned != all[0].planned) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
+    if (all[r].plan != all[0].plan) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
   }
 }
 

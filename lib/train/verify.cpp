@@ -4,7 +4,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <optional>
 
 #include "base/at.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
@@ -24,8 +24,6 @@ namespace motley {
 namespace {
 
 constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4;  // INTERFACE section 3
-
-using Clock = std::chrono::steady_clock;
 
 Batch first_batch(const VerifyInput& in, Index batch) {
   return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
@@ -45,7 +43,7 @@ std::vector<int> deciding_tensors(const Passes& passes) {
 }
 
 // Takes over the other run's values where they agree within the bound. A row that no one reads is in neither.
-void decide_alike(Executor& executor, const Program& program, int buffer, const WholeTensor& other) {
+void take_decisions(Executor& executor, const Program& program, int buffer, const WholeTensor& other) {
   const Box box = at(program.buffers, buffer).box;
   std::vector<double> values = executor.read(buffer, box);
   double most = 0;
@@ -61,10 +59,10 @@ void decide_alike(Executor& executor, const Program& program, int buffer, const 
 
 enum class Record : std::uint8_t { results, decisions };
 
-// `before` is called before each kernel. `alike`: decides as that run did (one rank only).
+// `before` is called before each kernel. `like`: takes its decisions from that run (one rank only).
 RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
                     const std::function<void(const char*)>& before, Record record = Record::results,
-                    const RunRecord* alike = nullptr) {
+                    const RunRecord* like = nullptr) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
   const CompileOptions options{
@@ -91,12 +89,12 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     });
     executor.run_forward([&](int step) {
       const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
-      if (alike == nullptr || run == nullptr) return;
+      if (like == nullptr || run == nullptr) return;
       for (int t : deciding) {
         const int buffer = at(program.main_buffer, t);
-        const auto other = at(alike->decided, s).find(at(passes.tensors, t).name);
-        if (buffer == run->operands.back().buffer && other != at(alike->decided, s).end())
-          decide_alike(executor, program, buffer, other->second);
+        const auto other = at(like->decided, s).find(at(passes.tensors, t).name);
+        if (buffer == run->operands.back().buffer && other != at(like->decided, s).end())
+          take_decisions(executor, program, buffer, other->second);
       }
     });
     executor.run_backward();
@@ -131,12 +129,12 @@ void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<v
     }
     return;
   }
-  Clock::time_point last = Clock::now();
+  double last = seconds_now();
   work([&](const char* what) {
-    if (Clock::now() - last < std::chrono::seconds(1)) return;
+    if (seconds_now() - last < 1) return;
     rt.phase(std::string("unsharded: ") + what);
     static_cast<void>(meet(false));
-    last = Clock::now();
+    last = seconds_now();
   });
   static_cast<void>(meet(true));
 }
@@ -273,10 +271,10 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
     try {
       const Plan plan = balance(*in.step, Mesh({{"one", 1}}, {in.mesh->device(0)}), {}, {}, {.dtype = DType::f64});
       const RunRecord truth = run_steps(plan, *reference, *in_memory(1).front(), in, alive);
-      RunRecord alike = run_steps(plan, *reference, *in_memory(1).front(), in, alive, Record::results, &f32);
-      alike.logits = truth.logits;  // before any gradient nothing needs to be decided alike
-      alike.losses.front() = truth.losses.front();
-      report = {difference(f64, truth), difference(f32, alike)};
+      RunRecord same = run_steps(plan, *reference, *in_memory(1).front(), in, alive, Record::results, &f32);
+      same.logits = truth.logits;  // before any gradient nothing depends on decisions
+      same.losses.front() = truth.losses.front();
+      report = {difference(f64, truth), difference(f32, same)};
       nothing_to_save.reset();
       if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
     } catch (const Error& e) {

@@ -407,10 +407,10 @@ def explains():
     plan = json.loads(room.run("plan", "job.json", "--format", "json").out)
     lying = [t["boxes"] for name, t in plan["tensors"].items() if not name.startswith("gradient of ")]
     assert held("plan.svg") == {r: sum(len(boxes[r]) for boxes in lying) for r in (0, 1)}
-    told = json.loads(room.run("explain", "job.json", "--format", "json").out)
-    assert {n: t["boxes"] for n, t in told["tensors"].items()} == {n: t["boxes"] for n, t in plan["tensors"].items()}
+    explained = json.loads(room.run("explain", "job.json", "--format", "json").out)
+    assert {n: t["boxes"] for n, t in explained["tensors"].items()} == {n: t["boxes"] for n, t in plan["tensors"].items()}
     received = [0, 0]
-    for move in told["exchanges"]:
+    for move in explained["exchanges"]:
         assert move["seconds"] is None and move["from"] != move["to"]
         received[move["to"]] += move["bytes"]
     assert received == [r["bytes"] for r in plan["predicted"]["ranks"]]
@@ -530,7 +530,7 @@ def exchange_names(table):
 
 def traces():
     room = Room()
-    # Nothing is measured for told parts: no simulated side, and a word about it.
+    # Nothing is measured for given parts: no simulated side, and a word about it.
     room.write("job.json", job())
     done = room.run("train", "job.json", "--run-dir", "plain", "--trace", "plain.json")
     has(done.err, "no profile")
@@ -624,7 +624,7 @@ def stops():
     room = Room()
     for sent in [signal.SIGINT, signal.SIGTERM]:
         process = endless(room, "run")
-        # While it runs nobody else may use its directory.
+        # While it runs no other run may use its directory.
         has(room.run("train", "job.json", "--run-dir", "run", "--overwrite", code=78).err, "used by another")
         process.send_signal(sent)
         process.communicate(timeout=LIMIT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who watches whom, by hand-made records: a look is a beat, no time passes. Links between hosts go over loopback.
+// Who watches whom, by hand-made records: a poll is a beat, no time passes. Links between hosts go over loopback.
 #include "run/host_watch.h"
 
 #include <arpa/inet.h>
@@ -162,7 +162,7 @@ TEST_CASE("reads per beat grow with the ranks, not with their square") {
 TEST_CASE("a successor: the next rank that runs") {
   Ranks ranks(4);
   Successor next(ranks.ring(0, 4, 1), {.hung_seconds = 1, .end_seconds = 1});
-  auto looks = [&](int times, int silent) {
+  auto polls = [&](int times, int silent) {
     std::optional<Hung> hung;
     for (int i = 0; i < times && !hung; i++) {
       for (int r = 0; r < 4; r++)
@@ -171,17 +171,17 @@ TEST_CASE("a successor: the next rank that runs") {
     }
     return hung;
   };
-  CHECK(!looks(20, 3));  // rank 3 is rank 2's affair
+  CHECK(!polls(20, 3));  // rank 3 is rank 2's affair
   ranks.all[2]->ended(0, "");
-  const auto hung = looks(20, 3);
+  const auto hung = polls(20, 3);
   REQUIRE(hung);
   CHECK(hung->rank == 3);
   CHECK_THAT(hung->text, Contains("rank 3 (\"device 3\"") && Contains("hung in phase 'ready': no heartbeat for 1 s"));
   CHECK(!next.quiet());
   ranks.all[3]->ended(0, "");
-  CHECK(!looks(3, -1));
+  CHECK(!polls(3, -1));
   ranks.all[0]->ended(86, "rank 2 hung", 2);
-  const auto known = looks(1, -1);
+  const auto known = polls(1, -1);
   REQUIRE(known);
   CHECK(known->known);
   CHECK(known->rank == 2);

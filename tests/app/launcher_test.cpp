@@ -18,6 +18,7 @@
 
 #include "app/launch_processes.h"
 #include "app/mpiexec.h"
+#include "base/clock.h"
 #include "run/records.h"
 
 namespace {
@@ -26,9 +27,6 @@ namespace fs = std::filesystem;
 using namespace motley;
 using Catch::Matchers::Contains;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 void pause_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
@@ -58,7 +56,7 @@ class Probe {
     fs::create_directory(directory_);
     std::vector<std::string> words = setup.before;
     words.insert(words.end(), {LAUNCH_PROBE, setup.mode, std::to_string(setup.ranks), directory_.string()});
-    start_ = now();
+    start_ = seconds_now();
     pid_ = fork();
     if (pid_ == 0) become(setup, words);
     REQUIRE(pid_ > 0);
@@ -76,7 +74,7 @@ class Probe {
   // Waits until all ranks say this phase; their process ids.
   std::vector<pid_t> in_phase(const std::string& phase, int ranks) const {
     std::vector<pid_t> pids;
-    for (const double until = now() + 20; now() < until; pause_ms(5)) {
+    for (const double until = seconds_now() + 20; seconds_now() < until; pause_ms(5)) {
       pids.clear();
       for (int r = 0; r < ranks; r++)
         if (const auto record = RecordReader(record_path(directory_ / ".ranks", r)).read(); record && record->phase == phase)
@@ -90,8 +88,9 @@ class Probe {
   // Waits for the end. Kept: exit code (128 + signal), stdout, stderr, seconds.
   void end() {
     int status = 0, ended = 0;
-    for (const double until = now() + 40; ended == 0 && now() < until; pause_ms(2)) ended = waitpid(pid_, &status, WNOHANG);
-    seconds = now() - start_;
+    for (const double until = seconds_now() + 40; ended == 0 && seconds_now() < until; pause_ms(2))
+      ended = waitpid(pid_, &status, WNOHANG);
+    seconds = seconds_now() - start_;
     REQUIRE(ended == pid_);
     pid_ = -1;
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -249,10 +248,10 @@ TEST_CASE("a signal stops the run in order, a second one at once") {
   twice.in_phase("ready", 3);
   twice.send(SIGTERM);
   pause_ms(300);
-  const double second = now();
+  const double second = seconds_now();
   twice.send(SIGTERM);
   CHECK_END(twice, 75, "motley: stopped on request\n");
-  CHECK(now() - second < 2);
+  CHECK(seconds_now() - second < 2);
 }
 
 TEST_CASE("a signal at any time of the first second") {
@@ -274,7 +273,7 @@ TEST_CASE("the launcher is killed: no rank is left") {
   Probe probe({.mode = "train"});
   probe.in_phase("train", 3);
   probe.send(SIGKILL);
-  for (const double until = now() + 5; now() < until && !probe.processes().empty();) pause_ms(10);
+  for (const double until = seconds_now() + 5; seconds_now() < until && !probe.processes().empty();) pause_ms(10);
   fs::remove_all(probe.directory() / ".ranks");  // the next launch in this directory would
   probe.end();
   CHECK(probe.code == 128 + SIGKILL);
@@ -294,13 +293,13 @@ TEST_CASE("a rank is killed while the ranks start") {
   std::mt19937 random(11);
   for (int i = 0; i < 8; i++) {
     Probe probe({.mode = "deadlock"});
-    const double until = now() + 10;
+    const double until = seconds_now() + 10;
     std::optional<Record> record;
-    while (!(record = RecordReader(record_path(probe.directory() / ".ranks", 1)).read()) && now() < until) pause_ms(1);
+    while (!(record = RecordReader(record_path(probe.directory() / ".ranks", 1)).read()) && seconds_now() < until) pause_ms(1);
     pause_ms(static_cast<int>(random() % 40));
     REQUIRE(record);
     REQUIRE(kill(record->pid, SIGKILL) == 0);
-    // Before MPI has started mpiexec may end all of them before anybody can look: then all are named.
+    // Before MPI has started mpiexec may end all of them before they can be examined: then all are named.
     CHECK_END(probe, 86, "rank 1 (\"old cpu 1\", pid ");
     CHECK_THAT(probe.err, Contains(" died in phase "));
     CHECK(probe.seconds < kSoon);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads, records, and the rules of the watch (by hand-made records: a look is a beat, no time passes).
+// Ranks as threads, records, and the rules of the watch (by hand-made records: a poll is a beat, no time passes).
 #include <motley/runtime.h>
 
 #include <atomic>
@@ -34,7 +34,7 @@ TEST_CASE("ranks as threads") {
   run_ranks_in_memory(4, [&](Runtime& rt) {
     sum += rt.rank() + 10 * rt.ranks();
     CHECK(!rt.stop_requested());
-    rt.phase("nobody listens");
+    rt.phase("no observer");
     CHECK(agree(rt.transport(), rt.rank()).status == 3);
   });
   CHECK(sum == 166);
@@ -91,7 +91,7 @@ TEST_CASE("a record is what its rank wrote") {
 TEST_CASE("the watch: silence, a late start, deadlock, slowness") {
   Trio trio;
   Watch watch(trio.directory.path, 3, {.hung_seconds = 2, .start_seconds = 4});
-  auto look = [&](int times) {
+  auto poll = [&](int times) {
     std::optional<Hung> hung;
     for (int i = 0; i < times && !hung; i++) hung = watch.beat();
     return hung;
@@ -109,7 +109,7 @@ TEST_CASE("the watch: silence, a late start, deadlock, slowness") {
   }
   SECTION("silence") {
     trio.all(&RecordWriter::ready);
-    CHECK(watch.all_ready() == false);  // not looked yet
+    CHECK(watch.all_ready() == false);  // not polled yet
     for (int i = 0; i < 30; i++) {
       for (RecordWriter* r : {&trio.zero, &trio.one, &trio.two})
         if (r != &trio.one || i < 10) r->beat();
@@ -126,7 +126,7 @@ TEST_CASE("the watch: silence, a late start, deadlock, slowness") {
   SECTION("an ended rank may be silent") {
     trio.all(&RecordWriter::ready);
     for (RecordWriter* r : {&trio.zero, &trio.one, &trio.two}) r->ended(0, "");
-    CHECK(!look(50));
+    CHECK(!poll(50));
   }
   SECTION("all wait") {
     trio.all(&RecordWriter::ready);
@@ -160,17 +160,17 @@ TEST_CASE("the watch: silence, a late start, deadlock, slowness") {
     trio.all(&RecordWriter::ready);
     trio.one.phase("conv2d_3");
     trio.zero.waiting("x", 1);
-    int told = 0;
+    int reports = 0;
     for (int i = 0; i < 30; i++) {
       trio.all(&RecordWriter::beat);
       REQUIRE(!watch.beat());
       if (const auto text = watch.slow()) {
-        told++;
+        reports++;
         CHECK_THAT(*text, Contains("rank 0 waits for rank 1 in \"x\" since 2 s: rank 1 (\"old\"") &&
                               Contains("computes in phase 'conv2d_3'"));
       }
     }
-    CHECK(told == 1);
+    CHECK(reports == 1);
   }
 }
 

@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 // Of the source tree, or of a pack (scripts/gpu-check).
 fs::path folder(const char* variable, const char* usual) {
-  const char* told = std::getenv(variable);
-  return told == nullptr ? usual : told;
+  const char* given = std::getenv(variable);
+  return given == nullptr ? usual : given;
 }
 
 // Every different convolution that a rank of two or three runs under uneven shares of filters, of batch, of rows.

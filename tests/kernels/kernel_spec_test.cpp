@@ -63,9 +63,9 @@ TEST_CASE("spec: work, bytes and operands of the others") {
   CHECK(flops(spec) == 2 * 3 * 9 * 4);
   CHECK(bytes_touched(spec) == 4 * 6 * (9 + 36 + 36));
   CHECK(summary(spec) == "max_pool2d backward_data n2 c3 6x6 -> 2x2 stride 2x2");
-  spec.margin = {1, 0, 0, 2};
+  spec.halo = {1, 0, 0, 2};
   CHECK(bytes_touched(spec) == 4 * 6 * (9 + 7 * 8 + 36));
-  CHECK(summary(spec) == "max_pool2d backward_data n2 c3 6x6 -> 2x2 stride 2x2 margin 1,0,0,2");
+  CHECK(summary(spec) == "max_pool2d backward_data n2 c3 6x6 -> 2x2 stride 2x2 halo 1,0,0,2");
   spec.op = KernelOp::avg_pool2d;
   CHECK(operand_count(spec) == 2);
   spec = {};

@@ -151,13 +151,13 @@ TEST_CASE("pools: a window with no real element gives 0, and takes no gradient")
   }
 }
 
-TEST_CASE("pools of a slice: the margin is no border") {
+TEST_CASE("pools of a slice: the halo is no border") {
   // Column x of 4 rows [1 4 | 3 2], windows of 3 at stride 1, padding 1: outputs 4. Rows 0-1 are this slice, rows 2-3 the other.
   KernelSpec upper = pool(KernelOp::avg_pool2d, PassKind::forward, {.h = 2, .w = 1, .r = 3, .s = 1, .p = 3, .q = 1}), lower = upper;
   upper.padding = {1, 2, 0, 0};  // outputs 0-2
-  upper.margin = {0, 2, 0, 0};   // the last of them reads rows 1-3
+  upper.halo = {0, 2, 0, 0};     // the last of them reads rows 1-3
   lower.padding = {2, 1, 0, 0};  // outputs 1-3 read rows 0-3
-  lower.margin = {2, 0, 0, 0};
+  lower.halo = {2, 0, 0, 0};
   const Image first{12, 48}, second{36, 24};
   CHECK(run(upper, {first}) == Image{30, 20, 16});  // 60/2, 60/3 of 96/3, 48/3 of 108/3
   CHECK(run(lower, {second}) == Image{12, 20, 30});

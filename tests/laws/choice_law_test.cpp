@@ -157,7 +157,7 @@ TEST_CASE("choice law: a cut that pays is chosen", "[law]") {
   }
 }
 
-TEST_CASE("a device behind a slow link gets nothing where that is faster, and the others their share") {
+TEST_CASE("a device at a slow link gets nothing where that is faster, and the others their share") {
   const Mesh mesh = mesh_of({{"a", 3}});
   Profile profile = testing::synthetic_profile(mesh, {1, 1, 1}, 10e9);
   for (Link& link : profile.links)

@@ -99,14 +99,14 @@ TEST_CASE("closed form: data parallel, a reduce-scatter and an all-gather per pa
   }
 }
 
-TEST_CASE("closed form: stationary x, the output's terms are scattered, dy is gathered", "[law]") {
+TEST_CASE("closed form: stationary x, the output's partials are scattered, dy is gathered", "[law]") {
   const Plan plan = both_cut("c");
   const Index image = 2 * 6 * 6;
   CHECK(received(plan, "conv2d_2") == Counts{2 * image * 1, 2 * image * 2, 2 * image * 4});
   CHECK(total(received(plan, "gradient of conv2d_2.weight")) <= 6 * 7 * 9);
 }
 
-TEST_CASE("closed form: stationary y, x is gathered, dx's terms are scattered", "[law]") {
+TEST_CASE("closed form: stationary y, x is gathered, dx's partials are scattered", "[law]") {
   const Plan plan = both_cut("f");
   const Index image = 2 * 6 * 6;
   CHECK(received(plan, "conv2d_1") == Counts{image * 3, image * 4, image * 5});
@@ -122,9 +122,9 @@ TEST_CASE("closed form: a pair of convolutions, one sum forward and nothing betw
                {"conv2d_2 backward_data", {"c"}},
                {"conv2d_2 backward_filter", {"c"}}});
   CHECK(total(received(plan, "conv2d_1")) == 0);
-  const Index y = 2 * 5 * 6 * 6, asked = total(received(plan, "conv2d_2"));
-  CHECK(asked <= 2 * 2 * y);  // all-reduce through owners: 2 (P-1) Y; less where not every rank reads all of it
-  CHECK(asked >= 2 * y);
+  const Index y = 2 * 5 * 6 * 6, bytes = total(received(plan, "conv2d_2"));
+  CHECK(bytes <= 2 * 2 * y);  // all-reduce through owners: 2 (P-1) Y; less where not every rank reads all of it
+  CHECK(bytes >= 2 * y);
 }
 
 TEST_CASE("closed form: stationary w on a 2x2 mesh, (Pc-1) T in and (Pf-1) T out", "[law]") {
@@ -132,8 +132,8 @@ TEST_CASE("closed form: stationary w on a 2x2 mesh, (Pc-1) T in and (Pf-1) T out
   const LayoutRules rules{{"c", "i", CutBy::even}, {"f", "o", CutBy::even}};
   const Plan plan = planned(net.conv("c", 4, 1).conv("f", 6, 3).step(), mesh_of({{"i", 2}, {"o", 2}}), rules,
                             {{"conv2d_2 forward", {"c", "f"}}, {"conv2d_1 forward", {"c"}}});
-  CHECK(total(received(plan, "conv2d_1")) == 0);  // asked: both columns compute what they read
-  // Terms on i, alternatives none: every element of y has 2 terms and one reader per column's row asked.
+  CHECK(total(received(plan, "conv2d_1")) == 0);  // demand-driven: both columns compute what they read
+  // Partials on i, alternatives none: every element of y has 2 partials and one reader per column's row.
   const Index y = 2 * 6 * 6 * 6;
   CHECK(total(received(plan, "conv2d_2")) % y == 0);
   CHECK(total(received(plan, "conv2d_2")) <= 2 * y);

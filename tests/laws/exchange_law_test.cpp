@@ -97,7 +97,7 @@ TEST_CASE("redistribute: senders of copies take turns, one message per pair", "[
 
 namespace {
 
-// One tensor of `size` elements that `from` ranks have terms of or `to` ranks read; the others nothing of it. Two hosts of two
+// One tensor of `size` elements that `from` ranks have partials of or `to` ranks read; the others nothing of it. Two hosts of two
 // ranks.
 PlanData one_move(Index size, std::size_t move, const std::vector<std::pair<int, int>>& messages) {
   PlanData data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Window law: ranks that look into each other's memory get what messages bring, bit for bit and byte for byte counted, whoever is
-// late, and whether or not exchanges go on while kernels run; no look and no message meets a write that is not ordered against it,
-// in any order in which the ranks may run.
+// Window law: ranks that read each other's memory in place get what messages bring, bit for bit and byte for byte counted,
+// whichever rank is late, and whether or not exchanges go on while kernels run; no read and no message meets a write that is not
+// ordered against it, in any order in which the ranks may run.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -64,7 +64,7 @@ class Races {
     for (std::size_t r = 0; r < programs_.size(); r++)
       memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
   }
-  int shared = 0;  // window pieces and looks into peers' memory
+  int shared = 0;  // window pieces and reads of peers' memory
 
   std::string check() {
     for (bool moved = true; moved;) {
@@ -109,7 +109,7 @@ class Races {
     const auto from = spot(rank, place);
     if (!from) return;
     if (from->rank < 0) {
-      wrong_ = name + ": a peer buffer that nobody shows";
+      wrong_ = name + ": a peer buffer that no rank shares";
       return;
     }
     shared += from->rank != rank;
@@ -168,13 +168,13 @@ class Races {
     if (const auto* wait = std::get_if<Wait>(&what)) {
       const Post& post = *posts_.at({wait->exchange, rank});
       for (const Piece& p : post.receives)
-        if (told_[{wait->exchange, p.peer, rank}].size() <= static_cast<std::size_t>(run)) return false;
+        if (signalled_[{wait->exchange, p.peer, rank}].size() <= static_cast<std::size_t>(run)) return false;
       // A long message leaves when its reader has posted the exchange too (the rendezvous of MPI).
       for (const Piece& p : post.sends)
         if (!p.window && posted_[{wait->exchange, p.peer}] <= run) return false;
       now[r]++;
       for (const Piece& p : post.receives) {
-        const Clock& then = told_[{wait->exchange, p.peer, rank}][static_cast<std::size_t>(run)];
+        const Clock& then = signalled_[{wait->exchange, p.peer, rank}][static_cast<std::size_t>(run)];
         for (std::size_t k = 0; k < now.size(); k++) now[k] = std::max(now[k], then[k]);
         touch_piece(rank, p, true);
         shared += p.window;
@@ -187,8 +187,8 @@ class Races {
       for (const Piece& p : post->receives) touch_piece(rank, p, true);
       for (const Piece& p : post->sends) {
         touch_piece(rank, p, false);
-        auto& told = told_[{post->exchange, rank, p.peer}];
-        if (told.size() <= static_cast<std::size_t>(run)) told.push_back(now);
+        auto& signals = signalled_[{post->exchange, rank, p.peer}];
+        if (signals.size() <= static_cast<std::size_t>(run)) signals.push_back(now);
       }
     } else {
       now[r]++;
@@ -210,7 +210,7 @@ class Races {
   std::vector<Clock> clocks_;
   std::vector<std::size_t> at_;
   std::vector<std::vector<Cell>> memory_;
-  std::map<std::tuple<int, int, int>, std::vector<Clock>> told_;  // (exchange, from, to): when, per run
+  std::map<std::tuple<int, int, int>, std::vector<Clock>> signalled_;  // (exchange, from, to): when, per run
   std::map<std::pair<int, int>, const Post*> posts_;
   std::map<std::pair<int, int>, int> posted_;  // (exchange, rank): how often
   std::string wrong_;
@@ -243,7 +243,7 @@ std::string races(const Plan& plan, const CompileOptions& options, int* shared, 
 
 }  // namespace
 
-TEST_CASE("window law: every look is ordered against every write, and no one waits in a circle", "[law]") {
+TEST_CASE("window law: every read is ordered against every write, and no one waits in a circle", "[law]") {
   int shared = 0, unshared = 0, hidden = 0, at_once = 0;
   for (int number = 0; number < share_of(150); number++) {
     Random random(static_cast<unsigned>(31000 + number));
@@ -285,7 +285,7 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
   CHECK(Races(programs).check() == "");
 }
 
-TEST_CASE("pass law: share, overlap and place change no bit and no byte counted, whoever is late", "[law]") {
+TEST_CASE("pass law: share, overlap and place change no bit and no byte counted, whichever rank is late", "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(41000 + number));
     const auto plan = random_plan(random, DType::f64);

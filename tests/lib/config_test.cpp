@@ -554,7 +554,7 @@ TEST_CASE("at most ten complaints are printed") {
   CHECK(lines[10] == "and 4 more");
 }
 
-TEST_CASE("check tells kinds, complaints and codes") {
+TEST_CASE("check reports kinds, complaints and codes") {
   const Files files;
   auto at = [&](const std::string& name) { return files.folder.at(name); };
   const CheckResult good = check_files({at("job.json"), at("parts/mesh.json"), at("parts/model.json"), at("parts/layout.json")});

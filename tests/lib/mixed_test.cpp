@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mesh of a GPU and CPUs through `verify` and `train`: the GPU's part runs on a device that is none (support/fake_device.h), with
-// the CPU's kernels behind the memory and queues of a device.
+// the CPU's kernels under the memory and queues of a device.
 #include <motley/error.h>
 #include <motley/measure.h>
 #include <motley/trainer.h>

@@ -9,9 +9,9 @@
 #include <functional>
 #include <mutex>
 
+#include "plan/index_maps.h"
 #include "plan/kernel_of.h"
 #include "plan/planner.h"
-#include "plan/ties.h"
 #include "program/views.h"
 #include "run/gather.h"
 #include "tests/support/threads.h"
@@ -163,7 +163,7 @@ TEST_CASE("shapes: on block multiples nothing moves, elsewhere the plan gathers 
     for (const PredictedRank& r : plan.data().predicted) sum += r.bytes;
     return sum;
   };
-  // c 2 + 4 is g 1 + 2 of g=3 e=2: in place. c 3 + 3 is not. Read by an op along the same cut; the sum is asked by rank 0 alone.
+  // c 2 + 4 is g 1 + 2 of g=3 e=2: in place. c 3 + 3 is not. Read by an op along the same cut; rank 0 alone reads the sum.
   for (const bool fits : {true, false}) {
     Graph g;
     const Tensor y = relu(reshape(g.input("x", {n, c, h}), {.in = {c}, .out = {{"g", 3}, {"e"}}, .name = "split"}));

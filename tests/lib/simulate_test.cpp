@@ -138,7 +138,7 @@ std::string order(Beside beside) {
                    {kernel("needs nothing of it", own, w, 4)},
                    {kernel("needs both", 3, 4, 5)},
                    {Post{1, {{1, {5, 0}, 4}}, {}}},
-                   {kernel("behind a send", own, w, 6)},
+                   {kernel("after a send", own, w, 6)},
                    {Wait{1}}};
   overlap(
       program, [&](const Post&) { return beside; }, HUGE_VAL);
@@ -157,9 +157,9 @@ TEST_CASE(
     "exchanges that go on: kernels that nothing waits for come after a send, and before a wait, but not where a send waits for "
     "that") {
   const std::string as_it_was =
-      "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, behind a send, wait 1, ";
+      "own, post 0, wait 0, needs it, for later, needs nothing of it, needs both, post 1, after a send, wait 1, ";
   CHECK(order(Beside::nothing) == as_it_was);
   CHECK(order(Beside::other_kernels) == as_it_was);
   CHECK(order(Beside::in_order_of_need) ==
-        "own, post 0, needs nothing of it, wait 0, needs it, needs both, post 1, for later, behind a send, wait 1, ");
+        "own, post 0, needs nothing of it, wait 0, needs it, needs both, post 1, for later, after a send, wait 1, ");
 }

@@ -364,7 +364,7 @@ TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and
       Trainer trainer(rt, plan, {.compare_copies_every = at_end ? 0 : 2});
       const Program& program = trainer.program();
       Index steps = 0;
-      // In step 4, or in the comparison at the end, one rank's own weights change behind the others' backs: after they were sent,
+      // In step 4, or in the comparison at the end, one rank's own weights change unseen by the others: after they were sent,
       // two signs at once.
       trainer.executor().on_step([&](const char* what) {
         if (rt.rank() != 1 || steps != 4 || std::string(what) != "dense_6 forward") return;

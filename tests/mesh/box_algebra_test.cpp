@@ -131,7 +131,7 @@ TEST_CASE("owners: what everybody holds is shared evenly along the longest dim, 
   CHECK(owners(std::vector<Shard>{{1, {}}, {0, {}}}) == std::vector<Shard>{{0, {}}});
 }
 
-TEST_CASE("copies: every asked element comes once, from its owner") {
+TEST_CASE("copies: every needed element comes once, from its owner") {
   for (int round = 0; round < 400; round++) {
     const Box space = random_space(1 + static_cast<std::size_t>(round % 4));
     const int ranks = 1 + static_cast<int>(below(4));

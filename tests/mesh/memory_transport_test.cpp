@@ -15,7 +15,7 @@ TEST_CASE("memory: every case at 1 to 4 ranks") {
     }
 }
 
-TEST_CASE("memory: an abort wakes whoever waits, with the error") {
+TEST_CASE("memory: an abort wakes every rank that waits, with the error") {
   std::vector<std::string> woken(3);
   std::vector<int> codes(3);
   auto ranks = in_memory(3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: the steps, messages and bytes that schedule.h says; every term is added once, every value arrives once, nothing is
+// Schedules: the steps, messages and bytes that schedule.h says; every partial is added once, every value arrives once, nothing is
 // sent before it is there.
 #include <motley/schedule.h>
 
@@ -22,7 +22,7 @@ std::vector<int> hosts_of(int ranks, int per_host) {
   return out;
 }
 
-// Every rank has a term of all n, or reads all n; each owns its part, or rank 0 everything.
+// Every rank has a partial of all n, or reads all n; each owns its part, or rank 0 everything.
 std::vector<BoxMessage> all_to_owners(int ranks, bool one_owner, bool sums) {
   std::vector<BoxMessage> out;
   for (int owner = 0; owner < (one_owner ? 1 : ranks); owner++)
@@ -136,11 +136,11 @@ TEST_CASE("schedules: one owner") {
 
 namespace {
 
-// Which ranks' terms (bits) each rank's sum of each element has, element by element; a box is one range.
-std::string wrong_sums(const std::vector<BoxMessage>& terms, const Stages& stages, int ranks, Index size) {
+// Which ranks' partials (bits) each rank's sum of each element has, element by element; a box is one range.
+std::string wrong_sums(const std::vector<BoxMessage>& partials, const Stages& stages, int ranks, Index size) {
   std::map<std::tuple<int, int, Index>, unsigned> has;  // (tree, rank, element)
   std::map<std::pair<int, Index>, unsigned> made, want;
-  for (const BoxMessage& m : terms)
+  for (const BoxMessage& m : partials)
     for (Index i = m.box[0].begin; i < m.box[0].end; i++) want[{m.to, i}] |= 1U << m.from;
   for (const auto& stage : stages) {
     auto after = has;
@@ -148,7 +148,7 @@ std::string wrong_sums(const std::vector<BoxMessage>& terms, const Stages& stage
       for (Index i = m.box[0].begin; i < m.box[0].end; i++) {
         const unsigned sent = (m.from == m.to ? 0U : has[{m.tree, m.from, i}]) | (m.writers.empty() ? 0U : 1U << m.from);
         unsigned& sum = after[{m.tree, m.to, i}];
-        if ((sum & sent) != 0) return "a term is added twice";
+        if ((sum & sent) != 0) return "a partial is added twice";
         if (sent == 0) return "nothing is sent";
         sum |= sent;
       }
@@ -156,10 +156,10 @@ std::string wrong_sums(const std::vector<BoxMessage>& terms, const Stages& stage
   }
   for (const auto& [at, sum] : has) {
     const auto& [tree, rank, element] = at;
-    const auto asked = want.find({rank, element});
-    if (asked != want.end() && sum == asked->second) made[{rank, element}] = sum;
+    const auto wanted = want.find({rank, element});
+    if (wanted != want.end() && sum == wanted->second) made[{rank, element}] = sum;
   }
-  return ranks > 0 && size > 0 && made == want ? "" : "a sum lacks terms";
+  return ranks > 0 && size > 0 && made == want ? "" : "a sum lacks partials";
 }
 
 std::string wrong_copies(const std::vector<BoxMessage>& copies, const Stages& stages) {
@@ -183,7 +183,7 @@ std::string wrong_copies(const std::vector<BoxMessage>& copies, const Stages& st
 
 }  // namespace
 
-TEST_CASE("schedules: every term is added once, every value arrives once, whatever the boxes") {
+TEST_CASE("schedules: every partial is added once, every value arrives once, whatever the boxes") {
   for (unsigned number = 0; number < 400; number++) {
     std::mt19937 random(number);
     auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -191,13 +191,13 @@ TEST_CASE("schedules: every term is added once, every value arrives once, whatev
     const Index size = 1 + below(30);
     std::vector<int> hosts;
     for (int r = 0; r < ranks; r++) hosts.push_back(below(3));
-    std::vector<BoxMessage> terms, copies;
-    for (Index at = 0; at < size;) {  // tiles, some ranks' terms of parts of them, some readers
+    std::vector<BoxMessage> partials, copies;
+    for (Index at = 0; at < size;) {  // tiles, some ranks' partials of parts of them, some readers
       const Index end = std::min<Index>(size, at + 1 + below(8));
       const int owner = below(ranks);
       for (int r = 0; r < ranks; r++) {
         const Index from = at + below(static_cast<int>(end - at)), to = from + 1 + below(static_cast<int>(end - from));
-        if (below(3) > 0) terms.push_back({r, owner, {{from, to}}, {0}});
+        if (below(3) > 0) partials.push_back({r, owner, {{from, to}}, {0}});
         if (below(3) > 0 && r != owner) copies.push_back({owner, r, {{from, to}}, {}});
       }
       at = end;
@@ -205,7 +205,7 @@ TEST_CASE("schedules: every term is added once, every value arrives once, whatev
     for (const Schedule& by :
          {Schedule{}, {Tree::ring}, {Tree::ring, 3}, {Tree::halving}, {Tree::two_level}, {Tree::two_level, 2}}) {
       INFO("case " << number << ", " << to_string(by));
-      if (by.tree != Tree::direct) CHECK(wrong_sums(terms, sum_stages(terms, by, hosts), ranks, size) == "");
+      if (by.tree != Tree::direct) CHECK(wrong_sums(partials, sum_stages(partials, by, hosts), ranks, size) == "");
       CHECK(wrong_copies(copies, copy_stages(copies, by, hosts)) == "");
     }
   }

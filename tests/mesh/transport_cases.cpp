@@ -136,7 +136,7 @@ void memory(Transport& t) {
   expect(says.find("bytes of memory are free") != std::string::npos, "too much is refused: " + says);
 }
 
-// Each rank writes and says so, looks at what the others wrote, and says so before they write again.
+// Each rank writes and says so, reads what the others wrote, and says so before they write again.
 void shared_memory(Transport& t) {
   expect(static_cast<int>(t.hosts().size()) == t.size(), "a host number per rank");
   const auto me = static_cast<std::size_t>(t.rank()), ranks = static_cast<std::size_t>(t.size());
@@ -153,12 +153,12 @@ void shared_memory(Transport& t) {
     const auto text = pattern(t.rank(), 0, static_cast<int>(round), size - 1024);
     std::copy(text.begin(), text.end(), mine.begin() + 1024);
     flag(me, 0).store(round, std::memory_order_release);
-    std::vector<Transport::Ticket> written, looked;
+    std::vector<Transport::Ticket> written, read;
     for (std::size_t r = 0; r < ranks; r++) {
       expect(all[r].empty() == (t.hosts()[r] != t.hosts()[me]), "what this host's ranks have is seen, no more");
       if (r == me || all[r].empty()) continue;
       written.push_back(t.await(flag(r, 0), round, static_cast<int>(r), 10));
-      looked.push_back(t.await(flag(r, 1 + me), round, static_cast<int>(r), 0));
+      read.push_back(t.await(flag(r, 1 + me), round, static_cast<int>(r), 0));
       expected += 10;
     }
     wait(t, written, "written");
@@ -169,9 +169,9 @@ void shared_memory(Transport& t) {
       expect(std::equal(want.begin(), want.end(), all[r].begin() + 1024), "what its rank wrote before it said so");
       flag(me, 1 + r).store(round, std::memory_order_release);
     }
-    wait(t, looked, "looked");
+    wait(t, read, "read");
   }
-  expect(t.bytes_received() - before == expected, "the payload is counted as told");
+  expect(t.bytes_received() - before == expected, "the payload is counted as signalled");
 }
 
 void deadline(Transport& t) {
@@ -261,8 +261,8 @@ void observer(Transport& t) {
     const auto ticket = t.receive(1, 0, data);
     wait(t, std::span(&ticket, 1), "slow");
     expect(std::count(heard.waits.begin(), heard.waits.end(), std::pair<std::string, int>("slow", 1)) == 1,
-           "told once, by name and rank");
-    expect(heard.bytes == t.bytes_received(), "told when it is over");
+           "reported once, by name and rank");
+    expect(heard.bytes == t.bytes_received(), "reported when it is over");
   } else {
     wait(t, {}, "a device", late);
     expect(heard.waits.empty(), "a device at work is no wait for a rank");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring with synthetic devices that take the time they are told to: no assertion on the speed of this machine.
+// Measuring with synthetic devices that take the time they are set to: no assertion on the speed of this machine.
 #include <motley/error.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include <set>
 
 #include "../support/threads.h"
+#include "base/clock.h"
 #include "kernels/operands.h"
 #include "profiler/measure_kernels.h"
 #include "profiler/measure_links.h"
@@ -21,10 +21,6 @@
 using namespace motley;
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Seen {
   std::vector<int> order{};  // filters of each run
@@ -41,7 +37,7 @@ class SpinKernel : public Kernel {
   std::size_t workspace_bytes() const override { return 1000; }
   std::string implementation() const override { return name_; }
   void run(std::span<void* const> operands, void* workspace) override {
-    const double until = now() + 1e-6 * microseconds_ * std::ceil(static_cast<double>(spec_.roles.f) / 16);
+    const double until = seconds_now() + 1e-6 * microseconds_ * std::ceil(static_cast<double>(spec_.roles.f) / 16);
     seen_.order.push_back(static_cast<int>(spec_.roles.f));
     seen_.operands[seen_.order.back()].insert({operands.begin(), operands.end()});
     const auto uses = operands_of(spec_);
@@ -55,7 +51,7 @@ class SpinKernel : public Kernel {
       }
     }
     static_cast<char*>(workspace)[999] = 1;
-    while (now() < until) {
+    while (seconds_now() < until) {
     }
   }
 
@@ -123,12 +119,12 @@ TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fi
   REQUIRE(m.points.size() == 4);
   for (std::size_t i = 0; i < 4; i++) {
     const KernelPoint& p = m.points[i];
-    const double told = 50e-6 * std::ceil(static_cast<double>(p.spec.roles.f) / 16);
+    const double set = 50e-6 * std::ceil(static_cast<double>(p.spec.roles.f) / 16);
     CHECK(p.spec == specs[i]);
     CHECK(p.device == 3);
     CHECK(p.implementation == "spin");
     CHECK(p.seconds.n == 4);
-    CHECK(p.seconds.min >= told);
+    CHECK(p.seconds.min >= set);
     CHECK(p.seconds.min <= p.seconds.q25);
     CHECK(p.seconds.q25 <= p.seconds.median);
   }
@@ -166,15 +162,15 @@ TEST_CASE("short kernels are repeated within one timing", "[measure]") {
   CHECK(m.points[0].seconds.min < 20e-6);
 }
 
-TEST_CASE("a budget that three rounds do not fit is told, not exceeded", "[measure]") {
+TEST_CASE("a budget that three rounds do not fit is reported, not exceeded", "[measure]") {
   SpinBackend backend(2000);
-  const double start = now();
+  const double start = seconds_now();
   const Measurement m = measure_kernels(backend, 0, dense_of({16, 32, 64, 128, 256, 512}), {.budget_seconds = 0.02});
   CHECK_FALSE(m.fits);
   CHECK(m.points.empty());
   CHECK(m.rounds == 0);
   CHECK(m.needed_seconds > 0.5);  // 126 ms per run of all, eight runs of each
-  CHECK(now() - start < 0.6);
+  CHECK(seconds_now() - start < 0.6);
   SpinBackend enough(100);
   int reports = 0;
   const Measurement fits =

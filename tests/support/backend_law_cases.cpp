@@ -114,7 +114,7 @@ KernelSpec window_spec(Random& random, KernelOp op, LawMode mode) {
     spec.dilation = {rows.dilation, cols.dilation};
     spec.padding = {rows.before, rows.after, cols.before, cols.after};
     if (!conv && random.one_in(3))
-      for (Index& m : spec.margin) m = random.one_in(2) ? 0 : random.in(1, 3);
+      for (Index& m : spec.halo) m = random.one_in(2) ? 0 : random.in(1, 3);
   } while (flops(spec) > kMostFlops);
   if (conv && spec.pass == PassKind::forward) {
     spec.bias = random.one_in(2);

@@ -6,18 +6,15 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <random>
 
+#include "base/clock.h"
+
 namespace motley::testing {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The device's pages, one block after the other in a reserved range, and the two queues; blocks and marks keep it alive.
 class Hidden {

@@ -71,12 +71,12 @@ std::string there_and_back(Transport& transport, const LaidOut& from, const Laid
 
 // Pairs of ranks of which one has something that the other lacks: where no element has two holders, each pair is one message.
 std::string count_messages(const LaidOut& from, const LaidOut& to, const Shape& shape) {
-  std::set<std::pair<int, int>> told, right;
+  std::set<std::pair<int, int>> sent, right;
   bool copies = false;
   Index moved = 0;
   for (const BoxMessage& m : moves(from, to))
     if (m.from != m.to) {
-      told.insert({m.from, m.to});
+      sent.insert({m.from, m.to});
       moved += volume(m.box);
     }
   Index all = 0;
@@ -91,7 +91,7 @@ std::string count_messages(const LaidOut& from, const LaidOut& to, const Shape& 
         right.insert({holders.front(), r});
   });
   if (moved != all) return std::to_string(moved) + " elements in messages, " + std::to_string(all) + " by hand";
-  if (copies ? told.size() > static_cast<std::size_t>(from.mesh.ranks() * to.mesh.ranks()) : told != right)
+  if (copies ? sent.size() > static_cast<std::size_t>(from.mesh.ranks() * to.mesh.ranks()) : sent != right)
     return "other messages than counted by hand";
   return "";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a + b + ...: one tensor with one writer per term.
+// y = a + b + ...: one tensor with one writer per operand.
 #include "graph/nodes.h"
 
 namespace motley {
@@ -24,10 +24,10 @@ class Add final : public Op {
 
 }  // namespace
 
-Tensor add(const std::vector<Tensor>& terms, const NameOption& o) {
-  auto graph = GraphNodes::graph_of(terms);
-  const Tensor& first = terms.front();
-  for (const Tensor& t : terms) {
+Tensor add(const std::vector<Tensor>& summands, const NameOption& o) {
+  auto graph = GraphNodes::graph_of(summands);
+  const Tensor& first = summands.front();
+  for (const Tensor& t : summands) {
     for (const Dim& d : first.shape().dims()) {
       if (!t.shape().has(d.name) || t.shape().rank() != first.shape().rank())
         throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: their dims differ (\"" + d.name +
@@ -37,7 +37,7 @@ Tensor add(const std::vector<Tensor>& terms, const NameOption& o) {
                         std::to_string(t.shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");
     }
   }
-  return graph->add("add", o.name, std::make_shared<Add>(), terms, first.shape());
+  return graph->add("add", o.name, std::make_shared<Add>(), summands, first.shape());
 }
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& o) {
   return add(std::vector<Tensor>{a, b}, o);

@@ -11,19 +11,19 @@ namespace {
 
 class Joined final : public Op {
  public:
-  explicit Joined(std::vector<DimTie> ties) : ties_(std::move(ties)) {}  // one per input
+  explicit Joined(std::vector<DimMap> index_maps) : maps_(std::move(index_maps)) {}  // one per input
 
   void forward(Lowering& to, const Node& node) const override {
-    for (std::size_t k = 0; k < ties_.size(); k++)
-      shape_pass(to, node, "forward " + std::to_string(k), to.value(node.inputs[k]), {ties_[k]});
+    for (std::size_t k = 0; k < maps_.size(); k++)
+      shape_pass(to, node, "forward " + std::to_string(k), to.value(node.inputs[k]), {maps_[k]});
   }
   void backward(Lowering& to, const Node& node) const override {
-    for (std::size_t k = 0; k < ties_.size(); k++)
-      shape_gradient(to, node, "backward_data " + std::to_string(k), to.value(node.inputs[k]), {ties_[k]});
+    for (std::size_t k = 0; k < maps_.size(); k++)
+      shape_gradient(to, node, "backward_data " + std::to_string(k), to.value(node.inputs[k]), {maps_[k]});
   }
 
  private:
-  std::vector<DimTie> ties_;
+  std::vector<DimMap> maps_;
 };
 
 // All dims of `part` but its own `in` are dims of `first` but `first`'s `in`, with the same sizes.
@@ -51,34 +51,35 @@ Tensor concat(const std::vector<Tensor>& parts, const ConcatOptions& o) {
   if (o.in.size() != 1 && o.in.size() != parts.size())
     throw UserError("concat: `in` names " + std::to_string(o.in.size()) + " dims for " + std::to_string(parts.size()) +
                     " tensors; expected one dim for all, or one for each");
-  std::vector<DimTie> ties;
+  std::vector<DimMap> index_maps;
   Index size = 0;
   auto in_of = [&](std::size_t k) { return o.in[o.in.size() == 1 ? 0 : k].name; };
   for (std::size_t k = 0; k < parts.size(); k++) {
     floats_only("concat", parts[k]);
     const Dim in = dim_of("concat", parts[k], in_of(k), "in");
     check_same("concat", parts[0], in_of(0), parts[k], in.name);
-    ties.push_back({{in.name}, {o.out.name}, -size});
+    index_maps.push_back({{in.name}, {o.out.name}, -size});
     size += in.size;
   }
   for (const Tensor& t : parts) made_dim("concat", t, {o.out.name, o.out.size}, size);
-  return graph->add("concat", o.name, std::make_shared<Joined>(ties), parts, replaced(parts[0], {in_of(0)}, {{o.out.name, size}}));
+  return graph->add("concat", o.name, std::make_shared<Joined>(index_maps), parts,
+                    replaced(parts[0], {in_of(0)}, {{o.out.name, size}}));
 }
 
 Tensor stack(const std::vector<Tensor>& parts, const StackOptions& o) {
   auto graph = GraphNodes::graph_of(parts);
   if (parts.size() < 2) throw UserError("stack needs at least two tensors");
-  std::vector<DimTie> ties;
+  std::vector<DimMap> index_maps;
   const Index size = static_cast<Index>(parts.size());
   for (std::size_t k = 0; k < parts.size(); k++) {
     floats_only("stack", parts[k]);
     check_same("stack", parts[0], "", parts[k], "");
-    ties.push_back({{}, {o.out.name}, -static_cast<Index>(k)});
+    index_maps.push_back({{}, {o.out.name}, -static_cast<Index>(k)});
   }
   const Dim made = made_dim("stack", parts[0], o.out, size);
   std::vector<Dim> dims = parts[0].shape().dims();
   dims.insert(dims.begin() + (dims.empty() ? 0 : 1), made);
-  return graph->add("stack", o.name, std::make_shared<Joined>(ties), parts, Shape(dims));
+  return graph->add("stack", o.name, std::make_shared<Joined>(index_maps), parts, Shape(dims));
 }
 
 }  // namespace motley

@@ -11,21 +11,21 @@ namespace {
 
 class Reshape final : public Op {
  public:
-  Reshape(std::vector<std::string> in, std::vector<std::string> out) : ties_{{std::move(in), std::move(out), 0}} {}
+  Reshape(std::vector<std::string> in, std::vector<std::string> out) : maps_{{std::move(in), std::move(out), 0}} {}
 
   void forward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]);
-    shape_pass(to, node, "forward", x, ties_);
+    shape_pass(to, node, "forward", x, maps_);
     const Shape from = to.tensor(x).shape;
-    const std::string &first = ties_[0].in.front(), &made = ties_[0].out.front();
-    to.out().heirs.push_back({made, first, node.shape.size_of(made), from.size_of(first), 0, Heir::Kind::scaled});
+    const std::string &first = maps_[0].in.front(), &made = maps_[0].out.front();
+    to.out().derived_dims.push_back({made, first, node.shape.size_of(made), from.size_of(first), 0, DerivedDim::Kind::scaled});
   }
   void backward(Lowering& to, const Node& node) const override {
-    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_);
+    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), maps_);
   }
 
  private:
-  std::vector<DimTie> ties_;
+  std::vector<DimMap> maps_;
 };
 
 std::string product_text(const std::vector<Dim>& dims) {

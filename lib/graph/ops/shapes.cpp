@@ -11,16 +11,16 @@ bool is_in(const std::string& name, const std::vector<std::string>& list) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// read, written: tensors of a copy; ties as the written side sees them.
-void copy_between(Lowering& to, Pass& p, int read, int written, const std::vector<DimTie>& ties) {
+// read, written: tensors of a copy; index_maps as the written side sees them.
+void copy_between(Lowering& to, Pass& p, int read, int written, const std::vector<DimMap>& index_maps) {
   const Shape source = to.tensor(read).shape, result = to.tensor(written).shape;
   p.indices = indices_of(result);
-  const auto tied = [&](const std::string& name) {
-    return std::any_of(ties.begin(), ties.end(), [&](const DimTie& t) { return is_in(name, t.in); });
+  const auto mapped = [&](const std::string& name) {
+    return std::any_of(index_maps.begin(), index_maps.end(), [&](const DimMap& t) { return is_in(name, t.in); });
   };
   std::vector<int> source_at;
   for (const Dim& d : source.dims()) {
-    if (!tied(d.name)) {
+    if (!mapped(d.name)) {
       source_at.push_back(static_cast<int>(result.position(d.name)));
       continue;
     }
@@ -28,11 +28,11 @@ void copy_between(Lowering& to, Pass& p, int read, int written, const std::vecto
     p.whole.push_back(source_at.back());
     p.indices.push_back({d.name, d.size});
   }
-  for (const DimTie& t : ties) {
-    Tie tie{{}, {}, t.offset};
-    for (const std::string& name : t.in) tie.read.push_back(source_at[source.position(name)]);
-    for (const std::string& name : t.out) tie.made.push_back(static_cast<int>(result.position(name)));
-    p.ties.push_back(std::move(tie));
+  for (const DimMap& t : index_maps) {
+    IndexMap map{{}, {}, t.offset};
+    for (const std::string& name : t.in) map.read.push_back(source_at[source.position(name)]);
+    for (const std::string& name : t.out) map.made.push_back(static_cast<int>(result.position(name)));
+    p.index_maps.push_back(std::move(map));
   }
   p.reads = {{read, source_at}};
   p.writes = {written, indices_in(p.indices, result)};
@@ -40,15 +40,15 @@ void copy_between(Lowering& to, Pass& p, int read, int written, const std::vecto
 
 }  // namespace
 
-void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties) {
+void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps) {
   Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
-  copy_between(to, p, from, to.value(node), ties);
+  copy_between(to, p, from, to.value(node), index_maps);
 }
 
-void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties) {
+void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps) {
   if (!to.wants_gradient(from)) return;
-  std::vector<DimTie> back;
-  for (const DimTie& t : ties) back.push_back({t.out, t.in, -t.offset});
+  std::vector<DimMap> back;
+  for (const DimMap& t : index_maps) back.push_back({t.out, t.in, -t.offset});
   const int dy = to.gradient(to.value(node)), dx = to.gradient(from);
   Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
   copy_between(to, p, dy, dx, back);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops that change a tensor's shape share: a copy whose two sides are tied by ties (passes.h).
+// What the ops that change a tensor's shape share: a copy whose two sides are related by index maps (passes.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -8,16 +8,17 @@
 
 namespace motley {
 
-// One tie of an op's input to its output, by dim names: number over `in` = number over `out` + offset.
-struct DimTie {
+// One map of an op's input to its output, by dim names: number over `in` = number over `out` + offset.
+struct DimMap {
   std::vector<std::string> in{}, out{};
   Index offset = 0;
 };
 
-// Forward: `into` (the node's output) is copied from `from`, dims of one name are one index, tied dims are tied.
-void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties);
-// Backward of the same: the gradient of `from` is copied from the output's, ties turned round. Nothing where it is not wanted.
-void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimTie>& ties);
+// Forward: `into` (the node's output) is copied from `from`, dims of one name are one index, mapped dims are mapped.
+void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps);
+// Backward of the same: the gradient of `from` is copied from the output's, index_maps turned round. Nothing where it is not
+// wanted.
+void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps);
 
 // UserErrors of a shape op, which name op and tensor.
 void floats_only(const std::string& op, const Tensor& x);

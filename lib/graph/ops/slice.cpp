@@ -11,21 +11,21 @@ namespace {
 class Shifted final : public Op {
  public:
   // x's number = y's number + offset.
-  Shifted(std::string in, std::string out, Index offset) : ties_{{{std::move(in)}, {std::move(out)}, offset}} {}
+  Shifted(std::string in, std::string out, Index offset) : maps_{{{std::move(in)}, {std::move(out)}, offset}} {}
 
   void forward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]);
-    shape_pass(to, node, "forward", x, ties_);
-    const std::string &from = ties_[0].in.front(), &made = ties_[0].out.front();
+    shape_pass(to, node, "forward", x, maps_);
+    const std::string &from = maps_[0].in.front(), &made = maps_[0].out.front();
     const Index from_size = to.tensor(x).shape.size_of(from);
-    to.out().heirs.push_back({made, from, node.shape.size_of(made), from_size, -ties_[0].offset, Heir::Kind::shifted});
+    to.out().derived_dims.push_back({made, from, node.shape.size_of(made), from_size, -maps_[0].offset, DerivedDim::Kind::shifted});
   }
   void backward(Lowering& to, const Node& node) const override {
-    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), ties_);
+    shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), maps_);
   }
 
  private:
-  std::vector<DimTie> ties_;
+  std::vector<DimMap> maps_;
 };
 
 Tensor shifted(const std::string& op, const Tensor& x, const std::string& in, const Dim& out, Index size, Index offset,

@@ -27,7 +27,7 @@ class Rename final : public Op {
     const int x = to.value(node.inputs[0]), y = to.value(node);
     copy(to, node, "forward", x, y);
     const Index size = node.shape.size_of(out_);
-    to.out().heirs.push_back({out_, in_, size, size, 0, Heir::Kind::scaled});
+    to.out().derived_dims.push_back({out_, in_, size, size, 0, DerivedDim::Kind::scaled});
   }
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]);

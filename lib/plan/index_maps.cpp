@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/ties.h"
+#include "plan/index_maps.h"
 
 #include <algorithm>
 
@@ -34,22 +34,22 @@ Box box_of_numbers(const std::vector<Index>& sizes, Range numbers) {
   return box;
 }
 
-void narrow_ties(const Pass& pass, std::vector<Range>& work) {
+void infer_index_maps(const Pass& pass, std::vector<Range>& work) {
   auto sizes_of = [&](const std::vector<int>& indices) {
     std::vector<Index> out;
     for (int i : indices) out.push_back(at(pass.indices, i).size);
     return out;
   };
-  for (const Tie& tie : pass.ties) {
+  for (const IndexMap& map : pass.index_maps) {
     Box made;
     Index there = 1;
-    for (int i : tie.made) made.push_back(at(work, i));
-    for (Index size : sizes_of(tie.read)) there *= size;
-    const Range wanted = numbers_of(sizes_of(tie.made), made);
-    const Range numbers = intersect({wanted.begin + tie.offset, wanted.end + tie.offset}, {0, there});
-    if (tie.made.size() == 1) at(work, tie.made[0]) = {numbers.begin - tie.offset, numbers.end - tie.offset};
-    const Box read = box_of_numbers(sizes_of(tie.read), numbers);
-    for (std::size_t k = 0; k < read.size(); k++) at(work, tie.read[k]) = read[k];
+    for (int i : map.made) made.push_back(at(work, i));
+    for (Index size : sizes_of(map.read)) there *= size;
+    const Range wanted = numbers_of(sizes_of(map.made), made);
+    const Range numbers = intersect({wanted.begin + map.offset, wanted.end + map.offset}, {0, there});
+    if (map.made.size() == 1) at(work, map.made[0]) = {numbers.begin - map.offset, numbers.end - map.offset};
+    const Box read = box_of_numbers(sizes_of(map.read), numbers);
+    for (std::size_t k = 0; k < read.size(); k++) at(work, map.read[k]) = read[k];
   }
 }
 
@@ -57,7 +57,7 @@ std::vector<std::string> reshaping_notes(const PlanData& data) {
   std::vector<std::string> notes;
   for (std::size_t p = 0; p < data.pass_plans.size(); p++) {
     const Pass& pass = data.passes.passes[p];
-    if (pass.ties.empty() || data.pass_plans[p].work.empty()) continue;
+    if (pass.index_maps.empty() || data.pass_plans[p].work.empty()) continue;
     const PassOperand& read = pass.reads.front();
     const TensorPlan& source = at(data.tensors, read.tensor);
     if (source.layout.cuts.empty()) continue;

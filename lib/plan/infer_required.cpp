@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/narrow.h"
+#include "plan/infer_required.h"
 
 #include "base/at.h"
-#include "plan/ties.h"
+#include "plan/index_maps.h"
 
 namespace motley {
 
@@ -27,7 +27,7 @@ Range reach_of(const Window& w, Range made, Index taps, Index size) {
                    {0, size});
 }
 
-void narrow(const Pass& pass, std::vector<Range>& work) {
+void infer_required(const Pass& pass, std::vector<Range>& work) {
   auto of = [&](int i) -> Range& { return at(work, i); };
   auto size = [&](int i) { return at(pass.indices, i).size; };
   for (int round = 0; round < 2; round++)
@@ -35,7 +35,7 @@ void narrow(const Pass& pass, std::vector<Range>& work) {
       of(w.made) = intersect(of(w.made), touch(w, of(w.read), size(w.tap), size(w.made)));
       of(w.read) = intersect(of(w.read), reach_of(w, of(w.made), size(w.tap), size(w.read)));
     }
-  narrow_ties(pass, work);
+  infer_index_maps(pass, work);
 }
 
 }  // namespace motley

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of shape by interval arithmetic on row-major numbers (passes.h, Tie).
+// Changes of shape by interval arithmetic on row-major numbers (passes.h, IndexMap).
 #pragma once
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ Range numbers_of(const std::vector<Index>& sizes, const Box& box);
 Box box_of_numbers(const std::vector<Index>& sizes, Range numbers);
 
 // Work whose written side is given: the read side becomes what that needs, the written side what there is something to read for.
-void narrow_ties(const Pass& pass, std::vector<Range>& work);
+void infer_index_maps(const Pass& pass, std::vector<Range>& work);
 
 // For people: passes whose cuts do not stay on whole blocks, so that they read other ranks' elements.
 std::vector<std::string> reshaping_notes(const PlanData& data);
