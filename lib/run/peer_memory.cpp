@@ -36,8 +36,8 @@ void finish_stores() {
 
 }  // namespace
 
-std::size_t PeerMemory::flag_bytes(const Program& program, int ranks) {
-  return program.windows ? program.exchange_names.size() * static_cast<std::size_t>(ranks) * kLine : 0;
+std::size_t PeerMemory::flag_bytes(const Program& program) {
+  return program.windows ? program.exchange_names.size() * kLine : 0;
 }
 
 PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags)
@@ -75,21 +75,20 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
   }
 }
 
-std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange, int to) const {
+std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange) const {
   const auto o = static_cast<std::size_t>(owner);
-  std::byte* found =
-      memory_[o].data() + flags_[o] + (static_cast<std::size_t>(exchange) * ranks_ + static_cast<std::size_t>(to)) * kLine;
+  std::byte* found = memory_[o].data() + flags_[o] + static_cast<std::size_t>(exchange) * kLine;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(found));
 }
 
-void PeerMemory::tell(int exchange, int peer) const {
+void PeerMemory::signal(int exchange) const {
   finish_stores();
-  flag(transport_.rank(), exchange, peer).store(run_, std::memory_order_release);
+  flag(transport_.rank(), exchange).store(run_, std::memory_order_release);
 }
 
 Transport::Ticket PeerMemory::await(int exchange, int peer, Index bytes) const {
-  return transport_.await(flag(peer, exchange, transport_.rank()), run_, peer, bytes);
+  return transport_.await(flag(peer, exchange), run_, peer, bytes);
 }
 
 }  // namespace motley

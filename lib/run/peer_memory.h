@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the ranks of one host that read each other's in place: where a Program's peer buffers are, and who has written or read
-// what. A flag is a run's number, stored by its owner after the fact (release), seen by others before they act on it (acquire): a
-// number only grows, so a run that stopped half way leaves nothing behind.
+// what. Each rank has one flag per exchange, for all who wait for it: a run's number, stored after the fact (release), seen by
+// others before they act on it (acquire). A number only grows, so a run that stopped half way leaves nothing behind. Who reads
+// acknowledges by a flag of its own, so that a wait names the rank that has not.
 #pragma once
 #include <motley/program.h>
 #include <motley/transport.h>
@@ -15,17 +16,17 @@ namespace motley {
 
 class PeerMemory {
  public:
-  static std::size_t flag_bytes(const Program& program, int ranks);
+  static std::size_t flag_bytes(const Program& program);
   // Collective. memory: this rank's, from Transport::allocate, its arena first; flags: flag_bytes in it, zero.
   PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags);
   std::byte* address(int buffer) const { return at(buffers_, buffer); }  // of a peer buffer
   // Before the forward half. A whole run leaves no read unacknowledged; after a half run all ranks meet first.
   void next_run() { run_++; }
-  void tell(int exchange, int peer) const;
+  void signal(int exchange) const;  // to all peers: this rank has written, or read
   Transport::Ticket await(int exchange, int peer, Index bytes) const;
 
  private:
-  std::atomic<std::uint64_t>& flag(int owner, int exchange, int to) const;
+  std::atomic<std::uint64_t>& flag(int owner, int exchange) const;
   Transport& transport_;
   std::size_t ranks_;
   std::vector<std::span<std::byte>> memory_;  // per rank

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Program meets a device: kernels are compiled, memory is taken, steps get addresses.
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "plan/kernel_of.h"
+#include "program/too_large.h"
+#include "program/views.h"
+#include "run/bound_program.h"
+
+namespace motley {
+
+namespace {
+
+Index rounded(Index bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+}  // namespace
+
+void Executor::Bound::take_memory() {
+  std::size_t most = 0;
+  for (auto& [hash, same] : kernels)
+    for (auto& [spec, made] : same) most = std::max(most, made->workspace_bytes());
+  const Index arena = rounded(program.arena_bytes), all = arena + rounded(static_cast<Index>(most)) + program.state_bytes;
+  if (backend.memory_bytes() > 0 && all > backend.memory_bytes())
+    throw DeviceError("this step needs " + std::to_string(all) + " bytes on this rank, the device has " +
+                      std::to_string(backend.memory_bytes()) + "; " + too_large(program, backend.memory_bytes() - (all - arena)) +
+                      "; use a smaller batch or give this rank a smaller part");
+  const std::size_t flags = PeerMemory::flag_bytes(program),
+                    private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
+  const std::size_t bytes = private_bytes + std::max<std::size_t>(flags, 64);
+  if (device == nullptr) {
+    memory = transport.allocate(bytes);
+  } else {
+    try {
+      blocks.push_back(device->allocate(bytes));
+    } catch (const DeviceError& e) {
+      throw DeviceError(std::string(e.what()) + "; " + too_large(program, 0) +
+                        "; use a smaller batch or give this rank a smaller part");
+    }
+    memory = {blocks.back().get(), bytes};
+  }
+  workspace = memory.data() + arena;
+  if (!program.windows) return;
+  const std::span<std::byte> shared =
+      device == nullptr ? memory : transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
+  peers = std::make_unique<PeerMemory>(program, transport, shared, shared.last(std::max<std::size_t>(flags, 64)).first(flags));
+}
+
+void Executor::Bound::bind_steps() {
+  for (const ProgramStep& s : program.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
+  for (const FedBuffer& f : program.feeds) {
+    const Buffer& b = at(program.buffers, f.buffer);
+    const View view = view_of(b, f.buffer, b.box);
+    Fed one{&f, {}, nullptr, {}};
+    if (!is_dense(view, Format::plain)) {
+      one.reorder = kernel(fold_of(FoldKind::copy, b.dtype, {dense_view(f.buffer, Format::plain, view.extents), view}));
+      staging.emplace_back(static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype) + 64);
+    }
+    fed.push_back(std::move(one));
+  }
+  take_memory();
+  tickets.resize(program.exchange_names.size());
+  for (const ProgramStep& s : program.steps) {
+    Step step;
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) {
+      step.kernel = kernel(run->spec);
+      for (const Place& p : run->operands) step.operands.push_back(address(p));
+      step.name = run->pass.c_str();
+    } else if (const auto* post = std::get_if<Post>(&s.what)) {
+      step.kind = Step::Kind::post;
+      step.exchange = post->exchange;
+      for (const Piece& p : post->sends)
+        step.sends.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      for (const Piece& p : post->receives)
+        step.receives.push_back({p.peer, {address(p.at), static_cast<std::size_t>(p.bytes)}, p.window});
+      at(tickets, post->exchange).reserve(step.sends.size() + step.receives.size());
+      auto is_flag = [](const Message& m) { return m.window; };
+      step.signals = std::any_of(step.sends.begin(), step.sends.end(), is_flag);
+      step.flags_alone = std::all_of(step.sends.begin(), step.sends.end(), is_flag) &&
+                         std::all_of(step.receives.begin(), step.receives.end(), is_flag);
+    } else {
+      step.kind = Step::Kind::wait;
+      step.exchange = std::get<Wait>(s.what).exchange;
+    }
+    if (step.kind != Step::Kind::kernel) step.name = at(program.exchange_names, step.exchange).c_str();
+    steps.push_back(std::move(step));
+  }
+  if (device != nullptr) stage();
+}
+
+void Executor::Bound::stage() {
+  staged = std::make_unique<StagedExchanges>(*device, transport);
+  start = device->make_mark();
+  for (std::size_t i = 0; i < steps.size(); i++) {
+    Step& s = steps[i];
+    if (s.kind != Step::Kind::post) {
+      s.end = device->make_mark();
+      continue;
+    }
+    std::size_t waited = i;
+    while (steps[waited].kind != Step::Kind::wait || steps[waited].exchange != s.exchange) waited++;
+    auto staged_of = [](const std::vector<Message>& messages) {
+      std::vector<StagedExchanges::Message> out;
+      for (const Message& m : messages) {
+        check(!m.window, "no rank reads a device's memory in place");
+        out.push_back({m.peer, m.bytes});
+      }
+      return out;
+    };
+    staged->add(s.exchange, staged_of(s.sends), staged_of(s.receives), static_cast<int>(i), static_cast<int>(waited));
+  }
+  staged->allocate();
+}
+
+void Executor::Bound::bind_feeds() {
+  std::size_t used = 0;
+  for (Fed& f : fed) {
+    const Buffer& b = at(program.buffers, f.feed->buffer);
+    std::byte* to = address({f.feed->buffer, 0});
+    const std::size_t bytes = static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype);
+    std::byte* from = to;
+    if (f.reorder != nullptr) {
+      from = staging[used++].data();
+      f.operands = {from, to};
+    }
+    if (device != nullptr) {
+      if (f.reorder == nullptr) {
+        from = staging.emplace_back(bytes + 64).data();
+        f.operands = {to};
+      } else {
+        blocks.push_back(device->allocate(bytes + 64));
+        f.operands[0] = blocks.back().get();
+      }
+    }
+    f.staging = {from, bytes};
+  }
+}
+
+}  // namespace motley

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Program bound to this rank's memory, kernels and messages: what an Executor runs.
+#pragma once
+#include <motley/executor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/at.h"
+#include "run/peer_memory.h"
+#include "run/staged_exchanges.h"
+#include "run/step_trace.h"
+
+namespace motley {
+
+struct Executor::Bound {
+  struct Message {
+    int peer;
+    std::span<std::byte> bytes;
+    bool window = false;
+  };
+  struct Step {
+    enum class Kind : std::uint8_t { kernel, post, wait } kind = Kind::kernel;
+    Kernel* kernel = nullptr;
+    std::vector<void*> operands{};
+    int exchange = 0;
+    std::vector<Message> sends{}, receives{};
+    const char* name = "";
+    bool signals = false;      // a post some of whose sends are read in place
+    bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count with the step after it
+    double seconds = 0;
+    Index runs = 0;
+    std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: after it in the compute queue
+    const DeviceMemory::Mark* before = nullptr;  // what it ran after
+  };
+  struct Fed {
+    const FedBuffer* feed;
+    std::span<std::byte> staging;  // where the data is read to, row-major
+    Kernel* reorder = nullptr;     // none: read in place
+    std::vector<void*> operands{};
+  };
+
+  const Program& program;
+  Backend& backend;
+  Transport& transport;
+  State& state;
+  DeviceMemory* const device = backend.device_memory();
+  std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
+  std::vector<Step> steps{};
+  std::vector<Fed> fed{};
+  std::span<std::byte> memory{};
+  std::byte* workspace = nullptr;
+  std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
+  bool half = false;                    // the last run ended after the forward half
+  std::vector<std::vector<std::byte>> staging{};
+  std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
+  std::unique_ptr<StagedExchanges> staged{};  // on a device
+  std::unique_ptr<DeviceMemory::Mark> start{};
+  DeviceMemory::Mark* last = nullptr;                     // set last in the compute queue
+  std::vector<std::vector<Transport::Ticket>> tickets{};  // by exchange
+  std::vector<int> pending{};                             // exchanges posted and not waited for
+  std::function<void(const char*)> callback{};
+  StepTrace* trace = nullptr;
+
+  // Messages that an error leaves unfinished go on reading and writing the buffers.
+  ~Bound() {
+    if (transport.idle()) return;
+    for (const DeviceMemory::Block& block : blocks) transport.keep(block);
+    for (const auto& [buffer, block] : state.memory()) transport.keep(block);
+  }
+
+  Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
+    auto& same = kernels[hash_of(spec)];
+    for (auto& [known, made] : same)
+      if (known == spec) return made.get();
+    same.emplace_back(spec, implementation.empty() ? backend.compile(spec) : backend.compile_as(spec, implementation));
+    return same.back().second.get();
+  }
+  std::byte* address(const Place& place) const {
+    const Buffer& b = at(program.buffers, place.buffer);
+    std::byte* base = b.space == Space::state  ? state.buffer(place.buffer)
+                      : b.space == Space::peer ? peers->address(place.buffer)
+                                               : memory.data() + b.offset;
+    return base + place.element * static_cast<Index>(bytes_of(b.dtype));
+  }
+  void take_memory();
+  void bind_steps();
+  void bind_feeds();
+  void stage();
+  void meet();
+  void begin();
+  double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
+  void progress();             // the pending exchanges
+  void settle(std::size_t from, std::size_t to, double begin);
+  void record(std::size_t i, double from, double to) {
+    if (trace != nullptr) trace->program_step(i, from, to);
+  }
+  // A buffer's bytes, where the host can read them: `room` takes a device's.
+  const std::byte* host_bytes(int buffer, std::vector<std::byte>& room) const;
+  Ran run(std::size_t from, std::size_t to, const std::function<void(int)>& after = {});
+};
+
+}  // namespace motley

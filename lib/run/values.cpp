@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// An Executor's values, read and written from outside its steps.
+#include <algorithm>
+#include <numeric>
+
+#include "base/hash.h"
+#include "program/views.h"
+#include "run/bound_program.h"
+#include "run/not_finite.h"
+
+namespace motley {
+
+const std::byte* Executor::Bound::host_bytes(int buffer, std::vector<std::byte>& room) const {
+  if (device == nullptr) return address({buffer, 0});
+  room.resize(static_cast<std::size_t>(at(program.buffers, buffer).bytes));
+  copy_and_wait(*device, room.data(), address({buffer, 0}), room.size());
+  return room.data();
+}
+
+int Executor::first_not_finite() {
+  const Program& program = bound_->program;
+  int first = -1;
+  std::unordered_map<int, int> tensor_of;  // by main buffer
+  for (std::size_t t = 0; t < program.main_buffer.size(); t++)
+    if (program.main_buffer[t] >= 0) tensor_of[program.main_buffer[t]] = static_cast<int>(t);
+  std::vector<std::byte> room;
+  for (const FedBuffer& f : program.feeds)
+    if (first < 0 && !is_finite(program, f.buffer, bound_->host_bytes(f.buffer, room))) first = f.tensor;
+  if (first < 0) first = first_parameter_not_finite();
+  run_forward([&](int step) {
+    const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
+    if (first >= 0 || run == nullptr) return;
+    const int buffer = run->operands.back().buffer;
+    const auto tensor = tensor_of.find(buffer);
+    if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->host_bytes(buffer, room))) first = tensor->second;
+  });
+  return first;
+}
+
+int Executor::first_parameter_not_finite() const {
+  std::vector<std::byte> room;
+  for (const Slice& s : bound_->program.slices)
+    if (!is_finite(bound_->program, s.value, bound_->host_bytes(s.value, room))) return s.tensor;
+  return -1;
+}
+
+std::vector<double> Executor::read(int buffer, const Box& box) const {
+  const Buffer& b = at(bound_->program.buffers, buffer);
+  const View view = view_of(b, buffer, box);
+  std::vector<std::byte> room;
+  const std::byte* base = bound_->host_bytes(buffer, room) + view.element * static_cast<Index>(bytes_of(b.dtype));
+  std::vector<double> out(static_cast<std::size_t>(volume(box)));
+  std::size_t k = 0;
+  for_each_index(box, [&](const std::vector<Index>& here) {
+    const Index element = element_of(view, box, here);
+    if (b.dtype == DType::f64)
+      out[k] = reinterpret_cast<const double*>(base)[element];
+    else if (b.dtype == DType::f32)
+      out[k] = static_cast<double>(reinterpret_cast<const float*>(base)[element]);
+    else
+      out[k] = static_cast<double>(reinterpret_cast<const std::int32_t*>(base)[element]);
+    k++;
+  });
+  return out;
+}
+
+std::uint64_t Executor::hash(int buffer, const Box& box, Format order) const {
+  const Buffer& b = at(bound_->program.buffers, buffer);
+  const View view = view_of(b, buffer, box);
+  std::vector<std::byte> room;
+  const std::size_t item = bytes_of(b.dtype);
+  const std::byte* const base = bound_->host_bytes(buffer, room) + static_cast<std::size_t>(view.element) * item;
+  if (is_dense(view, order)) return hash_bytes(base, static_cast<std::size_t>(volume(box)) * item);
+  std::vector<std::size_t> dims(box.size());  // outer to inner
+  std::iota(dims.begin(), dims.end(), std::size_t{0});
+  if (order != Format::plain && dims.size() > 2) std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+  const std::size_t last = dims.back();
+  const Index run = view.extents[last], step = view.strides[last];
+  Box rows;
+  for (std::size_t d : dims) rows.push_back(box[d]);
+  if (run > 1) rows.back().end = rows.back().begin + 1;
+  std::vector<Index> here(box.size());
+  Hash hash;
+  for_each_index(rows, [&](const std::vector<Index>& row) {
+    for (std::size_t d = 0; d < dims.size(); d++) here[dims[d]] = row[d];
+    const std::byte* from = base + static_cast<std::size_t>(element_of(view, box, here)) * item;
+    if (step == 1) return hash.bytes(from, static_cast<std::size_t>(run) * item);
+    for (Index k = 0; k < run; k++, from += static_cast<std::size_t>(step) * item) hash.bytes(from, item);
+  });
+  return hash.value();
+}
+
+void Executor::write(int buffer, const Box& box, const std::vector<double>& values) {
+  const Buffer& b = at(bound_->program.buffers, buffer);
+  check(b.dtype != DType::i32 && values.size() == static_cast<std::size_t>(volume(box)), "reals of the box are written");
+  const View view = view_of(b, buffer, box);
+  std::vector<std::byte> room;
+  std::byte* const first =
+      bound_->device == nullptr ? bound_->address({buffer, 0}) : const_cast<std::byte*>(bound_->host_bytes(buffer, room));
+  std::byte* const base = first + view.element * static_cast<Index>(bytes_of(b.dtype));
+  std::size_t k = 0;
+  for_each_index(box, [&](const std::vector<Index>& here) {
+    const Index element = element_of(view, box, here);
+    if (b.dtype == DType::f64)
+      reinterpret_cast<double*>(base)[element] = values[k];
+    else
+      reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
+    k++;
+  });
+  if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
+}
+
+}  // namespace motley
