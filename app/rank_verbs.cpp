@@ -165,9 +165,9 @@ void profile_ranks(Runtime& rt, const Task& task) {
 void train_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Model model = build_model(job.model, job.train.batch);
-  const Step step = training(model.loss, job.train.optimizer);
   rt.phase("data");
   const Datasets data = data_of(job, model);
+  const Step step = training(model.loss, job.train.optimizer, training_options(job.train, data.train->samples()));
   rt.phase("measuring");
   const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   rt.phase("planning");
@@ -198,9 +198,9 @@ void train_ranks(Runtime& rt, const Task& task) {
 void verify_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Model model = build_model(job.model, task.options.batch);
-  const Step step = training(model.loss, job.train.optimizer);
   rt.phase("data");
   const Datasets data = data_of(job, model);
+  const Step step = training(model.loss, job.train.optimizer, training_options(job.train, data.train->samples()));
   rt.phase("measuring");
   // The cuts are those that `train` would use at its own batch.
   const Step trained = step_of(job);

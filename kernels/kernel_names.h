@@ -11,8 +11,8 @@ namespace motley {
 inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "fold", "sgd"};
 inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
 inline const std::vector<std::string> kActivationNames{"none", "relu", "sigmoid", "tanh", "elu"};
-inline const std::vector<std::string> kFoldKindNames{"copy",    "add",        "activation",    "activation_gradient",
-                                                     "sum_exp", "pick_label", "cross_entropy", "softmax_gradient"};
+inline const std::vector<std::string> kFoldKindNames{
+    "copy", "add", "activation", "activation_gradient", "sum_exp", "pick_label", "cross_entropy", "softmax_gradient", "square"};
 inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};

@@ -93,8 +93,9 @@ std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) 
 std::vector<OperandUse> operands_of(const KernelSpec& spec) {
   std::vector<OperandUse> uses;
   if (spec.op == KernelOp::sgd) {
-    uses.assign(3, dense_operand(spec, Format::plain, {spec.roles.n}));
-    uses[1].written = uses[2].written = true;
+    uses.assign(4, dense_operand(spec, Format::plain, {spec.roles.n}));
+    uses[0] = {DType::f64, Format::plain, {kUpdateScalars}, kUpdateScalars, kUpdateScalars};
+    uses[2].written = uses[3].written = true;
     return uses;
   }
   if (spec.op == KernelOp::fold) {
@@ -115,7 +116,7 @@ int operand_count(const KernelSpec& spec) {
     case KernelOp::max_pool2d: return spec.pass == PassKind::forward ? 2 : 3;
     case KernelOp::avg_pool2d: return 2;
     case KernelOp::fold: return static_cast<int>(spec.operands.size());
-    case KernelOp::sgd: return 3;
+    case KernelOp::sgd: return 4;
   }
   return 0;
 }

@@ -44,7 +44,6 @@ struct Fields<KernelSpec> {
       field("operands", &S::operands, "of the fold, result last"),
       field("class_dim", &S::class_dim, "fold extent over classes", -1),
       field("first_class", &S::first_class, "global index of that extent's 0", 0),
-      field("learning_rate", &S::learning_rate, "of sgd"),
       field("momentum", &S::momentum, "of sgd"),
       field("weight_decay", &S::weight_decay, "of sgd")};
 };

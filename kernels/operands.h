@@ -24,7 +24,8 @@ inline std::size_t fold_inputs(FoldKind fold, std::size_t given) {
   switch (fold) {
     case FoldKind::add: return given;
     case FoldKind::copy:
-    case FoldKind::activation: return 1;
+    case FoldKind::activation:
+    case FoldKind::square: return 1;
     case FoldKind::activation_gradient:
     case FoldKind::pick_label: return 2;
     case FoldKind::sum_exp:
@@ -37,6 +38,8 @@ inline int label_operand(FoldKind fold) {
   return fold == FoldKind::pick_label ? 1 : fold == FoldKind::sum_exp ? 2 : fold == FoldKind::softmax_gradient ? 4 : -1;
 }
 
+constexpr Index kUpdateScalars = 2;  // of an update: learning rate, factor of the gradient
+
 struct OperandUse {
   DType dtype = DType::f32;
   Format format = Format::plain;
@@ -47,7 +50,7 @@ struct OperandUse {
   Index bytes() const { return elements * static_cast<Index>(bytes_of(dtype)); }
 };
 
-// In run()'s order, the result last (sgd: v and w are read and written).
+// In run()'s order, the result last (sgd: v and w are read and written; the scalars are f64).
 std::vector<OperandUse> operands_of(const KernelSpec& spec);
 
 }  // namespace motley

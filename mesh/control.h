@@ -3,12 +3,38 @@
 #pragma once
 #include <motley/transport.h>
 
+#include <array>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace motley::control {
 
 // Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
-constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4;
+constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5;
+
+// Every rank's bytes on every rank, begun now and finished later: the messages travel while the rank computes. One at a time per
+// tag.
+class Gathering {
+ public:
+  static constexpr std::size_t kMost = 248;  // bytes of a rank
+  // `size`: what all ranks learn of what this rank has for them in all, its first bytes `mine`.
+  Gathering(Transport& transport, int tag, std::span<const std::byte> mine, std::uint64_t size);
+  ~Gathering();  // unfinished (an error): the transport keeps the memory
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+  struct Frame {
+    std::uint64_t size = 0;
+    std::array<std::byte, kMost> bytes{};
+  };
+  const std::vector<Frame>& finish(const std::string& what);  // by rank
+
+ private:
+  Transport& transport_;
+  std::shared_ptr<std::vector<Frame>> frames_;
+  std::vector<Transport::Ticket> receives_{}, sends_{};
+};
 
 // Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);

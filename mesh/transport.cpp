@@ -149,40 +149,51 @@ Verdict agree(Transport& transport, int status, const std::string& text) {
 
 namespace control {
 
-namespace {
-// What travels first: the size, and with it all of a small message, so that small ones take one round.
-struct Frame {
-  std::uint64_t size = 0;
-  std::array<std::byte, 248> bytes{};
-};
-}  // namespace
-
-std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine) {
-  const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
-  std::vector<Frame> frames(ranks);
-  const std::size_t first = frames[me].bytes.size();
-  auto head = [&](std::size_t size) { return std::min(size, first); };
-  frames[me].size = mine.size();
-  std::copy_n(mine.begin(), head(mine.size()), frames[me].bytes.begin());
-  std::vector<Ticket> sends, receives;
-  for (std::size_t r = 0; r < ranks; r++) {
+Gathering::Gathering(Transport& transport, int tag, std::span<const std::byte> mine, std::uint64_t size)
+    : transport_(transport), frames_(std::make_shared<std::vector<Frame>>(static_cast<std::size_t>(transport.size()))) {
+  const auto me = static_cast<std::size_t>(transport.rank());
+  std::vector<Frame>& frames = *frames_;
+  check(mine.size() <= kMost, "a control message's first bytes");
+  frames[me].size = size;
+  std::copy(mine.begin(), mine.end(), frames[me].bytes.begin());
+  for (std::size_t r = 0; r < frames.size(); r++) {
     if (r == me) continue;
     const int other = static_cast<int>(r);
-    sends.push_back(transport.send(other, kGather, bytes_of(frames[me])));
-    if (mine.size() > first) sends.push_back(transport.send(other, kGather, mine.subspan(first)));
-    receives.push_back(transport.receive(other, kGather, std::as_writable_bytes(std::span(&frames[r], 1))));
+    sends_.push_back(transport.send(other, tag, bytes_of(frames[me])));
+    receives_.push_back(transport.receive(other, tag, std::as_writable_bytes(std::span(&frames[r], 1))));
   }
-  wait(transport, receives, "gather_all");
-  receives.clear();
+}
+
+Gathering::~Gathering() {
+  if (!receives_.empty() || !sends_.empty()) transport_.keep(frames_);
+}
+
+const std::vector<Gathering::Frame>& Gathering::finish(const std::string& what) {
+  receives_.insert(receives_.end(), sends_.begin(), sends_.end());
+  wait(transport_, receives_, what);
+  receives_.clear();
+  sends_.clear();
+  return *frames_;
+}
+
+// What travels first is the size, and with it all of a small message, so that small ones take one round.
+std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine) {
+  const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
+  constexpr std::size_t kFirst = Gathering::kMost;
+  Gathering heads(transport, kGather, mine.first(std::min(mine.size(), kFirst)), mine.size());
+  std::vector<Ticket> open;
+  for (std::size_t r = 0; r < ranks && mine.size() > kFirst; r++)
+    if (r != me) open.push_back(transport.send(static_cast<int>(r), kGather, mine.subspan(kFirst)));
+  const std::vector<Gathering::Frame>& frames = heads.finish("gather_all");
   std::vector<std::vector<std::byte>> all(ranks);
   for (std::size_t r = 0; r < ranks; r++) {
     all[r].resize(frames[r].size);
-    std::copy_n(r == me ? mine.data() : frames[r].bytes.data(), r == me ? mine.size() : head(all[r].size()), all[r].begin());
-    if (r != me && all[r].size() > first)
-      receives.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(first)));
+    std::copy_n(r == me ? mine.data() : frames[r].bytes.data(), r == me ? mine.size() : std::min(all[r].size(), kFirst),
+                all[r].begin());
+    if (r != me && all[r].size() > kFirst)
+      open.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(kFirst)));
   }
-  receives.insert(receives.end(), sends.begin(), sends.end());
-  wait(transport, receives, "gather_all");
+  wait(transport, open, "gather_all");
   return all;
 }
 

@@ -40,7 +40,6 @@ std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
 // The same for all updates, and for folds of one kind that walk their operands in the same order.
 std::size_t element_family(int device, KernelSpec spec) {
   spec.roles = {};
-  spec.learning_rate = 0;
   spec.momentum = spec.momentum != 0 ? 1 : 0;
   spec.weight_decay = spec.weight_decay != 0 ? 1 : 0;
   spec.first_class = 0;

@@ -69,11 +69,11 @@ const Table<KernelPoint>& kernel_fields() {
   return table;
 }
 
-// A point of an older motley, which also measured activations in blocks of channels, and said `margin` for `halo`. It is measured
-// again.
+// A point of an older motley, which also measured activations in blocks of channels, said `margin` for `halo`, and had the
+// learning rate in an update's spec. It is measured again.
 bool is_obsolete(const Json& point) {
   const Json* const spec = point.find("spec");
-  if (spec != nullptr && spec->find("margin") != nullptr) return true;
+  if (spec != nullptr && (spec->find("margin") != nullptr || spec->find("learning_rate") != nullptr)) return true;
   for (const char* key : {"x_format", "w_format", "y_format"}) {
     const Json* const format = spec == nullptr ? nullptr : spec->find(key);
     const auto* const name = format == nullptr ? nullptr : std::get_if<std::string>(&format->value);

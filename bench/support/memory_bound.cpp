@@ -71,7 +71,7 @@ std::vector<MemoryBound> memory_bound(Index batch) {
   KernelSpec sgd;
   sgd.op = KernelOp::sgd;
   sgd.roles.n = all;
-  sgd.learning_rate = 0.01, sgd.momentum = 0.9, sgd.weight_decay = 1e-4;
+  sgd.momentum = 0.9, sgd.weight_decay = 1e-4;
   list.push_back({"sgd", sgd});
   return list;
 }

@@ -21,11 +21,12 @@ class StepTrace;  // lib/run/step_trace.h
 
 /// What a run took.
 struct Ran {
-  double seconds = 0;          ///< by the clock
-  double busy_seconds = 0;     ///< computing and copying
-  double waiting_seconds = 0;  ///< for other ranks
-  double polling_seconds = 0;  ///< of the busy ones: progressing messages in flight, between kernels
-  Index bytes_received = 0;    ///< payload from other ranks
+  double seconds = 0;                 ///< by the clock
+  double busy_seconds = 0;            ///< computing and copying
+  double waiting_seconds = 0;         ///< for other ranks
+  double polling_seconds = 0;         ///< of the busy ones: progressing messages in flight, between kernels
+  Index bytes_received = 0;           ///< payload from other ranks
+  Ran& operator+=(const Ran& other);  ///< a run after it
 };
 
 /// One rank's Program, bound to memory, kernels and messages.
@@ -37,22 +38,29 @@ class Executor {
   ~Executor();  // before the transport's: with messages unfinished (an error) the transport keeps the memory that they use
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
-  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a forward half without its backward
-  /// half.
+  /// Reads this rank's box of every input and label: read(name, box, out). Collective after a step without its
+  /// update.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
   Ran run();  ///< Collective: the complete step.
   /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
   Ran run_forward(const std::function<void(int step)>& after = {});
-  Ran run_backward();  ///< Collective: the remainder of a step whose run_forward() was just called: gradients and update.
+  Ran run_backward();  ///< Collective: the gradients of a step whose run_forward() was just called.
+  Ran run_update();    ///< Collective: the update of a step whose run_backward() was just called.
+  /// For the updates from now on, in the place of {the optimizer's, 1}.
+  void set_update(double learning_rate, double factor_of_gradients);
+  /// Of the gradients of the parameters that this rank owns, after run_backward(); 0 where the step does not clip them.
+  double squared_norm() const;
   /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value
   /// that is not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.
   int first_not_finite();
   /// The first parameter of which this rank owns a value that is not finite; -1: none. A network can make a finite loss of such
   /// values (a kernel's relu may turn NaN into 0).
   int first_parameter_not_finite() const;
+  /// The first parameter's gradient whose norm is not finite on this rank; -1: none, or they are not clipped.
+  int first_gradient_not_finite() const;
   /// Called before each kernel or wait with its name; for progress records.
   void on_step(std::function<void(const char* what)> callback);
-  /// From now on run(), run_forward() and run_backward() record when each of the Program's steps began and ended; on a device its
+  /// From now on runs record when each of the Program's steps began and ended; on a device its
   /// kernels by the device's own clock. It outlives the executor; nullptr: nothing is recorded.
   void record_into(StepTrace* trace);
   /// Values of a box that this rank has in a tensor's main buffer or in a state buffer, row-major. For inspection and checks.

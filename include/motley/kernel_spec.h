@@ -28,10 +28,11 @@ enum class FoldKind : std::uint8_t {
   activation,           ///< `x -> activation(x)`
   activation_gradient,  ///< `dy, y -> dy * activation'(x)`, computed from y
   // class: first_class + (index in the class dim). The label's own exp stays out of s: where it is all but 1, s keeps its digits.
-  sum_exp,          ///< `l, m, label(i32) -> exp(l - m)` where class != label, else 0
-  pick_label,       ///< `l, label(i32) -> l` where class == label, else 0
-  cross_entropy,    ///< `m, s, h -> log(exp(h - m) + s) + m - h`
-  softmax_gradient  ///< `l, m, s, h, label(i32), g -> (class == label ? -s : exp(l - m)) / (exp(h - m) + s) * g`
+  sum_exp,           ///< `l, m, label(i32) -> exp(l - m)` where class != label, else 0
+  pick_label,        ///< `l, label(i32) -> l` where class == label, else 0
+  cross_entropy,     ///< `m, s, h -> log(exp(h - m) + s) + m - h`
+  softmax_gradient,  ///< `l, m, s, h, label(i32), g -> (class == label ? -s : exp(l - m)) / (exp(h - m) + s) * g`
+  square             ///< `x -> x*x`
 };
 /// How a fold's values meet in its result.
 enum class Combine : std::uint8_t { set, add, max };
@@ -69,8 +70,8 @@ struct FoldOperand {
 ///     avg_pool2d     forward          x, y              mean over the window's real elements (padding does not count)
 ///                    backward_data    dy, dx
 ///     fold           forward          as FoldKind says
-///     sgd            forward          g, v, w           g' = g + weight_decay*w; v = momentum*v + g'; w -= learning_rate*v, in
-///     place
+///     sgd            forward          s, g, v, w        s = {learning rate, factor of g}, f64; g' = s[1]*g + weight_decay*w;
+///                                                       v = momentum*v + g'; w -= s[0]*v, in place
 ///
 /// Conv and pool rows: `y[p]` reads `x[p*stride[0] - padding[0] + r*dilation[0]]` where that is in 0..h-1; columns likewise with
 /// `[1]` and `padding[2]`. padding = top, bottom, left, right; a negative one means x has rows that no window covers at that side.
@@ -106,8 +107,7 @@ struct KernelSpec {
   std::vector<FoldOperand> operands{};  ///< of a fold, result last
   int class_dim = -1;                   ///< which fold extent runs over classes (sum_exp, pick_label, softmax_gradient)
   Index first_class = 0;                ///< global index of that extent's 0
-  double learning_rate = 0;             ///< of sgd, over roles.n elements
-  double momentum = 0;                  ///< of sgd
+  double momentum = 0;                  ///< of sgd, over roles.n elements
   double weight_decay = 0;              ///< of sgd
   bool operator==(const KernelSpec&) const = default;
 };

@@ -97,6 +97,9 @@ struct Program {
   std::vector<Slice> slices{};                ///< owned boxes of parameters
   std::vector<int> main_buffer{};             ///< per tensor of the plan's passes; -1: this rank has nothing of it
   int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
+  int update_begin = 0;                       ///< the first step of the update; before it all ranks agree that it shall be
+  int scalars = -1;                           ///< buffer of the update's {learning rate, factor of the gradients}, f64
+  std::vector<int> norms{};                   ///< buffers of one element each: squared norms of the slices' gradients, to clip by
   Index arena_bytes = 0;                      ///< of all buffers of Space::arena, by lifetimes
   Index state_bytes = 0;                      ///< of all buffers of Space::state
   bool windows = false;                       ///< some rank reads another one's memory; the same on every rank
@@ -134,7 +137,7 @@ struct Simulated {
   std::vector<double> busy_seconds{};                  ///< computing, by rank
   std::vector<double> waiting_seconds{};               ///< for other ranks, by rank
   std::vector<std::vector<SimulatedStep>> timeline{};  ///< per rank, per step of its Program; empty unless the options say so
-  std::vector<SimulatedStep> agreement{};  ///< per rank: on the loss, between the halves; no seconds where the step has no two
+  std::vector<SimulatedStep> agreement{};              ///< per rank: that the update shall be; no seconds where it need not wait
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {

@@ -37,6 +37,8 @@ struct RankStep {
 struct StepReport {
   Index step = 0;                             ///< counted from 1
   double loss = 0;                            ///< of this step, before its update
+  double learning_rate = 0;                   ///< of its update
+  std::optional<double> gradient_norm{};      ///< before clipping; nothing where gradients are not clipped
   double measured_seconds = 0;                ///< slowest rank
   std::optional<double> predicted_seconds{};  ///< by the plan; nothing without a profile
   Index bytes_received = 0;                   ///< summed over ranks
@@ -53,7 +55,8 @@ struct TrainerOptions {
   Index compare_copies_every = 100;
 };
 
-/// The loss, or (where copies are compared) a parameter is not finite. All ranks throw it before the update. Exit code 70.
+/// The loss, the norm of the gradients that are clipped, or (where copies are compared) a parameter is not finite. All ranks throw
+/// it before the update. Exit code 70.
 class LossNotFinite : public Error {
  public:
   LossNotFinite(const std::string& text, int rank) : Error(Exit::internal, text), rank_(rank) {}  ///< found first on that rank

@@ -34,12 +34,13 @@ void fold(const FoldLoop& fold, void* const* operands, Index begin, Index end) {
   reduction(fold, operands, begin, end);
 }
 
-void sgd(const KernelSpec& spec, const float* g, float* v, float* w, Index n) {
-  const double rate = spec.learning_rate, momentum = spec.momentum, decay = spec.weight_decay;
+void sgd(const KernelSpec& spec, const double* scalars, const float* g, float* v, float* w, Index n) {
+  const double rate = scalars[0], factor = scalars[1], momentum = spec.momentum, decay = spec.weight_decay;
   MOTLEY_VECTOR
   for (Index i = 0; i < n; i++) {
     const double weight = w[i];
-    const float velocity = static_cast<float>(momentum * static_cast<double>(v[i]) + (static_cast<double>(g[i]) + decay * weight));
+    const float velocity =
+        static_cast<float>(momentum * static_cast<double>(v[i]) + (factor * static_cast<double>(g[i]) + decay * weight));
     v[i] = velocity;
     w[i] = static_cast<float>(weight - rate * static_cast<double>(velocity));
   }

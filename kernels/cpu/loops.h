@@ -61,8 +61,9 @@ struct Loops {
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
   void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
-  void (*sgd)(const KernelSpec& spec, const float* g, float* v, float* w, Index n);             // in f64, each result rounded once
-  void (*activate)(Activation activation, float* y, Index n);                                   // in place
+  void (*sgd)(const KernelSpec& spec, const double* scalars, const float* g, float* v, float* w,
+              Index n);                                        // in f64, each result rounded once
+  void (*activate)(Activation activation, float* y, Index n);  // in place
 };
 
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;

@@ -139,11 +139,12 @@ class SgdKernel final : public Kernel {
   std::string implementation() const override { return name_of(loops_); }
   void run(std::span<void* const> operands, void*) override {
     constexpr Index kUnit = 1024;  // elements
-    auto* g = static_cast<const float*>(operands[0]);
-    auto *v = static_cast<float*>(operands[1]), *w = static_cast<float*>(operands[2]);
+    auto* scalars = static_cast<const double*>(operands[0]);
+    auto* g = static_cast<const float*>(operands[1]);
+    auto *v = static_cast<float*>(operands[2]), *w = static_cast<float*>(operands[3]);
     for_parts(threads_, (spec_.roles.n + kUnit - 1) / kUnit, [&](Index begin, Index end) {
       const Index first = begin * kUnit, last = std::min(end * kUnit, spec_.roles.n);
-      loops_.sgd(spec_, g + first, v + first, w + first, last - first);
+      loops_.sgd(spec_, scalars, g + first, v + first, w + first, last - first);
     });
   }
 

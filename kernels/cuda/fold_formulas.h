@@ -75,6 +75,7 @@ struct Fold {
   MOTLEY_HD double value(const Position& here) const {
     switch (p.kind) {
       case FoldKind::copy: return real(0, here);
+      case FoldKind::square: return real(0, here) * real(0, here);
       case FoldKind::add: {
         double sum = 0;
         for (int k = 0; k < p.arguments; k++) sum += real(k, here);
@@ -146,13 +147,14 @@ static_assert(sizeof(Fold<double>) <= 4000 && sizeof(FoldTable) <= 4000, "beside
 
 template <class T>
 struct Sgd {
-  double rate, momentum, decay;
+  double momentum, decay;
+  const double* scalars;  // learning rate, factor of g
   const T* g;
   T *v, *w;
   MOTLEY_HD void operator()(Index i) const {
     const double weight = static_cast<double>(w[i]);
-    v[i] = static_cast<T>(momentum * static_cast<double>(v[i]) + (static_cast<double>(g[i]) + decay * weight));
-    w[i] = static_cast<T>(weight - rate * static_cast<double>(v[i]));
+    v[i] = static_cast<T>(momentum * static_cast<double>(v[i]) + (scalars[1] * static_cast<double>(g[i]) + decay * weight));
+    w[i] = static_cast<T>(weight - scalars[0] * static_cast<double>(v[i]));
   }
 };
 

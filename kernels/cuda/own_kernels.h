@@ -127,8 +127,8 @@ class SgdKernel final : public Kernel {
   SgdKernel(const KernelSpec& spec, Launch launch) : spec_(spec), launch_(launch) {}
   std::string implementation() const override { return "motley:sgd"; }
   void run(std::span<void* const> operands, void*) override {
-    launch_(spec_.roles.n, Sgd<T>{spec_.learning_rate, spec_.momentum, spec_.weight_decay, static_cast<const T*>(operands[0]),
-                                  static_cast<T*>(operands[1]), static_cast<T*>(operands[2])});
+    launch_(spec_.roles.n, Sgd<T>{spec_.momentum, spec_.weight_decay, static_cast<const double*>(operands[0]),
+                                  static_cast<const T*>(operands[1]), static_cast<T*>(operands[2]), static_cast<T*>(operands[3])});
   }
 
  private:

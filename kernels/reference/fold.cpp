@@ -64,6 +64,7 @@ double function(const KernelSpec& spec, const Position& at, Term&& t) {
   };
   switch (spec.fold) {
     case FoldKind::copy: return t(0);
+    case FoldKind::square: return t(0) * t(0);
     case FoldKind::add: {
       double sum = 0;
       for (std::size_t i = 0; i + 1 < spec.operands.size(); i++) sum += t(i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// g' = g + weight_decay * w; v = momentum * v + g'; w -= learning_rate * v (the stored v), over n elements, v and w in place.
+// g' = s[1] * g + weight_decay * w; v = momentum * v + g'; w -= s[0] * v (the stored v), over n elements, v and w in place.
 #include "kernels/reference/reference.h"
 
 namespace motley::reference {
@@ -7,13 +7,15 @@ namespace {
 
 template <class T>
 void update(const KernelSpec& spec, Operands operands, void*) {
-  const T* g = static_cast<const T*>(operands[0]);
-  T* v = static_cast<T*>(operands[1]);
-  T* w = static_cast<T*>(operands[2]);
+  const auto* s = static_cast<const double*>(operands[0]);
+  const T* g = static_cast<const T*>(operands[1]);
+  T* v = static_cast<T*>(operands[2]);
+  T* w = static_cast<T*>(operands[3]);
   for (Index n = 0; n < spec.roles.n; n++) {
     const double weight = static_cast<double>(w[n]);
-    v[n] = static_cast<T>(spec.momentum * static_cast<double>(v[n]) + (static_cast<double>(g[n]) + spec.weight_decay * weight));
-    w[n] = static_cast<T>(weight - spec.learning_rate * static_cast<double>(v[n]));
+    v[n] =
+        static_cast<T>(spec.momentum * static_cast<double>(v[n]) + (s[1] * static_cast<double>(g[n]) + spec.weight_decay * weight));
+    w[n] = static_cast<T>(weight - s[0] * static_cast<double>(v[n]));
   }
 }
 

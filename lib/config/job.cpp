@@ -22,7 +22,6 @@ namespace {
 
 const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic"};
 const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
-const std::vector<std::string> kTrainedTypes{"f32", "f64"};
 
 struct Parts {
   std::string name{};
@@ -72,73 +71,6 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
     r.complain(j, "\"path\" is missing (the folder of its files)");
   if (r.complaints.list.size() != before) return std::nullopt;
   return data;
-}
-
-struct OptimizerFile {
-  std::string kind{};
-  Sgd sgd{};
-};
-
-const Table<OptimizerFile>& optimizer_table() {
-  auto number = [](double Sgd::*member, double most) {
-    return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
-  };
-  const Sgd usual;
-  static const Table<OptimizerFile> table{
-      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); },
-       schema_of_words({"sgd"})},
-      {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
-      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1), {}, usual.momentum},
-      {"weight_decay",
-       "times the parameter, added to its gradient",
-       "number",
-       false,
-       number(&Sgd::weight_decay, 1e300),
-       {},
-       usual.weight_decay}};
-  return table;
-}
-
-Table<TrainOptions> train_table(VersionKey version) {
-  auto count = [](std::optional<Index> TrainOptions::*member) {
-    return [member](Reader& r, const Json& j, TrainOptions& t) {
-      Index n = 0;
-      if (r.integer(j, n, 1)) t.*member = n;
-    };
-  };
-  return {version_field<TrainOptions>(version),
-          word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
-          {"batch", "samples per step", "integer", true,
-           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
-          {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
-          {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
-          {"seed",
-           "seed of all random numbers: initial weights, order of samples",
-           "integer",
-           false,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             std::int64_t seed = 0;
-             if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
-           },
-           {},
-           static_cast<std::int64_t>(TrainOptions{}.seed)},
-          {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             OptimizerFile file;
-             r.object(j, optimizer_table(), file);
-             t.optimizer = file.sgd;
-           },
-           object_schema(optimizer_table())}};
-}
-
-// When it complained: what is good of them.
-std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
-  TrainOptions train;
-  const Table<TrainOptions> table = train_table(version);
-  if (!r.object(j, table, train)) return std::nullopt;
-  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
-    r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
-  return train;
 }
 
 class JobReader {
@@ -253,7 +185,10 @@ class JobReader {
   // Of the training step, or of the layers that could be built.
   static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
     try {
-      if (model.whole) return training(model.loss, parts.train ? parts.train->optimizer : Optimizer{}).passes();
+      if (model.whole) {
+        const TrainOptions train = parts.train.value_or(TrainOptions{});
+        return training(model.loss, train.optimizer, training_options(train, 0)).passes();
+      }
       if (!model.layers.empty()) return inference(model.layers).passes();
     } catch (const UserError& e) {
       complain_below(r, tree, "/layers", e.what());

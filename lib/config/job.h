@@ -3,7 +3,6 @@
 #pragma once
 #include <motley/mesh.h>
 #include <motley/rules.h>
-#include <motley/step.h>
 
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "base/json.h"
 #include "config/model.h"
+#include "config/train_options.h"
 
 namespace motley {
 
@@ -27,15 +27,6 @@ struct DataOptions {
   std::string path{};  // a folder, absolute; empty: fashion_mnist's usual place
   Index samples = 0;   // synthetic
 };
-
-struct TrainOptions {
-  DType dtype = DType::f32;  // f32 or f64
-  Index batch = 0;
-  std::optional<Index> epochs{}, max_steps{};  // one is there; max_steps wins
-  std::uint64_t seed = 0;
-  Optimizer optimizer{};
-};
-
 struct Job {
   std::string name{};  // its "name", else the file's name without folder and ending
   Mesh mesh;

@@ -116,68 +116,83 @@ std::string exchange_rows(std::vector<Described> exchanges, bool full) {
   return out;
 }
 
-}  // namespace
+Json sizes_json(const std::vector<Index>& list) {
+  return Json::Array(list.begin(), list.end());
+}
 
-std::string Plan::json(PlanDetail detail) const {
-  const PlanData& d = *data_;
-  const int ranks = mesh_.ranks();
-  Json out{Json::Object{}};
-  out.set("version", kPlanVersion);
-  Json cuts{Json::Array{}};
+Json cuts_json(const PlanData& d) {
+  Json out{Json::Array{}};
   for (const CutChoice& c : d.cuts) {
-    Json one{Json::Object{}};
-    auto sizes = [](const std::vector<Index>& list) { return Json::Array(list.begin(), list.end()); };
-    Json::Array lists;
-    for (const auto& list : c.parts) lists.emplace_back(sizes(list));
-    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes(c.parts.front()) : lists);
+    Json one{Json::Object{}}, lists{Json::Array{}};
+    for (const auto& list : c.parts) lists.push(sizes_json(list));
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes_json(c.parts.front()) : lists);
     if (!c.per.empty()) one.set("per", c.per);
     if (!c.why.empty()) one.set("why", c.why);
-    cuts.push(std::move(one));
+    out.push(std::move(one));
   }
-  out.set("cuts", std::move(cuts));
-  const bool all = detail == PlanDetail::full || ranks <= kMostRanks;
-  Json tensors{Json::Object{}};
-  for (std::size_t t = 0; t < d.tensors.size() && all; t++) {
+  return out;
+}
+
+Json tensors_json(const PlanData& d, const Mesh& mesh) {
+  Json out{Json::Object{}};
+  for (std::size_t t = 0; t < d.tensors.size(); t++) {
     const StepTensor& s = d.passes.tensors[t];
     if (s.role == TensorRole::seed) continue;
     Json one{Json::Object{}};
-    one.set("boxes", per_rank(resting_boxes(d, mesh_, static_cast<int>(t)), ranks));
-    one.set("owners", per_rank(d.tensors[t].owners, ranks));
-    tensors.set(s.name, std::move(one));
+    one.set("boxes", per_rank(resting_boxes(d, mesh, static_cast<int>(t)), mesh.ranks()));
+    one.set("owners", per_rank(d.tensors[t].owners, mesh.ranks()));
+    out.set(s.name, std::move(one));
   }
-  if (all) out.set("tensors", std::move(tensors));
-  Json exchanges{Json::Array{}};
-  for (const Described& e : all ? describe_exchanges(d, ranks) : std::vector<Described>{}) {
-    Json bytes{Json::Array{}};
-    for (Index b : e.bytes) bytes.push(Json(b));
+  return out;
+}
+
+Json exchanges_json(const PlanData& d, int ranks) {
+  Json out{Json::Array{}};
+  for (const Described& e : describe_exchanges(d, ranks)) {
     Json one{Json::Object{}};
-    one.set("tensor", e.tensor).set("kind", to_string(e.kind)).set("bytes", std::move(bytes)).set("schedule", e.schedule);
+    one.set("tensor", e.tensor).set("kind", to_string(e.kind)).set("bytes", sizes_json(e.bytes)).set("schedule", e.schedule);
     if (e.tiled) one.set("tiled", true);
-    exchanges.push(std::move(one));
+    out.push(std::move(one));
   }
-  if (all) out.set("exchanges", std::move(exchanges));
-  Json predicted{Json::Object{}}, rows{Json::Array{}};
+  return out;
+}
+
+Json predicted_json(const PlanData& d) {
+  Json out{Json::Object{}}, ranks{Json::Array{}};
   for (const PredictedRank& r : d.predicted) {
     Json one{Json::Object{}};
     one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr))
         .set("bytes", Json(r.bytes))
         .set("memory_bytes", Json(r.memory_bytes));
-    rows.push(std::move(one));
+    ranks.push(std::move(one));
   }
-  predicted.set("step_seconds", number(d.step_seconds))
+  out.set("step_seconds", number(d.step_seconds))
       .set("step_seconds_q25", number(d.step_q25))
-      .set("step_seconds_q75", number(d.step_q75));
-  predicted.set("ranks", std::move(rows));
-  out.set("predicted", std::move(predicted));
-  Json baselines{Json::Object{}};
-  baselines.set("even", number(d.baselines.even))
-      .set("proportional", number(d.baselines.proportional))
-      .set("fast_alone", number(d.baselines.fast_alone));
-  out.set("baselines", std::move(baselines));
+      .set("step_seconds_q75", number(d.step_q75))
+      .set("ranks", std::move(ranks));
+  return out;
+}
+
+Json baselines_json(const Baseline& b) {
+  Json out{Json::Object{}};
+  out.set("even", number(b.even)).set("proportional", number(b.proportional)).set("fast_alone", number(b.fast_alone));
+  return out;
+}
+
+}  // namespace
+
+std::string Plan::json(PlanDetail detail) const {
+  const PlanData& d = *data_;
+  Json out{Json::Object{}};
+  out.set("version", kPlanVersion).set("cuts", cuts_json(d));
+  if (detail == PlanDetail::full || mesh_.ranks() <= kMostRanks)
+    out.set("tensors", tensors_json(d, mesh_)).set("exchanges", exchanges_json(d, mesh_.ranks()));
   Json notes{Json::Array{}};
   for (const std::string& n : d.notes) notes.push(Json(n));
-  out.set("notes", std::move(notes));
-  out.set("decisions", decisions_json(d, step_, mesh_));
+  out.set("predicted", predicted_json(d))
+      .set("baselines", baselines_json(d.baselines))
+      .set("notes", std::move(notes))
+      .set("decisions", decisions_json(d, step_, mesh_));
   return to_text(out, 1) + "\n";
 }
 

@@ -89,7 +89,8 @@ struct Passes {
   std::vector<int> outputs{};              // loss first; then what is to be read
   std::vector<DerivedDim> derived_dims{};  // in graph order
   int loss = -1, logits = -1, label = -1;
-  Optimizer optimizer{};
+  Optimizer optimizer{};  // its learning rate is 0 here: it is read when a step runs (Step::scalars)
+  bool clips = false;     // by the gradients' common norm
   bool trains = false;
   int find(const std::string& tensor) const;  // -1: none
   std::vector<int> writers_of(int tensor) const;

@@ -20,7 +20,7 @@ std::uint64_t Step::hash() const {
   return hash_of(*passes_);
 }
 
-Step training(const Tensor& loss, const Optimizer& optimizer) {
+Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options) {
   auto graph = GraphNodes::graph_of({loss});
   if (loss.shape().rank() != 0) throw UserError("\"" + loss.name() + "\" is not a scalar; take its mean() or sum() to train on it");
   Lowering to(*graph, {GraphNodes::id(loss)});
@@ -34,9 +34,12 @@ Step training(const Tensor& loss, const Optimizer& optimizer) {
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
+  UpdateScalars scalars{std::get<Sgd>(optimizer).learning_rate, options.schedule, options.clip_norm};
   out.optimizer = optimizer;
+  std::get<Sgd>(out.optimizer).learning_rate = 0;
+  out.clips = options.clip_norm > 0;
   out.trains = true;
-  return Step(std::make_shared<const Passes>(std::move(out)));
+  return {std::make_shared<const Passes>(std::move(out)), std::move(scalars)};
 }
 
 Step inference(const std::vector<Tensor>& outputs) {
@@ -47,7 +50,7 @@ Step inference(const std::vector<Tensor>& outputs) {
   to.lower(*graph, false, -1);
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));
-  return Step(std::make_shared<const Passes>(std::move(out)));
+  return {std::make_shared<const Passes>(std::move(out)), {}};
 }
 
 }  // namespace motley

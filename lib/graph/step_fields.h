@@ -73,6 +73,7 @@ struct Fields<Passes> {
                                    field("logits", &Passes::logits),
                                    field("label", &Passes::label),
                                    field("optimizer", &Passes::optimizer),
+                                   field("clips", &Passes::clips),
                                    field("trains", &Passes::trains)};
 };
 

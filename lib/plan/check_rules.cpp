@@ -11,7 +11,9 @@
 
 #include "base/at.h"
 #include "base/json.h"
+#include "plan/effective_rules.h"
 #include "plan/layouts.h"
+#include "plan/rule_conflicts.h"
 
 namespace motley {
 
@@ -32,11 +34,6 @@ std::string plural(std::size_t n, const std::string& one) {
   return std::to_string(n) + " " + one + (n == 1 ? "" : "s");
 }
 
-struct Effective {  // the rule that holds for one dim of one tensor
-  const Rule* rule = nullptr;
-  std::string pointer{};
-};
-
 class RuleChecker {
  public:
   RuleChecker(const RuleSubject& subject, const LayoutRules& rules)
@@ -53,10 +50,6 @@ class RuleChecker {
       layers_.insert(t.layer);
       if (passes_.logits < 0 || static_cast<int>(i) <= passes_.logits) known_layers_.insert(t.layer);
     }
-    for (const DerivedDim& h : passes_.derived_dims) {
-      const bool own = std::any_of(rules.split.begin(), rules.split.end(), [&](const Rule& r) { return r.dim == h.dim; });
-      if (!own) inherited_.emplace(h.dim, inherited_.contains(h.of) ? inherited_.at(h.of) : h.of);
-    }
     for (std::string here : subject.refused)
       for (; !here.empty(); here.erase(here.rfind('/'))) bad_.insert(here);
   }
@@ -65,14 +58,8 @@ class RuleChecker {
     check_split();
     check_tensors();
     check_places();
-    check_shared_axes();
-    if (subject_.mesh != nullptr) check_placed_parts();
+    for (RuleComplaint& c : conflicts_of_rules(subject_, passes_, rules_, bad_)) out_.push_back(std::move(c));
     return std::move(out_);
-  }
-
-  std::string pointer_of(const std::string& tensor, const std::string& dim) const {
-    const int t = passes_.find(tensor);
-    return t < 0 ? "" : rule_of(at(passes_.tensors, t), dim).pointer;
   }
 
  private:
@@ -246,125 +233,6 @@ class RuleChecker {
     }
   }
 
-  // The rule that holds for a dim of a tensor; a rule that was refused counts as none.
-  Effective rule_of(const StepTensor& t, const std::string& dim) const {
-    Effective found;
-    auto take = [&](const std::vector<Rule>& rules, const std::string& here) {
-      for (const Rule& r : rules)
-        if (r.dim == dim) found = {&r, here + "/" + pointer_token(dim)};
-    };
-    take(rules_.split, "/split");
-    if (found.rule == nullptr)
-      if (const auto derived = inherited_.find(dim); derived != inherited_.end())
-        for (const Rule& r : rules_.split)
-          if (r.dim == derived->second) found = {&r, "/split/" + pointer_token(derived->second)};
-    for (const std::string& name : {t.layer, t.name})
-      if (const auto own = rules_.tensors.find(name); own != rules_.tensors.end())
-        take(own->second, "/tensors/" + pointer_token(name));
-    if (found.rule != nullptr && (found.rule->axes.names.empty() || bad_.contains(found.pointer))) return {};
-    return found;
-  }
-
-  bool at_rest(const StepTensor& t) const {  // an input, or what leaves a layer
-    return t.role == TensorRole::input || t.role == TensorRole::label || (t.role == TensorRole::activation && t.name == t.layer);
-  }
-
-  // One complaint per set of dims and axis, whatever number of layers it concerns.
-  void check_shared_axes() {
-    struct Clash {
-      std::string pointer{}, dims{}, axis{}, lines{};
-      std::vector<std::string> tensors{};
-    };
-    std::vector<Clash> clashes;
-    for (const StepTensor& t : passes_.tensors) {
-      if (!at_rest(t)) continue;
-      std::vector<std::pair<std::string, Effective>> kept;
-      Clash clash;
-      for (const Dim& d : t.shape.dims()) {
-        const Effective e = rule_of(t, d.name);
-        if (e.rule == nullptr) continue;
-        const std::string axis = shared_axis(kept, *e.rule);
-        if (axis.empty()) {
-          kept.emplace_back(d.name, e);
-          continue;
-        }
-        if (clash.dims.empty())
-          for (const auto& [name, other] : kept)
-            if (Reader::is_one_of(axis, other.rule->axes.names)) clash.dims = quoted(name);
-        clash.dims += ", " + quoted(d.name);
-        clash.axis = axis;
-        clash.pointer = e.pointer;
-        clash.lines += (clash.lines.empty() ? "" : ", ") + quoted(d.name) + ": null";
-      }
-      if (clash.dims.empty()) continue;
-      auto same = std::find_if(clashes.begin(), clashes.end(), [&](const Clash& c) {
-        return c.dims == clash.dims && c.axis == clash.axis && c.pointer == clash.pointer;
-      });
-      if (same == clashes.end()) same = clashes.insert(clashes.end(), clash);
-      same->tensors.push_back(t.name);
-    }
-    for (const Clash& c : clashes) {
-      std::string names, lines;
-      for (const std::string& t : c.tensors) {
-        names += (names.empty() ? "" : ", ") + quoted(t);
-        lines += (lines.empty() ? "" : ", ") + quoted(t) + ": { " + c.lines + " }";
-      }
-      complain(c.pointer, "the dims " + c.dims + " of " + names + " cannot both be cut over one axis, " + quoted(c.axis) +
-                              "; say which of them is not cut there, as \"tensors\": { " + lines + " }");
-    }
-  }
-
-  static std::string shared_axis(const std::vector<std::pair<std::string, Effective>>& kept, const Rule& rule) {
-    for (const auto& [name, other] : kept)
-      for (const std::string& axis : rule.axes.names)
-        if (Reader::is_one_of(axis, other.rule->axes.names)) return axis;
-    return "";
-  }
-
-  // Of explicit parts; nothing for others.
-  std::optional<Cut> explicit_cut(const Rule& rule, Index size_here) const {
-    std::vector<std::vector<Index>> lists;
-    Cut cut;
-    if (const auto* sizes = std::get_if<Sizes>(&rule.parts)) {
-      lists = {sizes->of};
-    } else if (const auto* jagged = std::get_if<Jagged>(&rule.parts)) {
-      lists = jagged->of;
-      cut.per = subject_.mesh->axis(jagged->per);
-    } else {
-      return std::nullopt;
-    }
-    for (const std::string& a : rule.axes.names) cut.axes.push_back(subject_.mesh->axis(a));
-    const Index size = sizes_.at(rule.dim);
-    for (const auto& parts : lists)
-      cut.lists.push_back(rule.dim == batch_ ? Partition::proportional(size, std::vector<double>(parts.begin(), parts.end()))
-                                             : Partition::of(parts));
-    return cut.scaled(size, size_here);
-  }
-
-  void check_placed_parts() {
-    const Mesh& mesh = *subject_.mesh;
-    for (const auto& [layer, on] : rules_.places) {
-      const std::string here = "/place/" + pointer_token(layer);
-      const int output = passes_.find(layer);
-      if (bad_.contains(here) || output < 0) continue;
-      const StepTensor& t = at(passes_.tensors, output);
-      std::vector<std::pair<std::string, Cut>> cuts;
-      for (const Dim& d : t.shape.dims())
-        if (const Effective e = rule_of(t, d.name); e.rule != nullptr && e.rule->dim == d.name)
-          if (auto cut = explicit_cut(*e.rule, d.size)) cuts.emplace_back(d.name, std::move(*cut));
-      for (int r = 0; r < mesh.ranks() && !cuts.empty(); r++) {
-        if (Reader::is_one_of(mesh.device(r).name, on)) continue;
-        if (std::any_of(cuts.begin(), cuts.end(), [&](const auto& c) { return c.second.at(mesh, r).size() == 0; })) continue;
-        const auto& [dim, cut] = cuts.front();
-        complain(here, quoted(layer) + " is not placed on " + quoted(mesh.device(r).name) + ", but the parts of " + quoted(dim) +
-                           " give that device " + std::to_string(cut.at(mesh, r).size()) +
-                           " of its output; give it 0, or write \"tensors\": { " + quoted(layer) + ": { " + quoted(dim) +
-                           ": null } }");
-        break;
-      }
-    }
-  }
-
   inline static const Passes kNothing{};
   const RuleSubject& subject_;
   const Passes& passes_;
@@ -372,8 +240,7 @@ class RuleChecker {
   std::map<std::string, Index> sizes_;
   std::string batch_;
   std::set<std::string> tensors_{}, layers_{}, bad_{};
-  std::map<std::string, std::string> inherited_{};  // a dim without a rule -> the dim whose rule it follows
-  std::set<std::string> known_layers_{};            // without those of the loss, which no one has named
+  std::set<std::string> known_layers_{};  // without those of the loss, which no one has named
   std::vector<RuleComplaint> out_{};
 };
 
@@ -392,7 +259,8 @@ std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mes
     static_cast<void>(Layouts(passes, mesh, rules));
     return std::nullopt;
   } catch (const LayoutError& e) {
-    return RuleComplaint{RuleChecker({.passes = &passes}, rules).pointer_of(e.tensor, e.dim), e.what()};
+    const StepTensor& tensor = at(passes.tensors, passes.find(e.tensor));
+    return RuleComplaint{EffectiveRules(rules, passes).rule_for(tensor, e.dim).pointer(), e.what()};
   } catch (const UserError& e) {
     return RuleComplaint{"", e.what()};
   }

@@ -157,7 +157,6 @@ KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype) {
   spec.op = KernelOp::sgd;
   spec.dtype = dtype;
   spec.roles.n = elements;
-  spec.learning_rate = sgd.learning_rate;
   spec.momentum = sgd.momentum;
   spec.weight_decay = sgd.weight_decay;
   return spec;

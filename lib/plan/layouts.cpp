@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/at.h"
+#include "plan/effective_rules.h"
 
 namespace motley {
 
@@ -142,27 +143,84 @@ std::vector<std::vector<Named>> compatible(const std::vector<Named>& found) {
   return sets;
 }
 
-// Dims that a change of shape makes, without a rule of their own, are cut as the dims they come from.
-void inherit(const Passes& passes, const std::map<std::string, Index>& reference, const CutMaker& maker,
-             std::map<std::string, Rule>& split) {
-  for (const DerivedDim& derived : passes.derived_dims) {
-    auto rule = split.find(derived.of);
-    if (split.contains(derived.dim) || rule == split.end() || rule->second.axes.names.empty()) continue;
-    const Index size = reference.at(derived.of);
-    const Cut cut = maker.make(rule->second, size).scaled(size, derived.of_size);
-    Rule inherited = rule->second;
-    inherited.dim = derived.dim;
+// The cuts of a tensor's dims, each by the rule that holds for it.
+class CutsByRule {
+ public:
+  CutsByRule(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
+      : mesh_(mesh), rules_(rules, passes), reference_(reference_sizes(passes)), maker_{mesh, batch_dim(passes)} {
+    for (const DerivedDim* derived : rules_.derived()) derived_.emplace(derived->dim, inherited(*derived));
+  }
+
+  std::vector<Named> of(const StepTensor& t, const std::vector<int>* placed) {
+    maker_.placed = placed;
+    std::vector<Named> found;
+    for (const Dim& d : t.shape.dims()) {
+      const EffectiveRule rule = rules_.rule_for(t, d.name);
+      if (!rule.cuts()) continue;
+      const Index size = reference_.at(d.name);
+      Cut cut = maker_.make(resolved(rule, d.name), size).scaled(size, d.size);
+      // Explicit parts that give others something: the placed layer does not follow them.
+      if (placed == nullptr || !reaches_others(cut, *placed)) found.emplace_back(d.name, std::move(cut));
+    }
+    return found;
+  }
+
+ private:
+  const Rule& resolved(const EffectiveRule& rule, const std::string& dim) const {
+    return rule.derived != nullptr ? derived_.at(dim) : *rule.rule;
+  }
+
+  // The rule of a derived dim: explicit parts, the boundaries of the dim it comes from scaled or shifted.
+  Rule inherited(const DerivedDim& derived) const {
+    const Rule& source = resolved(rules_.rule_of_split(derived.of), derived.of);
+    const Index size = reference_.at(derived.of);
+    const Cut cut = maker_.make(source, size).scaled(size, derived.of_size);
+    Rule out = source;
+    out.dim = derived.dim;
     std::vector<std::vector<Index>> lists;
     for (const Partition& list : cut.lists)
       lists.push_back((derived.kind == DerivedDim::Kind::scaled ? list.scaled(derived.of_size, derived.size)
                                                                 : list.shifted(derived.shift, derived.size))
                           .sizes());
     if (cut.per >= 0)
-      inherited.parts = Jagged{lists, at(maker.mesh.axes(), cut.per).name};
+      out.parts = Jagged{lists, at(mesh_.axes(), cut.per).name};
     else
-      inherited.parts = Sizes{lists.front()};
-    split.emplace(derived.dim, inherited);
+      out.parts = Sizes{lists.front()};
+    return out;
   }
+
+  bool reaches_others(const Cut& cut, const std::vector<int>& placed) const {
+    for (int r = 0; r < mesh_.ranks(); r++)
+      if (std::find(placed.begin(), placed.end(), r) == placed.end() && cut.at(mesh_, r).size() > 0) return true;
+    return false;
+  }
+
+  const Mesh& mesh_;
+  EffectiveRules rules_;
+  std::map<std::string, Index> reference_;
+  CutMaker maker_;
+  std::map<std::string, Rule> derived_{};  // parts resolved
+};
+
+std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const LayoutRules& rules) {
+  std::map<std::string, std::vector<int>> out;
+  for (const auto& [layer, devices] : rules.places)
+    for (const std::string& name : devices)
+      for (int r = 0; r < mesh.ranks(); r++)
+        if (mesh.device(r).name == name) out[layer].push_back(r);
+  for (auto& [layer, ranks] : out) std::sort(ranks.begin(), ranks.end());
+  return out;
+}
+
+// Of a tensor whose cuts do not tile together.
+[[noreturn]] void refuse(const StepTensor& t, const std::vector<Named>& cuts) {
+  std::string dims;
+  for (const Named& n : cuts) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
+  throw LayoutError(t.name, cuts.back().first,
+                    "in \"" + t.name + "\" the dims " + dims +
+                        " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which "
+                        "is not cut there, e.g. \"tensors\": { \"" +
+                        (t.layer.empty() ? t.name : t.layer) + "\": { \"" + cuts.back().first + "\": null } }");
 }
 
 }  // namespace
@@ -181,18 +239,9 @@ Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule) {
   return CutMaker{mesh, batch_dim(passes)}.make(rule, size->second);
 }
 
-Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
+Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) : places_(ranks_of_places(mesh, rules)) {
   for (int r = 0; r < mesh.ranks(); r++) all_.push_back(r);
-  for (const auto& [layer, devices] : rules.places)
-    for (const std::string& name : devices)
-      for (int r = 0; r < mesh.ranks(); r++)
-        if (mesh.device(r).name == name) places_[layer].push_back(r);
-  for (auto& [layer, ranks] : places_) std::sort(ranks.begin(), ranks.end());
-  const std::map<std::string, Index> reference = reference_sizes(passes);
-  CutMaker maker{mesh, batch_dim(passes)};
-  std::map<std::string, Rule> split;
-  for (const Rule& r : rules.split) split.insert_or_assign(r.dim, r);
-  inherit(passes, reference, maker, split);
+  CutsByRule cuts(passes, mesh, rules);
   std::set<int> with_part, with_parameter;
   for (std::size_t i = 0; i < passes.tensors.size(); i++) {
     const StepTensor& t = passes.tensors[i];
@@ -200,51 +249,30 @@ Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rule
     options_.emplace_back();
     choice_.push_back(0);
     if (t.of >= 0) continue;
-    std::map<std::string, Rule> own = split;
-    for (const std::string& name : {t.layer, t.name})
-      if (auto found = rules.tensors.find(name); found != rules.tensors.end())
-        for (const Rule& r : found->second) own.insert_or_assign(r.dim, r);
-    maker.placed = placed(t.layer) ? &place(t.layer) : nullptr;
-    std::vector<Named> found;
-    for (const Dim& d : t.shape.dims()) {
-      auto rule = own.find(d.name);
-      if (rule == own.end() || rule->second.axes.names.empty()) continue;
-      const Index size = reference.at(d.name);
-      Cut cut = maker.make(rule->second, size).scaled(size, d.size);
-      if (maker.placed != nullptr) {  // explicit parts that give others something: the placed layer does not follow them
-        bool outside = false;
-        for (int r : all_)
-          if (std::find(maker.placed->begin(), maker.placed->end(), r) == maker.placed->end())
-            outside = outside || cut.at(mesh, r).size() > 0;
-        if (outside) continue;
-      }
-      found.emplace_back(d.name, std::move(cut));
-    }
+    const bool parameter = t.role == TensorRole::parameter;
+    const std::vector<Named> found = cuts.of(t, placed(t.layer) ? &place(t.layer) : nullptr);
     for (const auto& set : compatible(found)) {
       Layout layout{t.shape, {}};
       layout.cuts.insert(set.begin(), set.end());
       for (int r : all_)
         if (!set.empty() && std::all_of(set.begin(), set.end(), [&](const Named& n) { return n.second.at(mesh, r).size() > 0; }))
-          (t.role == TensorRole::parameter ? with_parameter : with_part).insert(r);
+          (parameter ? with_parameter : with_part).insert(r);
       options_.back().push_back(std::move(layout));
     }
-    if (options_.back().size() > 1 && t.role != TensorRole::parameter) {
-      std::string dims;
-      for (const Named& n : found) dims += (dims.empty() ? "\"" : ", \"") + n.first + "\"";
-      throw LayoutError(t.name, found.back().first,
-                        "in \"" + t.name + "\" the dims " + dims +
-                            " cannot both be cut over one axis, or their parts differ along each other's; say in `tensors` which "
-                            "is not cut there, e.g. \"tensors\": { \"" +
-                            (t.layer.empty() ? t.name : t.layer) + "\": { \"" + found.back().first + "\": null } }");
-    }
+    if (options_.back().size() > 1 && !parameter) refuse(t, found);
   }
   if (with_part.empty()) with_part = with_parameter;
-  busy_.assign(with_part.begin(), with_part.end());
-  for (const auto& [layer, ranks] : places_)
-    for (int r : ranks)
-      if (std::find(busy_.begin(), busy_.end(), r) == busy_.end()) busy_.push_back(r);
-  std::sort(busy_.begin(), busy_.end());
-  if (with_part.empty()) busy_ = all_;
+  set_busy(with_part);
+}
+
+void Layouts::set_busy(const std::set<int>& with_part) {
+  if (with_part.empty()) {
+    busy_ = all_;
+    return;
+  }
+  std::set<int> busy = with_part;
+  for (const auto& [layer, ranks] : places_) busy.insert(ranks.begin(), ranks.end());
+  busy_.assign(busy.begin(), busy.end());
 }
 
 const std::vector<int>& Layouts::place(const std::string& layer) const {

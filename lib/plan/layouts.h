@@ -53,6 +53,7 @@ class Layouts {
 
  private:
   std::size_t root(int tensor) const { return at(roots_, tensor); }
+  void set_busy(const std::set<int>& with_part);
   std::vector<std::size_t> roots_{};  // a gradient is as its tensor, an inner tensor as its layer's output
   std::vector<std::vector<Layout>> options_{};
   std::vector<std::size_t> choice_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which picks a pass has, the cheapest of them, and the improving sweep.
+// Which picks a pass has, and the cheapest of them.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -172,119 +172,6 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::
     }
   }
   return best;
-}
-
-void Sweeper::choose(int parameter, std::size_t option) {
-  if (layouts_.chosen(parameter) == option) return;
-  layouts_.choose(parameter, option);
-  for (auto& of_tensor : known_) of_tensor.clear();
-  for (auto& of_pass : candidates_) of_pass.clear();
-}
-
-// Parts along the batch that no rule asks for, by the name of their index and their cut, and the passes that have such a candidate.
-std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_parts() const {
-  std::vector<std::pair<NamedPart, std::vector<int>>> out;
-  const std::string batch = batch_dim(passes_);
-  for (std::size_t p = 0; p < passes_.passes.size(); p++) {
-    std::vector<PickPart> cuts;
-    offer_unruled(static_cast<int>(p), cuts);
-    for (PickPart& c : cuts) {
-      NamedPart part{at(passes_.passes[p].indices, c.index).name, std::move(c.cut)};
-      if (part.index != batch) continue;
-      auto known = std::find_if(out.begin(), out.end(), [&](const auto& o) { return o.first == part; });
-      if (known == out.end()) known = out.insert(known, {std::move(part), {}});
-      known->second.push_back(static_cast<int>(p));
-    }
-  }
-  return out;
-}
-
-// The candidate that has this part, and the parts of `pick` that go with it; nullptr: there is none.
-const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart& part) const {
-  const Pass& p = at(passes_.passes, pass);
-  auto is_part = [&](const PickPart& c) { return at(p.indices, c.index).name == part.index && c.cut == part.cut; };
-  auto goes_along = [&](const PickPart& c) {
-    return at(p.indices, c.index).name != part.index && std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) {
-             return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end();
-           });
-  };
-  const auto kept = static_cast<std::size_t>(std::count_if(pick.begin(), pick.end(), goes_along));
-  for (const Pick& c : candidates(pass)) {
-    const bool others_kept = std::all_of(c.begin(), c.end(), [&](const PickPart& one) {
-      return is_part(one) || (goes_along(one) && std::find(pick.begin(), pick.end(), one) != pick.end());
-    });
-    if (c.size() == kept + 1 && others_kept && std::any_of(c.begin(), c.end(), is_part)) return &c;
-  }
-  return nullptr;
-}
-
-Sweep Sweeper::improve(const std::map<int, Pick>& from) {
-  Trial best = attempt(from);
-  auto picks_of = [&](const Trial& trial) {
-    std::map<int, Pick> picks;
-    for (std::size_t t = 0; t < trial.tensors.size(); t++)
-      for (std::size_t k = 0; k < trial.tensors[t]->passes.size(); k++) picks[writers_[t][k]] = trial.tensors[t]->picks[k];
-    return picks;
-  };
-  std::map<int, Pick> picks = picks_of(best);
-  const double enough = 1e-9;
-  for (int parameter : passes_.parameters) {  // which of two dims on one axis is cut
-    const std::size_t options = layouts_.options(parameter), kept = layouts_.chosen(parameter);
-    std::size_t chosen = kept;
-    for (std::size_t k = 0; k < options && options > 1; k++) {
-      if (k == kept) continue;
-      choose(parameter, k);
-      std::map<int, Pick> others = picks;
-      std::erase_if(others, [&](const auto& entry) {
-        const Pass& p = at(passes_.passes, entry.first);
-        auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes_.tensors, o.tensor).of == parameter; };
-        return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
-      });
-      Trial other = attempt(others);
-      if (other.cost < best.cost * (1 - enough)) {
-        best = std::move(other);
-        chosen = k;
-      }
-    }
-    choose(parameter, chosen);
-    if (chosen != kept) picks = picks_of(best);
-  }
-  auto offer = [&](std::map<int, Pick> others, const std::vector<int>& passes) {
-    Trial other = changed(best, others, passes);
-    if (!(other.cost < best.cost * (1 - enough))) return;
-    best = std::move(other);
-    picks = std::move(others);
-  };
-  for (const auto& [part, passes] : common_parts()) {  // taken by all passes that can, and by those of each layer
-    std::map<std::string, std::vector<int>> scopes;
-    for (int p : passes)
-      if (picks.contains(p))
-        for (const std::string& scope : {std::string(), at(passes_.passes, p).layer}) scopes[scope].push_back(p);
-    for (const auto& [scope, of_scope] : scopes) {
-      std::map<int, Pick> others = picks;
-      std::vector<int> different;
-      for (int p : of_scope)
-        if (const Pick* with = candidate_with(p, picks[p], part); with != nullptr && *with != picks[p]) {
-          others[p] = *with;
-          different.push_back(p);
-        }
-      if (!different.empty()) offer(std::move(others), different);
-    }
-  }
-  for (int round = 0; round < 2; round++) {
-    const double before = best.cost;
-    for (int pass : pass_order_) {
-      if (!picks.contains(pass)) continue;
-      for (const Pick& pick : candidates(pass)) {
-        if (pick == picks[pass]) continue;
-        std::map<int, Pick> others = picks;
-        others[pass] = pick;
-        offer(std::move(others), {pass});
-      }
-    }
-    if (best.cost > before * (1 - enough)) break;
-  }
-  return whole_of(best);
 }
 
 }  // namespace motley

@@ -13,24 +13,6 @@ namespace motley {
 
 namespace {
 
-constexpr std::size_t kKnown = 12;  // decisions kept per tensor
-
-// Adds to a set of disjoint boxes what it lacks; a set that fills its hull becomes the hull.
-void want(std::vector<Box>& have, const Box& more) {
-  if (volume(more) == 0) return;
-  for (const Box& b : have)
-    if (contains(b, more)) return;
-  for (Box& b : subtract(more, have)) have.push_back(std::move(b));
-  if (have.size() < 2) return;
-  Box all = have.front();
-  Index held = 0;
-  for (const Box& b : have) {
-    all = hull(all, b);
-    held += volume(b);
-  }
-  if (held == volume(all)) have = {all};
-}
-
 std::vector<Shard> held_of(const std::vector<std::vector<Box>>& boxes) {
   std::vector<Shard> out;
   for (std::size_t r = 0; r < boxes.size(); r++)
@@ -67,6 +49,22 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
     for (std::size_t k = 0; k < at(writers_, t).size(); k++)
       for (const PassOperand& o : at(passes.passes, at(writers_, t)[k]).reads) at(readers_, o.tensor).push_back({t, k, &o});
   }
+}
+
+// Adds to a set of disjoint boxes what it lacks; a set that fills its hull becomes the hull.
+void Sweeper::want(std::vector<Box>& have, const Box& more) {
+  if (volume(more) == 0) return;
+  for (const Box& b : have)
+    if (contains(b, more)) return;
+  for (Box& b : subtract(more, have)) have.push_back(std::move(b));
+  if (have.size() < 2) return;
+  Box all = have.front();
+  Index held = 0;
+  for (const Box& b : have) {
+    all = hull(all, b);
+    held += volume(b);
+  }
+  if (held == volume(all)) have = {all};
 }
 
 int Sweeper::key(int rank, const std::vector<bool>& axes) const {
@@ -281,121 +279,6 @@ Sweeper::Decided Sweeper::decide(int t, const std::vector<Boxes>& needs, const s
   }
   for (const auto hop : kHops) out.cost += exchange(t, (plan.*hop).messages);
   return out;
-}
-
-std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
-  const auto& writers = at(writers_, t);
-  for (const auto& d : at(known_, t)) {
-    bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.readers.empty());
-    for (std::size_t k = 0; same && k < d->picks.size(); k++) {
-      auto given = picks.find(writers[k]);
-      same = given != picks.end() && given->second == d->picks[k];
-    }
-    if (same) return d;
-  }
-  return nullptr;
-}
-
-// One rank reads what the step gives.
-Sweeper::Boxes Sweeper::outside_needs(int t) const {
-  Boxes out(static_cast<std::size_t>(mesh_.ranks()));
-  const auto& outputs = passes_.outputs;
-  if (std::find(outputs.begin(), outputs.end(), t) != outputs.end() && (t != passes_.logits || t == passes_.loss))
-    at(out, layouts_.busy().front()) = {whole(at(passes_.tensors, t).shape)};
-  return out;
-}
-
-Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
-  Boxes out = outside_needs(t);
-  for (const Reader& reader : at(readers_, t)) {
-    const Decided& by = *at(trial.tensors, reader.tensor);
-    if (by.passes.empty()) continue;
-    const std::vector<Work>& work = by.passes[reader.writer].work;
-    for (std::size_t r = 0; r < work.size(); r++)
-      if (work[r].any) want(out[r], operand_box(*reader.operand, work[r].box));
-  }
-  return out;
-}
-
-std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs,
-                                                         const std::map<int, Pick>& picks) const {
-  const auto here = static_cast<std::size_t>(t);
-  std::shared_ptr<const Decided> found = known(t, needs[here], picks);
-  if (found != nullptr) return found;
-  found = std::make_shared<const Decided>(decide(t, needs, picks));
-  auto& all = known_[here];
-  if (all.size() == kKnown) all.erase(all.begin());
-  all.push_back(found);
-  return found;
-}
-
-double Sweeper::cost_of(const Trial& trial) const {
-  double sum = 0;
-  for (int t : order_) sum += at(trial.tensors, t)->cost;
-  return sum;
-}
-
-Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
-  Trial out;
-  out.tensors.resize(passes_.tensors.size());
-  std::vector<Boxes> needs;
-  for (std::size_t t = 0; t < passes_.tensors.size(); t++) needs.push_back(outside_needs(static_cast<int>(t)));
-  for (int t : order_) {
-    const auto here = static_cast<std::size_t>(t);
-    out.tensors[here] = decided(t, needs, picks);
-    for (std::size_t k = 0; k < out.tensors[here]->passes.size(); k++)
-      for (std::size_t r = 0; r < needs[here].size(); r++)
-        if (const Work& w = out.tensors[here]->passes[k].work[r]; w.any)
-          for (const PassOperand& o : at(passes_.passes, writers_[here][k]).reads)
-            want(at(needs, o.tensor)[r], operand_box(o, w.box));
-  }
-  out.cost = cost_of(out);
-  return out;
-}
-
-Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const {
-  Trial out = from;
-  std::vector<bool> differs(passes_.tensors.size(), false), open(passes_.tensors.size(), false);
-  std::size_t first = order_.size();
-  for (int p : passes) {
-    const auto written = static_cast<std::size_t>(at(passes_.passes, p).writes.tensor);
-    differs[written] = open[written] = true;
-    first = std::min(first, position_[written]);
-  }
-  std::vector<Boxes> needs(passes_.tensors.size());
-  for (std::size_t i = first; i < order_.size(); i++) {
-    const int t = order_[i];
-    const auto here = static_cast<std::size_t>(t);
-    if (!open[here]) continue;
-    needs[here] = needs_of(t, out);
-    const Decided& before = *from.tensors[here];
-    if (!differs[here] && needs[here] == before.needs) continue;
-    const bool all_given = std::all_of(writers_[here].begin(), writers_[here].end(), [&](int w) { return picks.contains(w); });
-    const bool is_read =
-        std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
-    if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
-    out.tensors[here] = decided(t, needs, picks);
-    for (int w : writers_[here])
-      for (const PassOperand& o : at(passes_.passes, w).reads) at(open, o.tensor) = true;
-  }
-  out.cost = cost_of(out);
-  return out;
-}
-
-Sweep Sweeper::whole_of(const Trial& trial) const {
-  Sweep out;
-  out.passes.resize(passes_.passes.size());
-  out.cost = trial.cost;
-  for (std::size_t t = 0; t < trial.tensors.size(); t++) {
-    const Decided& d = *trial.tensors[t];
-    out.tensors.push_back(d.plan);
-    for (std::size_t k = 0; k < d.passes.size(); k++) at(out.passes, writers_[t][k]) = d.passes[k];
-  }
-  return out;
-}
-
-Sweep Sweeper::run(const std::map<int, Pick>& picks) {
-  return whole_of(attempt(picks));
 }
 
 }  // namespace motley

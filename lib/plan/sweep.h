@@ -51,6 +51,11 @@ class Sweeper {
     std::vector<std::shared_ptr<const Decided>> tensors{};
     double cost = 0;
   };
+  struct Improved {  // the cheapest plan so far, and its picks
+    Trial trial{};
+    std::map<int, Pick> picks{};
+  };
+  static void want(std::vector<Box>& have, const Box& more);
   int key(int rank, const std::vector<bool>& axes) const;
   PassPlan work(int pass, const Pick& pick, const std::vector<Shard>& required) const;
   Moves route(const std::vector<int>& writers, const std::vector<PassPlan>& plans, const std::vector<Shard>& targets) const;
@@ -63,6 +68,12 @@ class Sweeper {
   Boxes needs_of(int tensor, const Trial& trial) const;
   std::shared_ptr<const Decided> decided(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   double cost_of(const Trial& trial) const;
+  std::map<int, Pick> picks_of(const Trial& trial) const;
+  // `others` instead of best's picks, if the whole plan gets cheaper; they differ in these passes alone.
+  void offer(Improved& best, std::map<int, Pick> others, const std::vector<int>& passes) const;
+  void improve_options(Improved& best);             // which of two dims on one axis a parameter is cut along
+  void improve_common_parts(Improved& best) const;  // one part of the batch for several passes at once
+  void improve_picks(Improved& best) const;         // one pass at a time
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
   Pick cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const;

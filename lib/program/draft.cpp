@@ -18,6 +18,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.rank = plan.rank();
   program.dtype = plan.data().dtype;
   program.main_buffer.assign(all.tensors.size(), -1);
+  if (all.trains)
+    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, kUpdateScalars}}, Format::plain, Space::state);
   for (int t : all.parameters) {
     std::vector<Box> reads;
     for (const Shard& h : plan.plan_of(t).readers)

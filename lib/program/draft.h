@@ -31,7 +31,7 @@ struct Move {
 
 struct DraftStep {
   std::variant<RunKernel, Post, Wait, Move> what{};
-  int turn = 0;                         // the pass at whose turn it comes; the updates' turn is one more than the last pass
+  int turn = 0;                         // the pass at whose turn it comes; after the last pass: LocalPlan::update_turn
   int pass = -1;                        // whose kernel it is, or belongs to; -1: no pass's
   std::vector<Box> sent{}, received{};  // of a Post: what its pieces hold
 };

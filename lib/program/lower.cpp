@@ -228,6 +228,7 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
 }
 
 void Lowerer::emit_updates() {
+  std::vector<Place> gradients;
   for (std::size_t i = 0; i < draft_.program.slices.size(); i++) {
     Slice& s = draft_.program.slices[i];
     const auto found =
@@ -238,10 +239,26 @@ void Lowerer::emit_updates() {
     std::iota(order.begin(), order.end(), 0);
     const Place place = dense(g, order, s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor), "update of " + s.name);
     draft_.program.slices[i].gradient = g.buffer;
-    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(draft_.program.slices[i].box), plan_.data().dtype),
-                  {place, {draft_.program.slices[i].velocity, 0}, {draft_.program.slices[i].value, 0}},
-                  "update of " + draft_.program.slices[i].name);
+    gradients.push_back(place);
+    if (plan_.passes().clips) emit_norm(i, place);
   }
+  draft_.turn = plan_.update_turn();
+  for (std::size_t i = 0; i < gradients.size(); i++) {
+    const Slice& s = draft_.program.slices[i];
+    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(s.box), plan_.data().dtype),
+                  {{draft_.program.scalars, 0}, gradients[i], {s.velocity, 0}, {s.value, 0}}, "update of " + s.name);
+  }
+}
+
+// The sum of the squares of a slice's gradient.
+void Lowerer::emit_norm(std::size_t slice, const Place& gradient) {
+  const Slice& s = draft_.program.slices[slice];
+  const DType dtype = plan_.data().dtype;
+  const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
+  KernelSpec spec = fold_kernel(FoldKind::square, dtype, {volume(s.box)}, {{1}, {0}});
+  spec.combine = Combine::add;
+  draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);
+  draft_.program.norms.push_back(made);
 }
 
 }  // namespace motley

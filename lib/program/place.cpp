@@ -37,6 +37,7 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
     if (b.first < 0) b.first = 0;
     b.last = end;
   };
+  for (int norm : program.norms) keep(norm);
   for (int t : passes.outputs) keep(at(program.main_buffer, t));
   for (int t : options.keep) keep(at(program.main_buffer, t));
   if (options.keep_gradients)

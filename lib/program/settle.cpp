@@ -75,6 +75,7 @@ void settle(Program& program) {
     if (i < steps && !moves[i]) take(i);
   }
   program.steps = std::move(out);
+  program.update_begin = at(now, program.update_begin);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);
     if (b.last >= 0) b.last = at(now, b.last);

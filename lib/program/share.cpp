@@ -28,15 +28,15 @@ class Sharer {
     if (!draft_.program.windows) return;
     std::vector<DraftStep> before = std::exchange(draft_.steps, {});
     auto step = before.begin();
-    const auto turns = static_cast<int>(plan_.passes().passes.size());
-    std::vector<std::vector<int>> opened(static_cast<std::size_t>(turns) + 1), closed(opened.size());  // per turn: tensors
+    const int update = plan_.update_turn();
+    std::vector<std::vector<int>> opened(static_cast<std::size_t>(update) + 1), closed(opened.size());  // per turn: tensors
     for (const auto& [t, flags] : shared_) {
       at(opened, plan_.opened_at(t)).push_back(t);
       at(closed, plan_.closed_at(t)).push_back(t);
     }
-    for (int turn = 0; turn <= turns; turn++) {  // the last one: the updates
+    for (int turn = 0; turn <= update; turn++) {
       draft_.turn = turn;
-      if (turn == turns) await_acknowledgements();  // an update writes what others read
+      if (turn == update) await_acknowledgements();  // an update writes what others read
       for (int t : at(opened, turn)) open(t, shared_.at(t));
       for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
       for (int t : at(closed, turn)) close(t, shared_.at(t));

@@ -2,8 +2,8 @@
 // All ranks' Programs in virtual time: a kernel takes its profiled seconds, less while other ranks of its host rest; a message
 // travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores
 // do to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place:
-// that makes the next kernel longer by the link's in_place seconds. Between its forward and its backward half all ranks agree on
-// the loss.
+// that makes the next kernel longer by the link's in_place seconds. Before the update all ranks agree
+// that it shall be: on the loss, which travels while gradients are computed, and on the gradients' norm where they are clipped.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -34,8 +34,9 @@ class Simulator {
       agreement_seconds_ = std::max(agreement_seconds_, seconds);
     }
     auto any = [&](auto holds) { return std::any_of(programs.begin(), programs.end(), holds); };
-    two_halves_ = programs.size() > 1 && any([](const Program& p) { return p.forward_steps > 0; }) &&
-                  any([](const Program& p) { return static_cast<std::size_t>(p.forward_steps) < p.steps.size(); });
+    agrees_ = programs.size() > 1 && any([](const Program& p) { return p.update_begin > 0; }) &&
+              any([](const Program& p) { return static_cast<std::size_t>(p.update_begin) < p.steps.size(); });
+    clips_ = any([](const Program& p) { return !p.norms.empty(); });
     out_.agreement.resize(programs.size());
     if (timeline_) out_.timeline.resize(programs.size());
   }
@@ -61,6 +62,7 @@ class Simulator {
     std::size_t at = 0;
     Doing doing = Doing::next;
     bool agreed = false;
+    double forward_end = 0;   // when the forward half ended
     double to_read = 0;       // in place, by the next kernel: profiled seconds
     double left = 0;          // computing: profiled seconds; arriving: seconds
     double line = 0;          // when all messages so far will have arrived at the host
@@ -75,7 +77,7 @@ class Simulator {
   // Starts what this rank can start now; false: nothing.
   bool go_on(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (rank.doing != Doing::next && rank.doing != Doing::blocked) return false;
+    if (rank.doing != Doing::next && rank.doing != Doing::blocked && rank.doing != Doing::meeting) return false;
     if (agrees_here(r)) return meet(r);
     if (rank.at == programs_[r].steps.size()) return false;
     const auto& what = programs_[r].steps[rank.at].what;
@@ -118,20 +120,28 @@ class Simulator {
     return true;
   }
 
-  // Between the halves of a training step; a rank without work agrees too.
+  // Before the update of a training step; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
-    return two_halves_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].forward_steps);
+    return agrees_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].update_begin);
   }
-  // True: it was the last to come.
+  // Has it sent what the others wait for: the loss, or its part of the norm?
+  bool has_sent(std::size_t r) const {
+    if (clips_) return ranks_[r].agreed || ranks_[r].doing == Doing::meeting;
+    return ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
+  }
+  // True: all have come so far.
   bool meet(std::size_t r) {
-    ranks_[r].doing = Doing::meeting;
-    out_.agreement[r].begin = out_.step_seconds;
-    if (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.doing != Doing::meeting; })) return false;
-    for (Rank& rank : ranks_) {
-      rank.doing = Doing::agreeing;
-      rank.agreed = true;
-      rank.left = agreement_seconds_;
+    Rank& rank = ranks_[r];
+    if (rank.doing != Doing::meeting) out_.agreement[r].begin = out_.step_seconds;
+    rank.doing = Doing::meeting;
+    double sent = 0;
+    for (std::size_t q = 0; q < ranks_.size(); q++) {
+      if (!has_sent(q)) return false;
+      sent = std::max(sent, clips_ ? out_.agreement[q].begin : ranks_[q].forward_end);
     }
+    rank.doing = Doing::agreeing;
+    rank.agreed = true;
+    rank.left = std::max(0.0, sent + agreement_seconds_ - out_.step_seconds);
     return true;
   }
 
@@ -206,6 +216,7 @@ class Simulator {
     if (timeline_) out_.timeline[r].push_back({rank.since, out_.step_seconds});
     rank.since = out_.step_seconds;
     rank.at++;
+    if (rank.at == static_cast<std::size_t>(programs_[r].forward_steps)) rank.forward_end = out_.step_seconds;
   }
 
   const std::vector<Program>& programs_;
@@ -215,7 +226,7 @@ class Simulator {
   std::map<std::pair<int, std::size_t>, Posted> posted_{};
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   double agreement_seconds_ = 0;
-  bool two_halves_ = false;
+  bool agrees_ = false, clips_ = false;
   Simulated out_{};
 };
 

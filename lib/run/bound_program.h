@@ -55,7 +55,7 @@ struct Executor::Bound {
   std::span<std::byte> memory{};
   std::byte* workspace = nullptr;
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
-  bool half = false;                    // the last run ended after the forward half
+  bool partial = false;                 // the last run ended before the update
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device

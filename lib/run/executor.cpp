@@ -77,17 +77,17 @@ void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   }
 }
 
-// After a half run peers may still read what it wrote: all ranks meet before it is written again.
+// After a partial run peers may still read what it wrote: all ranks meet before it is written again.
 void Executor::Bound::meet() {
-  if (peers != nullptr && half) static_cast<void>(transport.gather_all({}));
-  half = false;
+  if (peers != nullptr && partial) static_cast<void>(transport.gather_all({}));
+  partial = false;
 }
 
 // Before the forward half.
 void Executor::Bound::begin() {
   meet();
   if (peers != nullptr) peers->next_run();
-  half = true;
+  partial = true;
 }
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<void(int)>& after) {
@@ -130,6 +130,15 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   return out;
 }
 
+Ran& Ran::operator+=(const Ran& other) {
+  seconds += other.seconds;
+  busy_seconds += other.busy_seconds;
+  waiting_seconds += other.waiting_seconds;
+  polling_seconds += other.polling_seconds;
+  bytes_received += other.bytes_received;
+  return *this;
+}
+
 Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state)
     : bound_(new Bound{program, backend, transport, state}) {
   bound_->bind_steps();
@@ -148,7 +157,7 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
 
 Ran Executor::run() {
   bound_->begin();
-  bound_->half = false;
+  bound_->partial = false;
   return bound_->run(0, bound_->steps.size());
 }
 Ran Executor::run_forward(const std::function<void(int)>& after) {
@@ -156,8 +165,12 @@ Ran Executor::run_forward(const std::function<void(int)>& after) {
   return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps), after);
 }
 Ran Executor::run_backward() {
-  bound_->half = false;
-  return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps), bound_->steps.size());
+  return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps),
+                     static_cast<std::size_t>(bound_->program.update_begin));
+}
+Ran Executor::run_update() {
+  bound_->partial = false;
+  return bound_->run(static_cast<std::size_t>(bound_->program.update_begin), bound_->steps.size());
 }
 
 void Executor::record_into(StepTrace* trace) {

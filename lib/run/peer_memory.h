@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the ranks of one host that read each other's in place: where a Program's peer buffers are, and who has written or read
 // what. Each rank has one flag per exchange, for all who wait for it: a run's number, stored after the fact (release), seen by
-// others before they act on it (acquire). A number only grows, so a run that stopped half way leaves nothing behind. Who reads
+// others before they act on it (acquire). A number only grows, so a run that stopped on its way leaves nothing behind. Who reads
 // acknowledges by a flag of its own, so that a wait names the rank that has not.
 #pragma once
 #include <motley/program.h>
@@ -20,7 +20,7 @@ class PeerMemory {
   // Collective. memory: this rank's, from Transport::allocate, its arena first; flags: flag_bytes in it, zero.
   PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags);
   std::byte* address(int buffer) const { return at(buffers_, buffer); }  // of a peer buffer
-  // Before the forward half. A whole run leaves no read unacknowledged; after a half run all ranks meet first.
+  // Before the forward half. A whole run leaves no read unacknowledged; after a partial run all ranks meet first.
   void next_run() { run_++; }
   void signal(int exchange) const;  // to all peers: this rank has written, or read
   Transport::Ticket await(int exchange, int peer, Index bytes) const;

@@ -63,6 +63,11 @@ State::State(const Plan& plan, const Program& program, std::uint64_t seed, Devic
     else
       fill(reinterpret_cast<float*>(buffer(s.value)), shape, b, s.name, fan, bias, seed);
   }
+  if (program.scalars >= 0) {
+    auto* scalars = reinterpret_cast<double*>(buffer(program.scalars));
+    scalars[0] = plan.step().scalars().learning_rate;
+    scalars[1] = 1;
+  }
   for (std::size_t t = 0; t < passes.tensors.size(); t++) {
     const int id = program.main_buffer[t];
     if (passes.tensors[t].role != TensorRole::seed || id < 0) continue;

@@ -15,7 +15,7 @@ struct TraceSpan {  // seconds of CLOCK_MONOTONIC (std::chrono::steady_clock), w
   double begin = 0, end = 0;
 };
 
-// What a training step does outside its Program: reading the inputs, the ranks' agreement on the loss (after the forward half), and
+// What a training step does outside its Program: reading the inputs, the ranks' agreement on the loss (before the update), and
 // their exchange of figures at the end, which waits for the slowest rank.
 enum class TracePart : std::uint8_t { feed, loss, figures };
 constexpr std::size_t kTraceParts = 3;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An Executor's values, read and written from outside its steps.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/hash.h"
@@ -108,6 +109,24 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
     k++;
   });
   if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
+}
+
+void Executor::set_update(double learning_rate, double factor_of_gradients) {
+  const Program& program = bound_->program;
+  if (program.scalars >= 0) write(program.scalars, at(program.buffers, program.scalars).box, {learning_rate, factor_of_gradients});
+}
+
+int Executor::first_gradient_not_finite() const {
+  const Program& program = bound_->program;
+  for (std::size_t i = 0; i < program.norms.size(); i++)
+    if (!std::isfinite(read(program.norms[i], {}).front())) return program.slices[i].tensor;
+  return -1;
+}
+
+double Executor::squared_norm() const {
+  double sum = 0;
+  for (int buffer : bound_->program.norms) sum += read(buffer, {}).front();
+  return sum;
 }
 
 }  // namespace motley

@@ -87,9 +87,11 @@ void MetricsFile::fail(const char* call) const {
   throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io);
 }
 
-void MetricsFile::add(Index step, Index epoch, double loss, double seconds) {
+void MetricsFile::add(const StepReport& step, Index epoch) {
   Json line;
-  line.set("step", step).set("epoch", epoch).set("loss", loss).set("seconds", seconds);
+  line.set("step", step.step).set("epoch", epoch).set("loss", step.loss).set("seconds", step.measured_seconds);
+  line.set("learning_rate", step.learning_rate);
+  if (step.gradient_norm) line.set("gradient_norm", *step.gradient_norm);
   const std::string text = to_text(line) + "\n";
   const off_t start = lseek(fd_, 0, SEEK_END);
   std::size_t at = 0;

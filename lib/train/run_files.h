@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/dims.h>
 #include <motley/error.h>
+#include <motley/trainer.h>
 
 #include <filesystem>
 #include <optional>
@@ -19,7 +20,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
   // UserError(io): the file then ends with its last whole line.
-  void add(Index step, Index epoch, double loss, double seconds);
+  void add(const StepReport& step, Index epoch);
   void close();  // UserError(io): what the system had accepted did not reach the disk
 
  private:

@@ -156,7 +156,7 @@ class Job {
     if (in_.progress) in_.progress(report.line());
     if (write_error_) return;
     try {
-      metrics_->add(report.step, epoch, report.loss, report.measured_seconds);
+      metrics_->add(report, epoch);
     } catch (const Error& e) {
       write_error_ = e;
       trainer_.ask_to_stop();

@@ -11,10 +11,12 @@
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "mesh/control.h"
 #include "plan/plan_fields.h"
 #include "run/copies.h"
 #include "run/fits_hosts.h"
 #include "run/step_trace.h"
+#include "train/update.h"
 
 namespace motley {
 
@@ -110,17 +112,24 @@ struct Trainer::Impl {
     });
   }
 
-  // The loss is at one rank; all get it in one message.
-  double agreed_loss() {
+  struct Loss {
+    double value = 0;
+    std::int32_t here = 0;
+  };
+  // The loss is at one rank: it goes to all while they compute gradients. After run_forward().
+  control::Gathering send_loss() {
     const Passes& passes = plan.data().passes;
-    struct Loss {
-      double value;
-      std::int32_t here;
-    } mine{0, 0};
+    Loss mine;
     for (const Shard& h : at(plan.data().tensors, passes.loss).owners)
       if (h.rank == rt.rank()) mine = {executor.read(at(program.main_buffer, passes.loss), h.box).front(), 1};
-    for (const Loss& l : exchange(rt.transport(), mine))
-      if (l.here != 0) return l.value;
+    return {rt.transport(), control::kVerdict, std::as_bytes(std::span(&mine, 1)), sizeof mine};
+  }
+  static double loss_of(const std::vector<control::Gathering::Frame>& all) {
+    for (const control::Gathering::Frame& frame : all) {
+      Loss its;
+      std::memcpy(&its, frame.bytes.data(), sizeof its);
+      if (its.here != 0) return its.value;
+    }
     throw InternalError("no rank holds the loss");
   }
 
@@ -186,19 +195,29 @@ struct Trainer::Impl {
       refuse_parameters();
       refuse_copies(copies.compare());
     }
-    const double asked = seconds_now();
-    StepReport report;
-    report.loss = agreed_loss();
-    const double agreed = seconds_now();
-    trace.part(TracePart::loss, asked, agreed);
-    if (!std::isfinite(report.loss)) refuse_loss(feeds);
+    control::Gathering losses = send_loss();
     const Ran backward = executor.run_backward();
+    const double gradients = seconds_now();
+    StepReport report;
+    report.loss = loss_of(losses.finish("the loss"));
+    if (!std::isfinite(report.loss)) refuse_loss(feeds);
+    const Update scalars = prepare_update(executor, plan.step(), rt.transport(), step);
+    if (scalars.gradient_norm && !std::isfinite(*scalars.gradient_norm))
+      refuse_values("gradients", exchange(rt.transport(), executor.first_gradient_not_finite()));
+    const double agreed = seconds_now();
+    trace.part(TracePart::loss, gradients, agreed);
+    const Ran update = executor.run_update();
     const double end = seconds_now();
+    Ran all = forward;
+    all += backward;
+    all += update;
     report_all(report, {.seconds = end - start,
-                        .busy_seconds = forward.busy_seconds + backward.busy_seconds,
-                        .waiting_seconds = forward.waiting_seconds + backward.waiting_seconds + agreed - asked,
+                        .busy_seconds = all.busy_seconds,
+                        .waiting_seconds = all.waiting_seconds + agreed - gradients,
                         .feed_seconds = start - feeding,
-                        .bytes_received = forward.bytes_received + backward.bytes_received});
+                        .bytes_received = all.bytes_received});
+    report.learning_rate = scalars.learning_rate;
+    report.gradient_norm = scalars.gradient_norm;
     trace.part(TracePart::figures, end, seconds_now());
     trace.end();
     stopped = report.stop;

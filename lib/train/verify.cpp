@@ -18,6 +18,7 @@
 #include "program/views.h"
 #include "run/fits_hosts.h"
 #include "train/dump.h"
+#include "train/update.h"
 
 namespace motley {
 
@@ -98,6 +99,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
       }
     });
     executor.run_backward();
+    prepare_update(executor, plan.step(), transport, s + 1);
+    executor.run_update();
     if (record == Record::decisions) {
       out.decided.emplace_back();
       for (int t : deciding) {

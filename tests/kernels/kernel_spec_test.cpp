@@ -50,9 +50,9 @@ TEST_CASE("spec: work, bytes and operands of the others") {
   KernelSpec spec;
   spec.op = KernelOp::sgd;
   spec.roles.n = 10;
-  CHECK(operand_count(spec) == 3);
+  CHECK(operand_count(spec) == 4);
   CHECK(flops(spec) == 30);
-  CHECK(bytes_touched(spec) == 4 * 50);  // g v w read, v w written
+  CHECK(bytes_touched(spec) == 2 * 8 + 4 * 50);  // g v w read, v w written
   CHECK(summary(spec) == "sgd n10");
   spec = {};
   spec.op = KernelOp::max_pool2d;

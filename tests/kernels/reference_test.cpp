@@ -324,12 +324,12 @@ TEST_CASE("sgd by hand") {
   KernelSpec spec;
   spec.op = KernelOp::sgd;
   spec.roles.n = 2;
-  spec.learning_rate = 0.5;
   spec.momentum = 0.25;
   spec.weight_decay = 0.125;
   const auto backend = reference_backend();
-  const auto images = run_kernel(*backend, spec, {{1, -2}, {4, 8}, {8, 16}});
-  CHECK(images[0] == Image{1, -2});
-  CHECK(images[1] == Image{3, 2});     // 0.25*4 + (1 + 0.125*8), 0.25*8 + (-2 + 0.125*16)
-  CHECK(images[2] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
+  const auto images = run_kernel(*backend, spec, {{0.5, 2}, {0.5, -1}, {4, 8}, {8, 16}});
+  CHECK(images[0] == Image{0.5, 2});
+  CHECK(images[1] == Image{0.5, -1});
+  CHECK(images[2] == Image{3, 2});     // 0.25*4 + (2*0.5 + 0.125*8), 0.25*8 + (2*-1 + 0.125*16)
+  CHECK(images[3] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
 }

@@ -111,7 +111,11 @@ TEST_CASE("a model becomes a graph") {
   CHECK(model.logits.shape() == Shape{{"batch", 32}, {"classes", 10}});
   CHECK(model.loss.shape() == Shape{});
   const Step step = training(model.loss, Sgd{});
-  CHECK(training(model.loss, Sgd{.learning_rate = 1e-7}).hash() != training(model.loss, Sgd{.learning_rate = 2e-7}).hash());
+  CHECK(training(model.loss, Sgd{.momentum = 0.1}).hash() != training(model.loss, Sgd{.momentum = 0.2}).hash());
+  const TrainingOptions cosine{.schedule = {.kind = RateSchedule::Kind::cosine, .steps = 10}, .clip_norm = 1};
+  const Step plain = training(model.loss, Sgd{.learning_rate = 1e-7});  // what is read when a step runs is not planned
+  CHECK(plain.hash() == training(model.loss, Sgd{.learning_rate = 2e-7}, {.schedule = cosine.schedule}).hash());
+  CHECK(plain.hash() != training(model.loss, Sgd{}, cosine).hash());  // but the norms that are clipped by are
   CHECK(step.parameters() ==
         std::vector<std::string>{"conv2d_1.weight", "conv2d_1.bias", "middle.weight", "dense_5.weight", "dense_5.bias"});
   const Passes& passes = step.passes();
@@ -384,6 +388,18 @@ TEST_CASE("what is wrong in a job file") {
       {"\"learning_rate\": 0.05, ",
        "",
        {"job.json:6:27: error: /train/optimizer: \"learning_rate\" is missing (step size of the update)"}},
+      {"\"seed\": 7",
+       "\"seed\": 7, \"schedule\": { \"kind\": \"cosine\", \"factor\": 0.5 }",
+       {"job.json:5:109: error: /train/schedule/factor: a cosine schedule has no \"factor\"; it is a key of step"}},
+      {"\"seed\": 7",
+       "\"seed\": 7, \"schedule\": { \"kind\": \"step\", \"milestones\": [5, 5] }",
+       {"job.json:5:111: error: /train/schedule/milestones: expected ascending steps"}},
+      {"\"seed\": 7",
+       "\"seed\": 7, \"schedule\": { \"kind\": \"step\" }",
+       {"job.json:5:79: error: /train/schedule: \"milestones\" is missing (the steps from which the rate is smaller)"}},
+      {"\"seed\": 7",
+       "\"seed\": 7, \"clip_norm\": 0",
+       {"job.json:5:80: error: /train/clip_norm: expected a number above 0; without the key gradients are not clipped"}},
       {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not built yet (known: sgd)"}},
       {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},

@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/at.h"
 #include "plan/check_rules.h"
+#include "plan/effective_rules.h"
 #include "plan/rules_json.h"
 #include "tests/support/config_files.h"
 
@@ -221,6 +223,47 @@ TEST_CASE("two dims of an input or an output on one axis") {
               "of them is not "
               "cut there, as "
               "\"tensors\": { \"flattened\": { \"flat\": null } }"});
+}
+
+TEST_CASE("the rule that holds for a dim of a tensor") {
+  static const Net net;
+  const Passes& passes = net.step.passes();
+  const LayoutRules rules = LayoutRules{{"batch", "all"}, {"filters1", "all"}}
+                                .tensor("first", {{"filters1", Axes{}}, {"rows", "all"}})
+                                .tensor("first.weight", {{"filters1", "all"}});
+  const EffectiveRules effective(rules, passes);
+  auto of = [&](const std::string& tensor, const std::string& dim) {
+    return effective.rule_for(at(passes.tensors, passes.find(tensor)), dim);
+  };
+  CHECK(of("pool", "filters1").pointer() == "/split/filters1");
+  CHECK(of("pool", "filters1").cuts());
+  CHECK(of("pool", "rows").pointer() == "");
+  CHECK_FALSE(of("pool", "rows").cuts());
+  CHECK(of("first", "filters1").pointer() == "/tensors/first/filters1");
+  CHECK_FALSE(of("first", "filters1").cuts());
+  CHECK(of("first.weight", "filters1").pointer() == "/tensors/first.weight/filters1");  // the tensor's before its layer's
+  CHECK(of("first.weight", "filters1").cuts());
+  CHECK(of("flattened", "flat").pointer() == "/split/filters1");
+  REQUIRE(of("flattened", "flat").derived != nullptr);
+  CHECK(of("flattened", "flat").derived->of == "filters1");
+  CHECK(of("pool", "filters1").derived == nullptr);
+}
+
+TEST_CASE("a dim that comes from two others follows the first of them that has a rule") {
+  Graph g;
+  const Tensor x = g.input("x", {{"n", 4}, {"a", 6}, {"b", 6}});
+  const Step step = inference({rename(x, {"a"}, {"m"}, {"one"}), rename(x, {"b"}, {"m"}, {"two"})});
+  const Passes& passes = step.passes();
+  auto source = [&](const LayoutRules& rules) {
+    return EffectiveRules(rules, passes).rule_for(at(passes.tensors, passes.find("two")), "m").derived->of;
+  };
+  CHECK(source({{"a", "all"}}) == "a");
+  CHECK(source({{"b", "all"}}) == "b");
+  CHECK(source({{"b", "all"}, {"a", "all"}}) == "a");
+  const auto complaints = check_rules(passes, kAll, {{"b", "all"}});  // one[n m b]
+  REQUIRE(complaints.size() == 1);
+  CHECK(complaints[0].pointer == "/split/b");
+  CHECK(complaints[0].text.starts_with("the dims \"m\", \"b\" of \"one\" cannot both be cut over one axis, \"all\""));
 }
 
 TEST_CASE("placed layers and their own explicit parts") {

@@ -199,7 +199,32 @@ TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise",
                     Catch::Contains("rank 1 has another step, mesh or layout"));
 }
 
+TEST_CASE("learning rates by step", "[train]") {
+  using Kind = RateSchedule::Kind;
+  const auto rates = [](const RateSchedule& s) {
+    std::vector<double> out;
+    for (Index step = 1; step <= 6; step++) out.push_back(s.at(0.8, step));
+    return out;
+  };
+  const auto check = [&](const RateSchedule& s, const std::vector<double>& expected) {
+    const std::vector<double> found = rates(s);
+    for (std::size_t i = 0; i < expected.size(); i++) CHECK(found[i] == Approx(expected[i]).margin(1e-15));
+  };
+  check({}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8});
+  check({.warmup_steps = 4}, {0.2, 0.4, 0.6, 0.8, 0.8, 0.8});
+  check({.kind = Kind::linear, .steps = 5}, {0.8, 0.6, 0.4, 0.2, 0, 0});
+  check({.kind = Kind::linear, .warmup_steps = 2, .steps = 6, .final = 0.4}, {0.4, 0.8, 0.7, 0.6, 0.5, 0.4});
+  check({.kind = Kind::cosine, .steps = 5, .final = 0.2},
+        {0.8, 0.5 + 0.3 * std::sqrt(0.5), 0.5, 0.5 - 0.3 * std::sqrt(0.5), 0.2, 0.2});
+  check({.kind = Kind::cosine, .warmup_steps = 2, .steps = 4}, {0.4, 0.8, 0.4, 0, 0, 0});
+  check({.kind = Kind::step, .milestones = {3, 5}, .factor = 0.5}, {0.8, 0.8, 0.4, 0.4, 0.2, 0.2});
+  check({.kind = Kind::step, .warmup_steps = 4, .milestones = {3, 6}, .factor = 0.5}, {0.2, 0.4, 0.6, 0.8, 0.4, 0.2});
+  check({.kind = Kind::linear, .warmup_steps = 9, .steps = 5},
+        {0.8 / 9, 1.6 / 9, 2.4 / 9, 3.2 / 9, 4.0 / 9, 4.8 / 9});  // longer than the run
+}
+
 TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "[train]") {
+  const bool plain = GENERATE(true, false);  // else by a schedule, clipped
   constexpr Index kBatch = 3, kIn = 4, kOut = 3;
   constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01;
   Graph g;
@@ -207,12 +232,14 @@ TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "
   const Tensor image = g.input("image", {n, in}), label = g.input("label", {n}, DType::i32);
   const Tensor logits = dense(image, {.out = {classes}, .name = "fc"});
   const Step step = training(mean(softmax_cross_entropy(logits, label, classes)),
-                             Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay});
+                             Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay},
+                             plain ? TrainingOptions{} : TrainingOptions{{.kind = RateSchedule::Kind::linear, .steps = 5}, 0.925});
   const Plan plan = balance(step, line_of(2), {{classes, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f64});
   auto x = [](Index i, Index k) { return 0.3 * static_cast<double>((5 * i + 3 * k) % 7) - 0.8; };
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, plan, {.seed = 9});
     auto start = weights(rt, plan, trainer);
+    int clipped = 0;
     std::vector<double> w = start.at("fc.weight").values, b = start.at("fc.bias").values, vw(w.size(), 0), vb(b.size(), 0);
     for (int s = 0; s < 5; s++) {
       const ReadBox images = [&](const Box& box, std::span<std::byte> out) {
@@ -241,16 +268,26 @@ TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "
           for (Index k = 0; k < kIn; k++) gw[static_cast<std::size_t>(f * kIn + k)] += dy * x(i, k);
         }
       }
+      const double rate = plain ? kRate : kRate * (4 - s) / 4;
+      double squares = 0, factor = 1;
+      for (const auto* all : {&gw, &gb})
+        for (double one : *all) squares += one * one;
+      if (!plain && std::sqrt(squares) > 0.925) factor = 0.925 / (std::sqrt(squares) + 1e-6);
+      clipped += factor < 1 ? 1 : 0;
       auto update = [&](std::vector<double>& value, std::vector<double>& v, const std::vector<double>& gradient) {
         for (std::size_t i = 0; i < value.size(); i++) {
-          v[i] = kMomentum * v[i] + gradient[i] + kDecay * value[i];
-          value[i] -= kRate * v[i];
+          v[i] = kMomentum * v[i] + factor * gradient[i] + kDecay * value[i];
+          value[i] -= rate * v[i];
         }
       };
       update(w, vw, gw);
       update(b, vb, gb);
       if (std::abs(report.loss - loss) > 1e-12) throw InternalError("another loss than the plain loops'");
+      if (std::abs(report.learning_rate - rate) > 1e-15 || report.gradient_norm.has_value() == plain)
+        throw InternalError("another learning rate");
+      if (!plain && std::abs(*report.gradient_norm - std::sqrt(squares)) > 1e-12) throw InternalError("another norm");
     }
+    if (!plain && (clipped == 0 || clipped == 5)) throw InternalError("some steps are clipped, some are not");
     const auto end = weights(rt, plan, trainer);
     for (std::size_t i = 0; i < w.size(); i++)
       if (std::abs(end.at("fc.weight").values[i] - w[i]) > 1e-12) throw InternalError("another weight than the plain loops'");

@@ -268,7 +268,6 @@ TEST_CASE("a device with memory of its own: its kernels are timed by its marks, 
   conv.padding = {1, 1, 1, 1};
   update.op = KernelOp::sgd;
   update.roles.n = 100;
-  update.learning_rate = 0.1;
   const std::vector<KernelSpec> specs{conv, update};
   const Measurement made = measure_kernels(*device, 0, specs, {.budget_seconds = 5, .most_rounds = 4});
   REQUIRE(made.points.size() == 2);

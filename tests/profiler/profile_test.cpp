@@ -132,10 +132,8 @@ TEST_CASE("folds and updates are scaled by their elements", "[profile]") {
   KernelSpec update;
   update.op = KernelOp::sgd;
   update.roles.n = 1000;
-  update.learning_rate = 0.1;
   p.add(point(update, 1e-6));
   update.roles.n = 3000;
-  update.learning_rate = 0.2;
   check_estimate(p.seconds(0, update), 3e-6, Known::interpolated);
   update.momentum = 0.9;
   CHECK(p.seconds(0, update).known == Known::modelled);

@@ -45,7 +45,7 @@ LawCase magnitude_of(const LawCase& one) {
   for (std::size_t i = 0; i < m.images.size(); i++)
     if (!(spec.op == KernelOp::max_pool2d && spec.pass == PassKind::backward_data && i == 1)) each(m.images[i], absolute);
   if (spec.op == KernelOp::sgd) {
-    spec.learning_rate = -std::abs(spec.learning_rate);
+    m.images[0][0] = -m.images[0][0];  // the learning rate: w + |rate v|
   } else if (spec.op == KernelOp::fold) {
     const auto copy_of = [&](std::size_t i) {
       spec.fold = FoldKind::copy;

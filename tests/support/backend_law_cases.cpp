@@ -145,7 +145,6 @@ KernelSpec sgd_spec(Random& random, LawMode mode) {
   spec.op = KernelOp::sgd;
   spec.roles.n = extent(random, {1, 2, 3, 7, 8, 15, 16, 17, 33, 127, 1001});
   const bool exact = mode == LawMode::exact;
-  spec.learning_rate = exact ? random.of({0.0, 0.5, 1.0}) : random.real(0, 0.2);
   spec.momentum = exact ? random.of({0.0, 0.5}) : random.of({0.0, 0.9});
   spec.weight_decay = exact ? random.of({0.0, 0.25}) : random.of({0.0, 1e-4, 0.01});
   return spec;
@@ -182,8 +181,9 @@ std::vector<Index> fold_extents(Random& random, bool at_least_one) {
 
 FoldKind fold_kind(Random& random, LawMode mode) {
   if (mode == LawMode::exact)
-    return random.of({FoldKind::copy, FoldKind::add, FoldKind::activation, FoldKind::activation_gradient, FoldKind::pick_label});
-  return static_cast<FoldKind>(random.in(0, static_cast<Index>(FoldKind::softmax_gradient)));
+    return random.of({FoldKind::copy, FoldKind::square, FoldKind::add, FoldKind::activation, FoldKind::activation_gradient,
+                      FoldKind::pick_label});
+  return static_cast<FoldKind>(random.in(0, static_cast<Index>(FoldKind::square)));
 }
 
 KernelSpec fold_spec(Random& random, LawMode mode) {
@@ -237,6 +237,7 @@ int alias_of(Random& random, KernelSpec& spec) {
 // What operand i's elements are drawn from; reals keep exp, log and the gradients computed from y in their usual ranges.
 double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mode) {
   if (spec.op == KernelOp::fold && spec.operands[i].dtype == DType::i32) return static_cast<double>(random.in(0, 12));
+  if (spec.op == KernelOp::sgd && i == 0) return mode == LawMode::exact ? random.of({0.0, 0.5, 1.0}) : random.real(0, 0.2);
   if (mode == LawMode::exact) {
     // 3600 is divided by every product of two numbers up to 6: the sizes of clipped windows.
     return static_cast<double>(random.in(-4, 4) * (spec.op == KernelOp::avg_pool2d ? 3600 : 1));

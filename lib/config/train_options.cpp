@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/train_options.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <tuple>
+
+namespace motley {
+
+namespace {
+
+const std::vector<std::string> kTrainedTypes{"f32", "f64"};
+const std::vector<std::string> kRateKinds{"constant", "linear", "cosine", "step"};
+
+struct OptimizerFile {
+  std::string kind{};
+  Sgd sgd{};
+};
+
+const Table<OptimizerFile>& optimizer_table() {
+  auto number = [](double Sgd::*member, double most) {
+    return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
+  };
+  const Sgd usual;
+  static const Table<OptimizerFile> table{
+      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); },
+       schema_of_words({"sgd"})},
+      {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
+      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1), {}, usual.momentum},
+      {"weight_decay",
+       "times the parameter, added to its gradient",
+       "number",
+       false,
+       number(&Sgd::weight_decay, 1e300),
+       {},
+       usual.weight_decay}};
+  return table;
+}
+
+const Table<RateSchedule>& schedule_table() {
+  static const Table<RateSchedule> table{
+      {"kind", "constant, linear or cosine (to `final` in the last step), or step (by milestones)", "text", true,
+       [](Reader& r, const Json& j, RateSchedule& s) {
+         std::string kind;
+         if (r.text(j, kind, kRateKinds))
+           s.kind = static_cast<RateSchedule::Kind>(std::find(kRateKinds.begin(), kRateKinds.end(), kind) - kRateKinds.begin());
+       },
+       schema_of_words(kRateKinds)},
+      {"warmup_steps",
+       "steps in which the rate grows on a line to the optimizer's; the kind comes after them",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.warmup_steps, 0); },
+       {},
+       std::int64_t{0}},
+      {"final",
+       "linear, cosine: the learning rate of the last step",
+       "number",
+       false,
+       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.final, 0, 1e300); },
+       {},
+       0.0},
+      {"milestones", "step: the steps, counted from 1, from which the rate is smaller", "list", false,
+       [](Reader& r, const Json& j, RateSchedule& s) {
+         r.list(j, [&](const Json& one, std::size_t) { r.integer(one, s.milestones.emplace_back(), 1); });
+       }},
+      {"factor",
+       "step: what each milestone multiplies the rate by",
+       "number",
+       false,
+       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.factor, 0, 1e300); },
+       {},
+       RateSchedule{}.factor}};
+  return table;
+}
+
+void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, schedule_table(), schedule);
+  if (r.complaints.list.size() != before) return;
+  using Kind = RateSchedule::Kind;
+  const bool falls = schedule.kind == Kind::linear || schedule.kind == Kind::cosine, steps = schedule.kind == Kind::step;
+  const std::string& kind = kRateKinds[static_cast<std::size_t>(schedule.kind)];
+  for (const auto& [key, fits, kinds] :
+       {std::tuple{"final", falls, "linear and cosine"}, {"milestones", steps, "step"}, {"factor", steps, "step"}})
+    if (const Json* given = j.find(key); given != nullptr && !fits)
+      r.in(key, [&] { r.complain(*given, "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds); });
+  if (steps && j.find("milestones") == nullptr)
+    r.complain(j, "\"milestones\" is missing (the steps from which the rate is smaller)");
+  if (const Json* given = j.find("milestones"); given != nullptr)
+    if (std::adjacent_find(schedule.milestones.begin(), schedule.milestones.end(), std::greater_equal<>()) !=
+        schedule.milestones.end())
+      r.in("milestones", [&] { r.complain(*given, "expected ascending steps"); });
+}
+
+}  // namespace
+
+Table<TrainOptions> train_table(VersionKey version) {
+  auto count = [](std::optional<Index> TrainOptions::*member) {
+    return [member](Reader& r, const Json& j, TrainOptions& t) {
+      Index n = 0;
+      if (r.integer(j, n, 1)) t.*member = n;
+    };
+  };
+  return {version_field<TrainOptions>(version),
+          word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
+          {"batch", "samples per step", "integer", true,
+           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
+          {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
+          {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
+          {"seed",
+           "seed of all random numbers: initial weights, order of samples",
+           "integer",
+           false,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             std::int64_t seed = 0;
+             if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
+           },
+           {},
+           static_cast<std::int64_t>(TrainOptions{}.seed)},
+          {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             OptimizerFile file;
+             r.object(j, optimizer_table(), file);
+             t.optimizer = file.sgd;
+           },
+           object_schema(optimizer_table())},
+          {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
+           [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
+          {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
+           [](Reader& r, const Json& j, TrainOptions& t) {
+             if (r.number(j, t.clip_norm, 0, std::numeric_limits<double>::max()) && t.clip_norm == 0)
+               r.complain(j, "expected a number above 0; without the key gradients are not clipped");
+           }}};
+}
+
+std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
+  TrainOptions train;
+  const Table<TrainOptions> table = train_table(version);
+  if (!r.object(j, table, train)) return std::nullopt;
+  if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
+    r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
+  return train;
+}
+
+TrainingOptions training_options(const TrainOptions& train, Index samples) {
+  TrainingOptions out{train.schedule, train.clip_norm};
+  out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
+  return out;
+}
+
+}  // namespace motley

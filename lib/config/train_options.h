@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's "train".
+#pragma once
+#include <motley/dtype.h>
+#include <motley/step.h>
+
+#include <optional>
+
+#include "base/json_fields.h"
+
+namespace motley {
+
+struct TrainOptions {
+  DType dtype = DType::f32;  // f32 or f64
+  Index batch = 0;
+  std::optional<Index> epochs{}, max_steps{};  // one is there; max_steps wins
+  std::uint64_t seed = 0;
+  Optimizer optimizer{};
+  RateSchedule schedule{};  // without the number of steps
+  double clip_norm = 0;     // 0: gradients are not clipped
+};
+
+// When it complained: what is good of them.
+std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version);
+Table<TrainOptions> train_table(VersionKey version);
+
+// Of a training step on so many samples.
+TrainingOptions training_options(const TrainOptions& train, Index samples);
+
+}  // namespace motley

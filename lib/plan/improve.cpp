@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The improving sweep: complete plans, tried one after the other. What stays the same from one to the next is kept: a changed pick
+// decides again only what follows from it.
+#include <algorithm>
+
+#include "base/at.h"
+#include "plan/kernel_of.h"
+#include "plan/sweep.h"
+
+namespace motley {
+
+namespace {
+
+constexpr std::size_t kKnown = 12;  // decisions kept per tensor
+constexpr double kEnough = 1e-9;    // of the cost: less is rounding
+
+}  // namespace
+
+std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs, const std::map<int, Pick>& picks) const {
+  const auto& writers = at(writers_, t);
+  for (const auto& d : at(known_, t)) {
+    bool same = d->needs == needs && (d->passes.size() == writers.size() || d->plan.readers.empty());
+    for (std::size_t k = 0; same && k < d->picks.size(); k++) {
+      auto given = picks.find(writers[k]);
+      same = given != picks.end() && given->second == d->picks[k];
+    }
+    if (same) return d;
+  }
+  return nullptr;
+}
+
+// One rank reads what the step gives.
+Sweeper::Boxes Sweeper::outside_needs(int t) const {
+  Boxes out(static_cast<std::size_t>(mesh_.ranks()));
+  const auto& outputs = passes_.outputs;
+  if (std::find(outputs.begin(), outputs.end(), t) != outputs.end() && (t != passes_.logits || t == passes_.loss))
+    at(out, layouts_.busy().front()) = {whole(at(passes_.tensors, t).shape)};
+  return out;
+}
+
+Sweeper::Boxes Sweeper::needs_of(int t, const Trial& trial) const {
+  Boxes out = outside_needs(t);
+  for (const Reader& reader : at(readers_, t)) {
+    const Decided& by = *at(trial.tensors, reader.tensor);
+    if (by.passes.empty()) continue;
+    const std::vector<Work>& work = by.passes[reader.writer].work;
+    for (std::size_t r = 0; r < work.size(); r++)
+      if (work[r].any) want(out[r], operand_box(*reader.operand, work[r].box));
+  }
+  return out;
+}
+
+std::shared_ptr<const Sweeper::Decided> Sweeper::decided(int t, const std::vector<Boxes>& needs,
+                                                         const std::map<int, Pick>& picks) const {
+  const auto here = static_cast<std::size_t>(t);
+  std::shared_ptr<const Decided> found = known(t, needs[here], picks);
+  if (found != nullptr) return found;
+  found = std::make_shared<const Decided>(decide(t, needs, picks));
+  auto& all = known_[here];
+  if (all.size() == kKnown) all.erase(all.begin());
+  all.push_back(found);
+  return found;
+}
+
+double Sweeper::cost_of(const Trial& trial) const {
+  double sum = 0;
+  for (int t : order_) sum += at(trial.tensors, t)->cost;
+  return sum;
+}
+
+Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
+  Trial out;
+  out.tensors.resize(passes_.tensors.size());
+  std::vector<Boxes> needs;
+  for (std::size_t t = 0; t < passes_.tensors.size(); t++) needs.push_back(outside_needs(static_cast<int>(t)));
+  for (int t : order_) {
+    const auto here = static_cast<std::size_t>(t);
+    out.tensors[here] = decided(t, needs, picks);
+    for (std::size_t k = 0; k < out.tensors[here]->passes.size(); k++)
+      for (std::size_t r = 0; r < needs[here].size(); r++)
+        if (const Work& w = out.tensors[here]->passes[k].work[r]; w.any)
+          for (const PassOperand& o : at(passes_.passes, writers_[here][k]).reads)
+            want(at(needs, o.tensor)[r], operand_box(o, w.box));
+  }
+  out.cost = cost_of(out);
+  return out;
+}
+
+Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const {
+  Trial out = from;
+  std::vector<bool> differs(passes_.tensors.size(), false), open(passes_.tensors.size(), false);
+  std::size_t first = order_.size();
+  for (int p : passes) {
+    const auto written = static_cast<std::size_t>(at(passes_.passes, p).writes.tensor);
+    differs[written] = open[written] = true;
+    first = std::min(first, position_[written]);
+  }
+  std::vector<Boxes> needs(passes_.tensors.size());
+  for (std::size_t i = first; i < order_.size(); i++) {
+    const int t = order_[i];
+    const auto here = static_cast<std::size_t>(t);
+    if (!open[here]) continue;
+    needs[here] = needs_of(t, out);
+    const Decided& before = *from.tensors[here];
+    if (!differs[here] && needs[here] == before.needs) continue;
+    const bool all_given = std::all_of(writers_[here].begin(), writers_[here].end(), [&](int w) { return picks.contains(w); });
+    const bool is_read =
+        std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
+    if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
+    out.tensors[here] = decided(t, needs, picks);
+    for (int w : writers_[here])
+      for (const PassOperand& o : at(passes_.passes, w).reads) at(open, o.tensor) = true;
+  }
+  out.cost = cost_of(out);
+  return out;
+}
+
+Sweep Sweeper::whole_of(const Trial& trial) const {
+  Sweep out;
+  out.passes.resize(passes_.passes.size());
+  out.cost = trial.cost;
+  for (std::size_t t = 0; t < trial.tensors.size(); t++) {
+    const Decided& d = *trial.tensors[t];
+    out.tensors.push_back(d.plan);
+    for (std::size_t k = 0; k < d.passes.size(); k++) at(out.passes, writers_[t][k]) = d.passes[k];
+  }
+  return out;
+}
+
+Sweep Sweeper::run(const std::map<int, Pick>& picks) {
+  return whole_of(attempt(picks));
+}
+
+void Sweeper::choose(int parameter, std::size_t option) {
+  if (layouts_.chosen(parameter) == option) return;
+  layouts_.choose(parameter, option);
+  for (auto& of_tensor : known_) of_tensor.clear();
+  for (auto& of_pass : candidates_) of_pass.clear();
+}
+
+// Parts along the batch that no rule asks for, by the name of their index and their cut, and the passes that have such a candidate.
+std::vector<std::pair<Sweeper::NamedPart, std::vector<int>>> Sweeper::common_parts() const {
+  std::vector<std::pair<NamedPart, std::vector<int>>> out;
+  const std::string batch = batch_dim(passes_);
+  for (std::size_t p = 0; p < passes_.passes.size(); p++) {
+    std::vector<PickPart> cuts;
+    offer_unruled(static_cast<int>(p), cuts);
+    for (PickPart& c : cuts) {
+      NamedPart part{at(passes_.passes[p].indices, c.index).name, std::move(c.cut)};
+      if (part.index != batch) continue;
+      auto known = std::find_if(out.begin(), out.end(), [&](const auto& o) { return o.first == part; });
+      if (known == out.end()) known = out.insert(known, {std::move(part), {}});
+      known->second.push_back(static_cast<int>(p));
+    }
+  }
+  return out;
+}
+
+// The candidate that has this part, and the parts of `pick` that go with it; nullptr: there is none.
+const Pick* Sweeper::candidate_with(int pass, const Pick& pick, const NamedPart& part) const {
+  const Pass& p = at(passes_.passes, pass);
+  auto is_part = [&](const PickPart& c) { return at(p.indices, c.index).name == part.index && c.cut == part.cut; };
+  auto goes_along = [&](const PickPart& c) {
+    return at(p.indices, c.index).name != part.index && std::none_of(c.cut.axes.begin(), c.cut.axes.end(), [&](int a) {
+             return std::find(part.cut.axes.begin(), part.cut.axes.end(), a) != part.cut.axes.end();
+           });
+  };
+  const auto kept = static_cast<std::size_t>(std::count_if(pick.begin(), pick.end(), goes_along));
+  for (const Pick& c : candidates(pass)) {
+    const bool others_kept = std::all_of(c.begin(), c.end(), [&](const PickPart& one) {
+      return is_part(one) || (goes_along(one) && std::find(pick.begin(), pick.end(), one) != pick.end());
+    });
+    if (c.size() == kept + 1 && others_kept && std::any_of(c.begin(), c.end(), is_part)) return &c;
+  }
+  return nullptr;
+}
+
+std::map<int, Pick> Sweeper::picks_of(const Trial& trial) const {
+  std::map<int, Pick> picks;
+  for (std::size_t t = 0; t < trial.tensors.size(); t++)
+    for (std::size_t k = 0; k < trial.tensors[t]->passes.size(); k++) picks[writers_[t][k]] = trial.tensors[t]->picks[k];
+  return picks;
+}
+
+void Sweeper::offer(Improved& best, std::map<int, Pick> others, const std::vector<int>& passes) const {
+  Trial other = changed(best.trial, others, passes);
+  if (!(other.cost < best.trial.cost * (1 - kEnough))) return;
+  best = {std::move(other), std::move(others)};
+}
+
+void Sweeper::improve_options(Improved& best) {
+  for (int parameter : passes_.parameters) {
+    const std::size_t options = layouts_.options(parameter), kept = layouts_.chosen(parameter);
+    if (options < 2) continue;
+    auto is = [&](const PassOperand& o) { return o.tensor == parameter || at(passes_.tensors, o.tensor).of == parameter; };
+    std::map<int, Pick> others = best.picks;  // passes that have nothing to do with the parameter keep theirs
+    std::erase_if(others, [&](const auto& entry) {
+      const Pass& p = at(passes_.passes, entry.first);
+      return is(p.writes) || std::any_of(p.reads.begin(), p.reads.end(), is);
+    });
+    std::size_t chosen = kept;
+    for (std::size_t k = 0; k < options; k++) {
+      if (k == kept) continue;
+      choose(parameter, k);
+      Trial other = attempt(others);
+      if (other.cost < best.trial.cost * (1 - kEnough)) {
+        best.trial = std::move(other);
+        chosen = k;
+      }
+    }
+    choose(parameter, chosen);
+    if (chosen != kept) best.picks = picks_of(best.trial);
+  }
+}
+
+// Taken by all passes that can, and by those of each layer.
+void Sweeper::improve_common_parts(Improved& best) const {
+  for (const auto& [part, passes] : common_parts()) {
+    std::map<std::string, std::vector<int>> scopes;
+    for (int p : passes)
+      if (best.picks.contains(p))
+        for (const std::string& scope : {std::string(), at(passes_.passes, p).layer}) scopes[scope].push_back(p);
+    for (const auto& [scope, of_scope] : scopes) {
+      std::map<int, Pick> others = best.picks;
+      std::vector<int> different;
+      for (int p : of_scope)
+        if (const Pick* with = candidate_with(p, best.picks.at(p), part); with != nullptr && *with != best.picks.at(p)) {
+          others[p] = *with;
+          different.push_back(p);
+        }
+      if (!different.empty()) offer(best, std::move(others), different);
+    }
+  }
+}
+
+void Sweeper::improve_picks(Improved& best) const {
+  for (int pass : pass_order_) {
+    if (!best.picks.contains(pass)) continue;
+    for (const Pick& pick : candidates(pass)) {
+      if (pick == best.picks.at(pass)) continue;
+      std::map<int, Pick> others = best.picks;
+      others[pass] = pick;
+      offer(best, std::move(others), {pass});
+    }
+  }
+}
+
+Sweep Sweeper::improve(const std::map<int, Pick>& from) {
+  Improved best{attempt(from), {}};
+  best.picks = picks_of(best.trial);
+  improve_options(best);
+  improve_common_parts(best);
+  for (int round = 0; round < 2; round++) {
+    const double before = best.trial.cost;
+    improve_picks(best);
+    if (best.trial.cost > before * (1 - kEnough)) break;
+  }
+  return whole_of(best.trial);
+}
+
+}  // namespace motley

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/kernel_timer.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/at.h"
+#include "kernels/operands.h"
+
+namespace motley {
+
+namespace {
+
+constexpr double kLeast = 0.05;                                          // of the budget: each measurement gets so much
+constexpr int kMostRounds = 25, kMostScale = 3, kRunsOfThreeRounds = 8;  // with those that touch and warm
+constexpr std::size_t kMostAnchors = 8;
+
+bool has(const std::vector<KernelSpec>& list, const KernelSpec& spec) {
+  return std::find(list.begin(), list.end(), spec) != list.end();
+}
+
+using Same = bool (*)(const KernelSpec&, const KernelSpec&);
+bool same_pass(const KernelSpec& a, const KernelSpec& b) {
+  return a.op == b.op && a.pass == b.pass;
+}
+// A larger batch is as many times slower: what a kernel does once for its weights weighs as much beside what it does per sample.
+bool scale_alike(const KernelSpec& a, const KernelSpec& b) {
+  return same_pass(a, b) && a.roles.p * a.roles.q == b.roles.p * b.roles.q;
+}
+
+// "device 0: drifting" of "device 0: drifting: one kernel's ...": of each kind the last is kept.
+std::string kind_of_note(const std::string& note) {
+  return note.starts_with("device ") ? note.substr(0, note.find(':', note.find(':') + 1)) : note;
+}
+
+// Positions of the largest kernel, by flops, of each kind.
+std::vector<std::size_t> largest_of(const std::vector<KernelSpec>& specs, Same same_kind) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < specs.size(); i++) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](std::size_t k) { return same_kind(specs[k], specs[i]); });
+    if (same == out.end())
+      out.push_back(i);
+    else if (flops(specs[i]) > flops(specs[*same]))
+      *same = i;
+  }
+  return out;
+}
+
+// Of their usual times then over now.
+double speed_since(const Profile& profile, const std::vector<KernelSpec>& anchors, const Measurement& made) {
+  std::vector<double> ratios;
+  for (const KernelPoint& p : made.points)
+    if (has(anchors, p.spec) && p.seconds.typical() > 0)
+      ratios.push_back(profile.seconds(p.device, p.spec).seconds / p.seconds.typical());
+  if (ratios.empty()) return 1;
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  return *middle;
+}
+void multiply(Spread& seconds, double by) {
+  seconds.min *= by;
+  seconds.q25 *= by;
+  seconds.median *= by;
+}
+
+}  // namespace
+
+void KernelTimer::say(const std::string& line) const {
+  if (rt_.rank() == 0 && options_.progress) options_.progress(line);
+}
+
+// One number of every rank.
+std::vector<double> KernelTimer::of_all(double mine) const {
+  std::vector<double> out;
+  for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1))))
+    std::memcpy(&out.emplace_back(), bytes.data(), sizeof(double));
+  return out;
+}
+
+// All ranks go on to a next round, or none.
+RoundBarrier KernelTimer::together() {
+  return [this](Wish mine) { return static_cast<Wish>(agree(rt_.transport(), static_cast<int>(mine)).status); };
+}
+
+Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds) {
+  KernelTimingOptions o;
+  o.budget_seconds = budget;
+  o.least_rounds = std::min(o.least_rounds, most_rounds);
+  o.most_rounds = most_rounds;
+  o.step_bytes = step_bytes;
+  o.progress = [&](const MeasureProgress& p) {
+    char line[96];
+    std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
+    say(line);
+  };
+  return measure_kernels(backend_, rt_.rank(), specs, o, together());
+}
+
+// Of those that take a two-hundredth of the budget at most. By flops: what took longest may just have been disturbed.
+std::vector<KernelSpec> KernelTimer::own_largest(const Profile& profile) const {
+  std::vector<KernelSpec> specs, out;
+  for (const KernelPoint& p : profile.kernels())
+    if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold &&
+        p.spec.op != KernelOp::sgd)
+      specs.push_back(p.spec);
+  for (std::size_t i : largest_of(specs, same_pass)) out.push_back(specs[i]);
+  return out;
+}
+
+// Kernels that were measured before, timed again beside new ones: what the machine's speed has done since.
+std::vector<KernelSpec> KernelTimer::anchors(const Profile& profile) const {
+  std::vector<KernelSpec> out = own_largest(profile);
+  if (out.size() > kMostAnchors) out.resize(kMostAnchors);
+  return out;
+}
+
+bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs, double share) {
+  const double least = options_.budget_seconds * kLeast, until = seconds() + share * (options_.budget_seconds - seconds());
+  auto budget = [&] { return std::max(until - seconds(), least); };
+  say("measuring " + std::to_string(specs.size()) + " kernels on rank 0 (budget " +
+      std::to_string(static_cast<int>(std::ceil(budget()))) + " s)");
+  const std::vector<KernelSpec> again = specs.empty() ? specs : anchors(profile);
+  std::vector<KernelSpec> tried = specs;
+  for (const KernelSpec& a : again)
+    if (!has(tried, a)) tried.push_back(a);
+  Measurement made;
+  for (int scale = 0;;) {  // the batch by 4 to that power
+    const double allowed =
+        scale == kMostScale ? std::max(budget(), options_.budget_seconds) : budget();  // rather late than not at all
+    made = measured(tried, allowed, kMostRounds);
+    const double over = std::log(made.needed_seconds / allowed) / std::log(4.0);
+    const int more = agree(rt_.transport(), made.fits ? 0 : std::clamp(static_cast<int>(std::ceil(over)), 1, kMostScale)).status;
+    if (more == 0) {
+      if (scale == 0) {
+        const double by = speed_since(profile, again, made);
+        std::erase_if(made.points, [&](const KernelPoint& p) { return !has(specs, p.spec); });
+        for (KernelPoint& p : made.points) multiply(p.seconds, by);
+        break;
+      }
+      rescale(made, specs, tried, budget());
+      made.notes.push_back("batch scaled by 1/" + std::to_string(1 << (2 * scale)) +
+                           ", the largest kernel of each op, pass and output size checked at the full batch");
+      break;
+    }
+    needed_seconds_ = made.needed_seconds;
+    if (scale == kMostScale) return false;
+    scale = std::min(scale + more, kMostScale);
+    tried = specs;
+    for (KernelSpec& s : tried)
+      if (s.op != KernelOp::fold && s.op != KernelOp::sgd) s.roles.n = std::max<Index>(1, s.roles.n >> (2 * scale));
+  }
+  merge(profile, made);
+  return true;
+}
+
+void KernelTimer::refuse_budget() const {
+  const std::vector<double> needed = of_all(needed_seconds_);
+  const auto most = std::max_element(needed.begin(), needed.end());
+  throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) +
+                  " s (three rounds on rank " + std::to_string(most - needed.begin()) + " need " +
+                  std::to_string(static_cast<int>(std::ceil(*most))) + " s); raise --budget-seconds or use a smaller batch");
+}
+
+// The same kernels in the same way, all ranks at once and then each rank in turn.
+void KernelTimer::measure_alone(Profile& profile) {
+  if (rt_.ranks() == 1) return;
+  rt_.phase("measuring each rank alone");
+  const std::vector<KernelSpec> specs = own_largest(profile);
+  auto seconds = [&](const RoundBarrier& barrier) {
+    const Measurement made =
+        measure_kernels(backend_, rt_.rank(), specs,
+                        {.budget_seconds = options_.budget_seconds / 20, .most_rounds = 7, .step_bytes = step_bytes}, barrier);
+    double sum = 0;
+    for (const KernelPoint& p : made.points) sum += p.seconds.typical();
+    return made.points.size() == specs.size() ? sum : 0;
+  };
+  // Together, alone, together, alone: the machine's speed moves meanwhile.
+  std::array<double, 2> shared{}, alone{};
+  for (std::size_t turn = 0; turn < 2; turn++) {
+    shared[turn] = seconds(together());
+    for (int r = 0; r < rt_.ranks(); r++) {
+      if (r == rt_.rank()) alone[turn] = seconds({});
+      agree(rt_.transport(), 0);
+    }
+  }
+  const bool all_known = shared[0] > 0 && shared[1] > 0 && alone[0] > 0 && alone[1] > 0;
+  const std::vector<double> all = of_all(all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
+  for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
+}
+
+// The largest kernel of each kind at the full batch gives the factor for all of that kind.
+void KernelTimer::rescale(Measurement& made, const std::vector<KernelSpec>& full, const std::vector<KernelSpec>& smaller,
+                          double budget) {
+  auto seconds_of = [](const Measurement& m, const KernelSpec& s) {
+    for (const KernelPoint& p : m.points)
+      if (p.spec == s) return p.seconds.typical();
+    return 0.0;
+  };
+  const std::vector<std::size_t> largest = largest_of(full, scale_alike);
+  std::vector<KernelSpec> checks;
+  double once = 0;
+  for (std::size_t i : largest) {
+    checks.push_back(full[i]);
+    const Index n = smaller[i].roles.n;  // 0: a fold
+    once += seconds_of(made, smaller[i]) * (n > 0 ? static_cast<double>(full[i].roles.n) / static_cast<double>(n) : 1.0);
+  }
+  const Measurement whole = measured(checks, 1e6, kRunsOfThreeRounds * once <= budget ? 3 : 1);
+  std::vector<KernelPoint> points;
+  for (std::size_t i = 0; i < full.size(); i++) {
+    std::size_t here = 0;
+    for (std::size_t k = 0; k < largest.size(); k++)
+      if (scale_alike(full[largest[k]], full[i])) here = k;
+    const double small = seconds_of(made, smaller[largest[here]]), big = seconds_of(whole, checks[here]);
+    const double factor = small > 0 && big > 0 ? big / small : 1.0;
+    for (KernelPoint p : made.points)
+      if (p.spec == smaller[i]) {
+        p.spec = full[i];
+        p.choices = 1;  // another batch may have another fastest one
+        multiply(p.seconds, factor);
+        points.push_back(std::move(p));
+        break;
+      }
+  }
+  made.points = std::move(points);
+}
+
+// Every rank gets every rank's points, in rank order.
+void KernelTimer::merge(Profile& profile, const Measurement& made) {
+  Profile mine;
+  mine.devices = profile.devices;
+  mine.notes = made.notes;
+  DeviceFacts& me = at(mine.devices, rt_.rank());
+  me.slow = made.slow;  // the greatest of all measurements is kept, below
+  me.fast = made.fast;
+  for (const KernelPoint& p : made.points) mine.add(p);
+  const std::string text = mine.json();
+  for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(text)))) {
+    const Profile one = Profile::parse("rank", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    for (const KernelPoint& p : one.kernels()) profile.add(p);
+    for (std::size_t r = 0; r < profile.devices.size(); r++) {
+      profile.devices[r].slow = std::max(profile.devices[r].slow, one.devices[r].slow);
+      profile.devices[r].fast = std::min(profile.devices[r].fast, one.devices[r].fast);
+    }
+    for (const std::string& n : one.notes) {
+      std::erase_if(profile.notes, [&](const std::string& old) { return kind_of_note(old) == kind_of_note(n); });
+      profile.notes.push_back(n);
+    }
+  }
+  for (const std::string& n : profile.notes) say("note: " + n);
+}
+
+}  // namespace motley

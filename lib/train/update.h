@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an update multiplies by, decided when its step runs.
+#pragma once
+#include <motley/executor.h>
+#include <motley/step.h>
+#include <motley/transport.h>
+
+#include <optional>
+
+namespace motley {
+
+struct Update {  // of one step
+  double learning_rate = 0;
+  std::optional<double> gradient_norm{};  // of all gradients together; nothing where they are not clipped
+};
+
+// After run_backward(), for the step of this number (from 1): the learning rate by its schedule, and the factor that clips the
+// gradients. Collective where they are clipped: the same on every rank.
+Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number);
+
+}  // namespace motley
