@@ -197,10 +197,16 @@ void train_ranks(Runtime& rt, const Task& task) {
 
 void verify_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
-  const Model model = build_model(job.model, task.options.batch);
+  const Index n = job.train.accumulate, batch = (task.options.batch + n - 1) / n * n;
+  if (rt.rank() == 0 && batch != task.options.batch)
+    task.console.say(LogLevel::info, fmt::format("note: a batch of {}, the next multiple of the {} micro-batches", batch, n));
+  const Model model = build_model(job.model, batch);
   rt.phase("data");
   const Datasets data = data_of(job, model);
-  const Step step = training(model.loss, job.train.optimizer, training_options(job.train, data.train->samples()));
+  TrainingOptions options = training_options(job.train, data.train->samples());
+  const Step step = training(model.loss, job.train.optimizer, options);
+  options.accumulate = 1;
+  const Step whole = training(model.loss, job.train.optimizer, options);
   rt.phase("measuring");
   // The cuts are those that `train` would use at its own batch.
   const Step trained = step_of(job);
@@ -208,6 +214,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
   task.console.progress_done();
   rt.phase("verifying");
   const VerifyReport report = verify(rt, {.step = &step,
+                                          .whole = &whole,
                                           .mesh = &job.mesh,
                                           .rules = resolved_rules(job, trained, profile),
                                           .profile = profile,

@@ -8,7 +8,7 @@
 
 namespace motley {
 
-inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "fold", "sgd"};
+inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "fold", "sgd", "accumulate"};
 inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
 inline const std::vector<std::string> kActivationNames{"none", "relu", "sigmoid", "tanh", "elu"};
 inline const std::vector<std::string> kFoldKindNames{

@@ -98,6 +98,14 @@ std::vector<OperandUse> operands_of(const KernelSpec& spec) {
     uses[2].written = uses[3].written = true;
     return uses;
   }
+  if (spec.op == KernelOp::accumulate) {
+    uses.assign(2, dense_operand(spec, Format::plain, {spec.roles.n}));
+    const bool adds = spec.pass == PassKind::forward;
+    uses[adds ? 1 : 0].dtype = DType::f64;
+    uses[adds ? 1 : 0].written = uses[1].written = true;
+    uses[1].read = adds;
+    return uses;
+  }
   if (spec.op == KernelOp::fold) {
     for (const FoldOperand& operand : spec.operands) uses.push_back(fold_operand(operand, spec.fold_extents));
     check(!uses.empty(), "a fold has a result");
@@ -117,6 +125,7 @@ int operand_count(const KernelSpec& spec) {
     case KernelOp::avg_pool2d: return 2;
     case KernelOp::fold: return static_cast<int>(spec.operands.size());
     case KernelOp::sgd: return 4;
+    case KernelOp::accumulate: return 2;
   }
   return 0;
 }
@@ -131,6 +140,7 @@ double flops(const KernelSpec& spec) {
     case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
     case KernelOp::fold: return real(product(spec.fold_extents)) * real(static_cast<Index>(spec.operands.size()));
     case KernelOp::sgd: return 3 * real(e.n);
+    case KernelOp::accumulate: return real(e.n);
   }
   return 0;
 }
@@ -204,7 +214,8 @@ std::string summary(const KernelSpec& spec) {
       text += " n" + std::to_string(spec.roles.n) + " c" + std::to_string(spec.roles.c) + " -> f" + std::to_string(spec.roles.f);
       break;
     case KernelOp::fold: text += fold_summary(spec); break;
-    case KernelOp::sgd: text += " n" + std::to_string(spec.roles.n); break;
+    case KernelOp::sgd:
+    case KernelOp::accumulate: text += " n" + std::to_string(spec.roles.n); break;
     default: text += window_summary(spec);
   }
   if (spec.bias) text += " bias";

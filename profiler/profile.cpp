@@ -30,7 +30,7 @@ std::size_t rate_key(int device, const KernelSpec& spec) {
 
 // Folds and updates take time by the element; the other ops work in steps along each of these extents.
 bool by_element(const KernelSpec& spec) {
-  return spec.op == KernelOp::fold || spec.op == KernelOp::sgd;
+  return spec.op == KernelOp::fold || spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate;
 }
 std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
   static constexpr Index Roles::*kAll[] = {&Roles::n, &Roles::c, &Roles::f};
@@ -54,7 +54,7 @@ std::size_t element_family(int device, KernelSpec spec) {
 }
 
 Index elements_of(const KernelSpec& spec) {
-  if (spec.op == KernelOp::sgd) return spec.roles.n;
+  if (spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate) return spec.roles.n;
   Index n = 1;
   for (Index e : spec.fold_extents) n *= e;
   return n;

@@ -41,14 +41,16 @@ class Executor {
   /// Reads this rank's box of every input and label: read(name, box, out). Collective after a step without its
   /// update.
   void feed(const std::function<void(const std::string& tensor, const Box& box, std::span<std::byte> out)>& read);
-  Ran run();  ///< Collective: the complete step.
+  Ran run();  ///< Collective: the complete step, of one micro-batch.
   /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
   Ran run_forward(const std::function<void(int step)>& after = {});
-  Ran run_backward();  ///< Collective: the gradients of a step whose run_forward() was just called.
-  Ran run_update();    ///< Collective: the update of a step whose run_backward() was just called.
+  Ran run_backward();  ///< Collective: the gradients of a micro-batch whose run_forward() was just called.
+  Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
+                      ///< clipped.
+  Ran run_update();   ///< After run_combine().
   /// For the updates from now on, in the place of {the optimizer's, 1}.
   void set_update(double learning_rate, double factor_of_gradients);
-  /// Of the gradients of the parameters that this rank owns, after run_backward(); 0 where the step does not clip them.
+  /// Of the gradients of the parameters that this rank owns, after run_combine(); 0 where the step does not clip them.
   double squared_norm() const;
   /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value
   /// that is not finite; -1: none. Collective: runs the forward half on what was fed last and examines each result.

@@ -14,8 +14,8 @@ namespace motley {
 /// @addtogroup kernels
 /// @{
 
-/// Kinds of kernels. fold: pointwise functions and reductions; sgd: the optimizer's update.
-enum class KernelOp : std::uint8_t { conv2d, dense, max_pool2d, avg_pool2d, fold, sgd };
+/// Kinds of kernels. fold: pointwise functions and reductions; sgd: the optimizer's update; accumulate: gradients of micro-batches.
+enum class KernelOp : std::uint8_t { conv2d, dense, max_pool2d, avg_pool2d, fold, sgd, accumulate };
 /// Which of an op's computations: the result, the gradient of its input, the gradient of its weight.
 enum class PassKind : std::uint8_t { forward, backward_data, backward_filter };
 /// Pointwise functions that follow another computation.
@@ -72,6 +72,8 @@ struct FoldOperand {
 ///     fold           forward          as FoldKind says
 ///     sgd            forward          s, g, v, w        s = {learning rate, factor of g}, f64; g' = s[1]*g + weight_decay*w;
 ///                                                       v = momentum*v + g'; w -= s[0]*v, in place
+///     accumulate     forward          g, a              a += g over roles.n elements, a in f64
+///                    backward_data    a, g              g = a, rounded once; a = 0
 ///
 /// Conv and pool rows: `y[p]` reads `x[p*stride[0] - padding[0] + r*dilation[0]]` where that is in 0..h-1; columns likewise with
 /// `[1]` and `padding[2]`. padding = top, bottom, left, right; a negative one means x has rows that no window covers at that side.

@@ -84,6 +84,7 @@ struct Slice {
   int value = -1;      ///< buffer
   int velocity = -1;   ///< buffer
   int gradient = -1;   ///< buffer; it may have more than the box
+  int sum = -1;        ///< buffer: of the gradients of all micro-batches, f64; -1: there is one
 };
 
 /// What one rank does in a step.
@@ -97,11 +98,13 @@ struct Program {
   std::vector<Slice> slices{};                ///< owned boxes of parameters
   std::vector<int> main_buffer{};             ///< per tensor of the plan's passes; -1: this rank has nothing of it
   int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
+  int combine_begin = 0;                      ///< the first step after a micro-batch's gradients: sums of all, norms
   int update_begin = 0;                       ///< the first step of the update; before it all ranks agree that it shall be
   int scalars = -1;                           ///< buffer of the update's {learning rate, factor of the gradients}, f64
   std::vector<int> norms{};                   ///< buffers of one element each: squared norms of the slices' gradients, to clip by
   Index arena_bytes = 0;                      ///< of all buffers of Space::arena, by lifetimes
   Index state_bytes = 0;                      ///< of all buffers of Space::state
+  int micro_batches = 1;                      ///< so often the steps before combine_begin run in a training step
   bool windows = false;                       ///< some rank reads another one's memory; the same on every rank
 };
 
@@ -133,11 +136,12 @@ struct SimulatedStep {
 };
 /// A predicted training step.
 struct Simulated {
-  double step_seconds = 0;                             ///< of the slowest rank
-  std::vector<double> busy_seconds{};                  ///< computing, by rank
-  std::vector<double> waiting_seconds{};               ///< for other ranks, by rank
-  std::vector<std::vector<SimulatedStep>> timeline{};  ///< per rank, per step of its Program; empty unless the options say so
-  std::vector<SimulatedStep> agreement{};              ///< per rank: that the update shall be; no seconds where it need not wait
+  double step_seconds = 0;                ///< of the slowest rank
+  std::vector<double> busy_seconds{};     ///< computing, by rank
+  std::vector<double> waiting_seconds{};  ///< for other ranks, by rank
+  /// Per rank, per step of its Program, of the last micro-batch; empty unless the options say so.
+  std::vector<std::vector<SimulatedStep>> timeline{};
+  std::vector<SimulatedStep> agreement{};  ///< per rank: that the update shall be; no seconds where it need not wait
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {

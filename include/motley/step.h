@@ -30,6 +30,9 @@ struct TrainingOptions {
   /// Before the update all gradients are multiplied by min(1, clip_norm / (n + 1e-6)), n their common L2 norm before weight decay
   /// (as PyTorch's clip_grad_norm_). 0: they are not.
   double clip_norm = 0;
+  /// The batch (the first dim of every input) goes through in so many micro-batches of one size, one after another: memory for one
+  /// of them, the gradients of all. It must divide the batch. Gradients are added in f64 and rounded once.
+  Index accumulate = 1;
 };
 
 /// What an update reads when it runs: it decides nothing that is planned, so two steps that differ in it alone have one hash and
@@ -59,7 +62,7 @@ class Step {
 };
 
 /// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no
-/// parameter.
+/// parameter; micro-batches that do not divide the batch.
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options = {});
 /// The forward passes of these outputs.
 Step inference(const std::vector<Tensor>& outputs);

@@ -111,6 +111,7 @@ class CpuBackend final : public Backend {
       case KernelOp::avg_pool2d: return pool_kernel(spec, *vendor_.loops, threads_);
       case KernelOp::fold: return fold_kernel(spec, *vendor_.loops, threads_);
       case KernelOp::sgd: return sgd_kernel(spec, *vendor_.loops, threads_);
+      case KernelOp::accumulate: return accumulate_kernel(spec, *vendor_.loops, threads_);
     }
     throw InternalError("an unknown op");
   }

@@ -46,10 +46,23 @@ void sgd(const KernelSpec& spec, const double* scalars, const float* g, float* v
   }
 }
 
+void add_to(const float* g, double* a, Index n) {
+  MOTLEY_VECTOR
+  for (Index i = 0; i < n; i++) a[i] += static_cast<double>(g[i]);
+}
+
+void take_from(double* a, float* g, Index n) {
+  MOTLEY_VECTOR
+  for (Index i = 0; i < n; i++) {
+    g[i] = static_cast<float>(a[i]);
+    a[i] = 0;
+  }
+}
+
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), fold, pool_forward, pool_backward, pack_weights, sgd,
-                         activate};
+const Loops MOTLEY_LOOPS{
+    Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), fold, pool_forward, pool_backward, pack_weights, sgd, add_to, take_from, activate};
 
 }  // namespace motley::cpu

@@ -63,6 +63,8 @@ struct Loops {
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
   void (*sgd)(const KernelSpec& spec, const double* scalars, const float* g, float* v, float* w,
               Index n);                                        // in f64, each result rounded once
+  void (*add_to)(const float* g, double* a, Index n);          // a += g
+  void (*take_from)(double* a, float* g, Index n);             // g = a, a = 0
   void (*activate)(Activation activation, float* y, Index n);  // in place
 };
 

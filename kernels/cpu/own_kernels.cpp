@@ -154,6 +154,30 @@ class SgdKernel final : public Kernel {
   int threads_;
 };
 
+// Of gradients in f64 (KernelOp::accumulate).
+class AccumulateKernel final : public Kernel {
+ public:
+  AccumulateKernel(const KernelSpec& spec, const Loops& loops, int threads)
+      : loops_(loops), adds_(spec.pass == PassKind::forward), n_(spec.roles.n), threads_(n_ >= kWorthAThread ? threads : 1) {}
+  std::string implementation() const override { return name_of(loops_); }
+  void run(std::span<void* const> operands, void*) override {
+    constexpr Index kUnit = 1024;  // elements
+    for_parts(threads_, (n_ + kUnit - 1) / kUnit, [&](Index begin, Index end) {
+      const Index first = begin * kUnit, count = std::min(end * kUnit, n_) - first;
+      if (adds_)
+        loops_.add_to(static_cast<const float*>(operands[0]) + first, static_cast<double*>(operands[1]) + first, count);
+      else
+        loops_.take_from(static_cast<double*>(operands[0]) + first, static_cast<float*>(operands[1]) + first, count);
+    });
+  }
+
+ private:
+  const Loops& loops_;
+  bool adds_;
+  Index n_;
+  int threads_;
+};
+
 class EmptyKernel final : public Kernel {
  public:
   EmptyKernel(const KernelSpec& spec, const Loops& loops) : loops_(loops), spec_(spec), bytes_(operands_of(spec).back().bytes()) {
@@ -198,6 +222,11 @@ std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, 
 std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
   check(spec.pass != PassKind::backward_filter, "a pool has no filter");
   return std::make_unique<PoolKernel>(spec, loops, threads);
+}
+
+std::unique_ptr<Kernel> accumulate_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  check(spec.pass != PassKind::backward_filter, "accumulate has two passes");
+  return std::make_unique<AccumulateKernel>(spec, loops, threads);
 }
 
 std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads) {

@@ -146,6 +146,22 @@ struct FoldTable {
 static_assert(sizeof(Fold<double>) <= 4000 && sizeof(FoldTable) <= 4000, "beside a launch's own words within 4 KiB of arguments");
 
 template <class T>
+struct AddTo {
+  const T* g;
+  double* a;
+  MOTLEY_HD void operator()(Index i) const { a[i] += static_cast<double>(g[i]); }
+};
+template <class T>
+struct TakeFrom {
+  double* a;
+  T* g;
+  MOTLEY_HD void operator()(Index i) const {
+    g[i] = static_cast<T>(a[i]);
+    a[i] = 0;
+  }
+};
+
+template <class T>
 struct Sgd {
   double momentum, decay;
   const double* scalars;  // learning rate, factor of g

@@ -137,8 +137,26 @@ class SgdKernel final : public Kernel {
 };
 
 template <class T, class Launch>
+class AccumulateKernel final : public Kernel {
+ public:
+  AccumulateKernel(const KernelSpec& spec, Launch launch) : spec_(spec), launch_(launch) {}
+  std::string implementation() const override { return "motley:accumulate"; }
+  void run(std::span<void* const> operands, void*) override {
+    if (spec_.pass == PassKind::forward)
+      launch_(spec_.roles.n, AddTo<T>{static_cast<const T*>(operands[0]), static_cast<double*>(operands[1])});
+    else
+      launch_(spec_.roles.n, TakeFrom<T>{static_cast<double*>(operands[0]), static_cast<T*>(operands[1])});
+  }
+
+ private:
+  KernelSpec spec_;
+  Launch launch_;
+};
+
+template <class T, class Launch>
 std::unique_ptr<Kernel> own_kernel_of(const KernelSpec& spec, Launch launch) {
   if (spec.op == KernelOp::fold) return std::make_unique<FoldKernel<T, Launch>>(spec, launch);
+  if (spec.op == KernelOp::accumulate) return std::make_unique<AccumulateKernel<T, Launch>>(spec, launch);
   if (spec.op == KernelOp::sgd) return std::make_unique<SgdKernel<T, Launch>>(spec, launch);
   return std::make_unique<WindowKernel<T, Launch>>(spec, launch);
 }

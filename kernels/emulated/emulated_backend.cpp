@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 // Writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
 bool is_in_place(const KernelSpec& spec, std::span<void* const> operands) {
-  if (spec.op == KernelOp::sgd || spec.accumulate) return true;
+  if (spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate || spec.accumulate) return true;
   return spec.op == KernelOp::fold && std::find(operands.begin(), operands.end() - 1, operands.back()) != operands.end() - 1;
 }
 

@@ -22,6 +22,7 @@ Run max_pool2d(const KernelSpec& spec);
 Run avg_pool2d(const KernelSpec& spec);
 Run fold(const KernelSpec& spec);
 Run sgd(const KernelSpec& spec);
+Run accumulate(const KernelSpec& spec);
 
 // A dense slice [a b c d] in any format.
 template <class T>

@@ -19,6 +19,7 @@ reference::Run loops_of(const KernelSpec& spec) {
     case KernelOp::avg_pool2d: return reference::avg_pool2d(spec);
     case KernelOp::fold: return reference::fold(spec);
     case KernelOp::sgd: return reference::sgd(spec);
+    case KernelOp::accumulate: return reference::accumulate(spec);
   }
   throw InternalError("an unknown op");
 }

@@ -128,6 +128,13 @@ Table<TrainOptions> train_table(VersionKey version) {
            object_schema(optimizer_table())},
           {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
            [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
+          {"accumulate",
+           "micro-batches of one size that the batch goes through in, one after another",
+           "integer",
+           false,
+           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, 1, Index{1} << 20); },
+           {},
+           std::int64_t{1}},
           {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
            [](Reader& r, const Json& j, TrainOptions& t) {
              if (r.number(j, t.clip_norm, 0, std::numeric_limits<double>::max()) && t.clip_norm == 0)
@@ -139,13 +146,21 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
   TrainOptions train;
   const Table<TrainOptions> table = train_table(version);
   if (!r.object(j, table, train)) return std::nullopt;
+  if (train.batch > 0 && train.batch % train.accumulate != 0) {
+    r.in("accumulate", [&] {
+      r.complain(*j.find("accumulate"),
+                 "a batch of " + std::to_string(train.batch) + " cannot be cut into " + std::to_string(train.accumulate) +
+                     " micro-batches of one size; make it a multiple of " + std::to_string(train.accumulate));
+    });
+    train.accumulate = 1;  // what is after it is checked without
+  }
   if (Reader::lacks(j, Reader::names_of(table), {"epochs", "max_steps"}))
     r.complain(j, "\"epochs\" or \"max_steps\" is missing (how long to train)");
   return train;
 }
 
 TrainingOptions training_options(const TrainOptions& train, Index samples) {
-  TrainingOptions out{train.schedule, train.clip_norm};
+  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate};
   out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
   return out;
 }

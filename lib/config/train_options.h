@@ -18,6 +18,7 @@ struct TrainOptions {
   Optimizer optimizer{};
   RateSchedule schedule{};  // without the number of steps
   double clip_norm = 0;     // 0: gradients are not clipped
+  Index accumulate = 1;     // micro-batches of a batch
 };
 
 // When it complained: what is good of them.

@@ -91,6 +91,7 @@ struct Passes {
   int loss = -1, logits = -1, label = -1;
   Optimizer optimizer{};  // its learning rate is 0 here: it is read when a step runs (Step::scalars)
   bool clips = false;     // by the gradients' common norm
+  Index accumulate = 1;   // micro-batches of a step; all sizes are those of one
   bool trains = false;
   int find(const std::string& tensor) const;  // -1: none
   std::vector<int> writers_of(int tensor) const;

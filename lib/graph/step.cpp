@@ -5,6 +5,7 @@
 
 #include "base/at.h"
 #include "base/hash.h"
+#include "graph/micro_batches.h"
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
 
@@ -39,6 +40,7 @@ Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOpti
   std::get<Sgd>(out.optimizer).learning_rate = 0;
   out.clips = options.clip_norm > 0;
   out.trains = true;
+  cut_batch(out, options.accumulate);
   return {std::make_shared<const Passes>(std::move(out)), std::move(scalars)};
 }
 

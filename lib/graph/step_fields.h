@@ -74,6 +74,7 @@ struct Fields<Passes> {
                                    field("label", &Passes::label),
                                    field("optimizer", &Passes::optimizer),
                                    field("clips", &Passes::clips),
+                                   field("accumulate", &Passes::accumulate),
                                    field("trains", &Passes::trains)};
 };
 

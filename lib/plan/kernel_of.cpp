@@ -152,6 +152,15 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   return spec;
 }
 
+KernelSpec accumulate_kernel(PassKind pass, Index elements, DType dtype) {
+  KernelSpec spec;
+  spec.op = KernelOp::accumulate;
+  spec.pass = pass;
+  spec.dtype = dtype;
+  spec.roles.n = elements;
+  return spec;
+}
+
 KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype) {
   KernelSpec spec;
   spec.op = KernelOp::sgd;

@@ -17,6 +17,7 @@ Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
 // Dense operands in the formats given per tensor. sgd is no pass.
 KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
                      const std::vector<Format>& formats);
+KernelSpec accumulate_kernel(PassKind pass, Index elements, DType dtype);
 KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype);
 
 // A fold over `extents` with given strides per operand, result last.

@@ -82,7 +82,7 @@ void count_bytes(PlanData& data) {
     for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
       for (const auto& stage : stages)
         for (const BoxMessage& m : stage)
-          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item;
+          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item * data.passes.accumulate;
   }
 }
 

@@ -47,13 +47,16 @@ Program finished(Draft draft) {
   auto is_backward = [&](TensorRole role) { return role == TensorRole::gradient || role == TensorRole::parameter_gradient; };
   while (middle < count && !is_backward(draft.plan.tensor(draft.plan.pass(middle).writes.tensor).role)) middle++;
   Program out = std::move(draft.program);
-  out.update_begin = -1;
+  out.combine_begin = out.update_begin = -1;
   std::vector<bool> used(out.buffers.size(), false);
   for (const FedBuffer& f : out.feeds) at(used, f.buffer) = true;
   for (DraftStep& s : draft.steps) {
     if (s.turn < middle) out.forward_steps++;
-    const bool updates = s.turn == draft.plan.update_turn() && std::holds_alternative<RunKernel>(s.what);
-    if (updates && out.update_begin < 0) out.update_begin = static_cast<int>(out.steps.size());
+    auto begin_at = [&](int& first, int turn) {
+      if (first < 0 && s.turn >= turn && std::holds_alternative<RunKernel>(s.what)) first = static_cast<int>(out.steps.size());
+    };
+    begin_at(out.combine_begin, draft.plan.combine_turn());
+    begin_at(out.update_begin, draft.plan.update_turn());
     if (auto* run = std::get_if<RunKernel>(&s.what)) {
       for (const Place& p : run->operands) at(used, p.buffer) = true;
       out.steps.push_back({std::move(*run)});
@@ -66,7 +69,8 @@ Program finished(Draft draft) {
       out.steps.push_back({std::get<Wait>(s.what)});
     }
   }
-  if (out.update_begin < 0) out.update_begin = static_cast<int>(out.steps.size());
+  for (int* begin : {&out.combine_begin, &out.update_begin})
+    if (*begin < 0) *begin = static_cast<int>(out.steps.size());
   for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
     if (main >= 0 && !at(used, main) && at(out.buffers, main).space != Space::state) main = -1;
   return out;

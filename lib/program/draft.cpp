@@ -17,6 +17,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   const Passes& all = plan.passes();
   program.rank = plan.rank();
   program.dtype = plan.data().dtype;
+  program.micro_batches = static_cast<int>(all.accumulate);
   program.main_buffer.assign(all.tensors.size(), -1);
   if (all.trains)
     program.scalars = add_buffer("the update's scalars", DType::f64, {{0, kUpdateScalars}}, Format::plain, Space::state);
@@ -33,6 +34,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.name = plan.tensor(t).name;
       s.box = h.box;
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
+      if (all.accumulate > 1)
+        s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::state);
       if (all.trains) s.velocity = add_buffer("velocity of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;

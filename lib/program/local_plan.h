@@ -52,8 +52,10 @@ class LocalPlan {
   bool same_memory(int a, int b) const;     // these two read each other's memory
   const SharedTensor& shared(int t) const;  // of this rank
   SharedTensor shared_of(int t, int rank) const;
-  // Turns are passes; then come the gradients' norms, then the update.
-  int update_turn() const { return static_cast<int>(passes().passes.size()) + 1; }
+  // Turns are passes; then a micro-batch's gradients are added up, then come the sums of all and their norms, then the update.
+  int sum_turn() const { return static_cast<int>(passes().passes.size()); }
+  int combine_turn() const { return sum_turn() + 1; }
+  int update_turn() const { return sum_turn() + 2; }
   // The pass at whose turn the tensor is first written, on any rank (-1: never); the one after which no rank reads it.
   int opened_at(int t) const { return at(opened_, t); }
   int closed_at(int t) const;

@@ -57,8 +57,8 @@ class Overlapper {
 
   void run() {
     if (pending_.empty()) return;
-    const auto middle = static_cast<std::size_t>(program_.forward_steps), update = static_cast<std::size_t>(program_.update_begin);
-    for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, {middle, update}, {update, steps_.size()}}) {
+    const auto middle = static_cast<std::size_t>(program_.forward_steps), sums = static_cast<std::size_t>(program_.combine_begin);
+    for (const auto& [from, to] : {std::pair{std::size_t{0}, middle}, {middle, sums}, {sums, steps_.size()}}) {
       for (std::size_t i = from; i < to; i++)
         if (goes_up(i)) raise(i, from);
       for (std::size_t i = from; i < to && !ordered_.empty(); i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Acknowledgements are awaited where the memory that peers read is used again: before the first step of a buffer that is placed
-// over it, before a step that writes it, at the latest at the end of the half of the step (an evaluation runs the forward half
-// alone). `share` awaits each after the next exchange, and lifetimes, so places in the arena, follow from that: waiting later takes
-// no memory.
+// over it, before a step that writes it, at the latest at the end of the part of the step (an evaluation runs the forward half
+// alone, a micro-batch all up to its gradients). `share` awaits each after the next exchange, and lifetimes, so places in the
+// arena, follow from that: waiting later takes no memory.
 //
 // No rank waits in a circle: the wait comes later, and what it waits for has not moved.
 #include <algorithm>
@@ -44,7 +44,8 @@ int used_again(const Program& program, const Buffer& buffer) {
 }  // namespace
 
 void settle(Program& program) {
-  const std::size_t steps = program.steps.size(), middle = static_cast<std::size_t>(program.forward_steps);
+  const std::size_t steps = program.steps.size(), middle = static_cast<std::size_t>(program.forward_steps),
+                    sums = static_cast<std::size_t>(program.combine_begin);
   std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> what now comes before it
   std::vector<bool> moves(steps, false);
   std::map<int, std::size_t> posted;  // exchange -> step
@@ -55,7 +56,7 @@ void settle(Program& program) {
     const std::size_t post = posted.at(wait->exchange);
     const std::vector<Piece>* pieces = acknowledged(program, std::get<Post>(program.steps[post].what));
     if (pieces == nullptr) continue;
-    std::size_t last = i < middle ? middle : steps;
+    std::size_t last = i < middle ? middle : i < sums && program.micro_batches > 1 ? sums : steps;
     for (const Piece& p : *pieces) {
       last = std::min(last, static_cast<std::size_t>(used_again(program, at(program.buffers, p.at.buffer))));
       for (std::size_t s = i + 1; s < last; s++)
@@ -75,6 +76,7 @@ void settle(Program& program) {
     if (i < steps && !moves[i]) take(i);
   }
   program.steps = std::move(out);
+  program.combine_begin = at(now, program.combine_begin);
   program.update_begin = at(now, program.update_begin);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);

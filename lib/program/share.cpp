@@ -36,7 +36,7 @@ class Sharer {
     }
     for (int turn = 0; turn <= update; turn++) {
       draft_.turn = turn;
-      if (turn == update) await_acknowledgements();  // an update writes what others read
+      if (turn == plan_.combine_turn()) await_acknowledgements();  // an update, or the next micro-batch, writes what others read
       for (int t : at(opened, turn)) open(t, shared_.at(t));
       for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
       for (int t : at(closed, turn)) close(t, shared_.at(t));

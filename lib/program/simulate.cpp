@@ -38,7 +38,7 @@ class Simulator {
               any([](const Program& p) { return static_cast<std::size_t>(p.update_begin) < p.steps.size(); });
     clips_ = any([](const Program& p) { return !p.norms.empty(); });
     out_.agreement.resize(programs.size());
-    if (timeline_) out_.timeline.resize(programs.size());
+    for (std::size_t r = 0; r < programs.size() && timeline_; r++) out_.timeline.emplace_back(programs[r].steps.size());
   }
 
   Simulated run() {
@@ -60,6 +60,7 @@ class Simulator {
   enum class Doing { next, computing, arriving, blocked, meeting, agreeing };
   struct Rank {
     std::size_t at = 0;
+    int micro_batch = 0;
     Doing doing = Doing::next;
     bool agreed = false;
     double forward_end = 0;   // when the forward half ended
@@ -88,7 +89,8 @@ class Simulator {
     }
     if (const auto* post = std::get_if<Post>(&what)) {
       // The readers of a window say so before they wait for their own readers in the same exchange.
-      Posted& mine = posted_[{post->exchange, r}] = {post, {}};
+      const int exchange = number_of(post->exchange, r);
+      Posted& mine = posted_[{exchange, r}] = {post, {}};
       for (const Piece& piece : post->sends) {
         rank.down = std::max(rank.down, out_.step_seconds) +
                     (piece.window ? 0 : profile_.from_device_seconds(static_cast<int>(r), piece.bytes));
@@ -97,16 +99,16 @@ class Simulator {
       const auto peers = [&](const std::vector<Piece>& pieces) {
         std::set<std::size_t> out;
         for (const Piece& piece : pieces)
-          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({post->exchange, peer}))
+          if (const auto peer = static_cast<std::size_t>(piece.peer); !piece.window && posted_.contains({exchange, peer}))
             out.insert(peer);
         return out;
       };
-      for (std::size_t peer : peers(post->receives)) travel(post->exchange, peer, r);
-      for (std::size_t peer : peers(post->sends)) travel(post->exchange, r, peer);
+      for (std::size_t peer : peers(post->receives)) travel(exchange, peer, r);
+      for (std::size_t peer : peers(post->sends)) travel(exchange, r, peer);
       end_step(r);
       return true;
     }
-    const int exchange = std::get<Wait>(what).exchange;
+    const int exchange = number_of(std::get<Wait>(what).exchange, r);
     for (const Piece& piece : posted_.at({exchange, r}).post->receives)
       if (!posted_.contains({exchange, static_cast<std::size_t>(piece.peer)})) {
         rank.doing = Doing::blocked;
@@ -120,6 +122,11 @@ class Simulator {
     return true;
   }
 
+  // Of an exchange in the rank's micro-batch: each runs the same steps.
+  int number_of(int exchange, std::size_t r) const {
+    return exchange + ranks_[r].micro_batch * static_cast<int>(programs_[r].exchange_names.size());
+  }
+  bool is_last(std::size_t r) const { return ranks_[r].micro_batch + 1 == programs_[r].micro_batches; }
   // Before the update of a training step; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
     return agrees_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].update_begin);
@@ -127,7 +134,7 @@ class Simulator {
   // Has it sent what the others wait for: the loss, or its part of the norm?
   bool has_sent(std::size_t r) const {
     if (clips_) return ranks_[r].agreed || ranks_[r].doing == Doing::meeting;
-    return ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
+    return is_last(r) && ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
   }
   // True: all have come so far.
   bool meet(std::size_t r) {
@@ -213,10 +220,14 @@ class Simulator {
 
   void end_step(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (timeline_) out_.timeline[r].push_back({rank.since, out_.step_seconds});
+    if (timeline_) out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
     rank.since = out_.step_seconds;
     rank.at++;
     if (rank.at == static_cast<std::size_t>(programs_[r].forward_steps)) rank.forward_end = out_.step_seconds;
+    if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
+      rank.at = 0;
+      rank.micro_batch++;
+    }
   }
 
   const std::vector<Program>& programs_;

@@ -165,8 +165,13 @@ Ran Executor::run_forward(const std::function<void(int)>& after) {
   return bound_->run(0, static_cast<std::size_t>(bound_->program.forward_steps), after);
 }
 Ran Executor::run_backward() {
-  return bound_->run(static_cast<std::size_t>(bound_->program.forward_steps),
-                     static_cast<std::size_t>(bound_->program.update_begin));
+  const Program& program = bound_->program;
+  bound_->partial = program.micro_batches == 1;  // else the next may come (lib/program/settle.cpp)
+  return bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin));
+}
+Ran Executor::run_combine() {
+  const Program& program = bound_->program;
+  return bound_->run(static_cast<std::size_t>(program.combine_begin), static_cast<std::size_t>(program.update_begin));
 }
 Ran Executor::run_update() {
   bound_->partial = false;

@@ -42,7 +42,7 @@ TraceItem item_of(const Program& program, const RunKernel& run) {
       item.peers.push_back({b.peer, b.bytes});
   item.peers = sum_by_rank(item.peers);
   const KernelOp op = run.spec.op;
-  if (op == KernelOp::sgd)
+  if (op == KernelOp::sgd || op == KernelOp::accumulate)
     item.group = "update";
   else if (op == KernelOp::fold && !item.peers.empty())
     item.group = "reads in place";

@@ -63,7 +63,7 @@ class Job {
     const Passes& passes = plan_.data().passes;
     const int image = passes.find(in_.names.image);
     if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
-    batch_ = at(passes.tensors, image).shape[0].size;
+    batch_ = at(passes.tensors, image).shape[0].size * passes.accumulate;
     order_.emplace(in_.data.train->samples(), batch_, in_.seed);
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to 1 at least");
     total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 #include "base/at.h"
@@ -79,6 +80,7 @@ struct Trainer::Impl {
   Executor executor;
   Copies copies;
   const Index compare_every;
+  const Index samples = micro_batch_size(plan.data().passes);  // of a micro-batch
   Index step = 0;
   bool wants_stop = false, stopped = false;
 
@@ -98,7 +100,8 @@ struct Trainer::Impl {
     executor.record_into(&trace);
   }
 
-  void feed(const std::map<std::string, ReadBox>& feeds) {
+  // Of one micro-batch.
+  void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch) {
     for (const auto& [name, read] : feeds) {
       const int tensor = plan.data().passes.find(name);
       const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
@@ -108,7 +111,7 @@ struct Trainer::Impl {
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       const auto found = feeds.find(name);
       if (found == feeds.end()) throw UserError("input \"" + name + "\" is not fed; name it in Trainer::step");
-      found->second(box, out);
+      micro_batch_of(found->second, micro_batch, samples)(box, out);
     });
   }
 
@@ -116,13 +119,11 @@ struct Trainer::Impl {
     double value = 0;
     std::int32_t here = 0;
   };
-  // The loss is at one rank: it goes to all while they compute gradients. After run_forward().
-  control::Gathering send_loss() {
-    const Passes& passes = plan.data().passes;
-    Loss mine;
-    for (const Shard& h : at(plan.data().tensors, passes.loss).owners)
-      if (h.rank == rt.rank()) mine = {executor.read(at(program.main_buffer, passes.loss), h.box).front(), 1};
-    return {rt.transport(), control::kVerdict, std::as_bytes(std::span(&mine, 1)), sizeof mine};
+  // Adds a micro-batch's, on the rank that has it. After run_forward().
+  void add_loss(Loss& sum) const {
+    const int loss = plan.data().passes.loss;
+    for (const Shard& h : at(plan.data().tensors, loss).owners)
+      if (h.rank == rt.rank()) sum = {sum.value + executor.read(at(program.main_buffer, loss), h.box).front(), 1};
   }
   static double loss_of(const std::vector<control::Gathering::Frame>& all) {
     for (const control::Gathering::Frame& frame : all) {
@@ -135,8 +136,13 @@ struct Trainer::Impl {
 
   // Collective; throws on all ranks. The weights are still those before the step.
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
-    feed(feeds);
-    refuse_values("loss", exchange(rt.transport(), executor.first_not_finite()));
+    int first = -1;
+    for (Index m = 0; m < program.micro_batches; m++) {
+      feed(feeds, m);
+      const int its = executor.first_not_finite();
+      if (first < 0) first = its;
+    }
+    refuse_values("loss", exchange(rt.transport(), first));
   }
 
   // Collective; throws on all ranks where an owner has a value that is not finite.
@@ -185,39 +191,47 @@ struct Trainer::Impl {
     step++;
     rt.phase("step " + std::to_string(step));
     trace.begin(step);
-    const double feeding = seconds_now();
-    feed(feeds);
-    const double start = seconds_now();
-    trace.part(TracePart::feed, feeding, start);
-    const bool compares = compare_every > 0 && step % compare_every == 0;
-    const Ran forward = compares ? executor.run_forward([this](int i) { copies.after_step(i); }) : executor.run_forward();
-    if (compares) {
-      refuse_parameters();
-      refuse_copies(copies.compare());
+    const double begin = seconds_now();
+    double feeding = 0;
+    Ran all;
+    Loss sum;
+    std::optional<control::Gathering> losses;  // the sum goes to all ranks while the last micro-batch's gradients are computed
+    for (Index m = 0; m < program.micro_batches; m++) {
+      const double start = seconds_now();
+      feed(feeds, m);
+      const double fed = seconds_now();
+      feeding += fed - start;
+      trace.part(TracePart::feed, start, fed);
+      const bool compares = m == 0 && compare_every > 0 && step % compare_every == 0;
+      all += compares ? executor.run_forward([this](int i) { copies.after_step(i); }) : executor.run_forward();
+      if (compares) {
+        refuse_parameters();
+        refuse_copies(copies.compare());
+      }
+      add_loss(sum);
+      if (m + 1 == program.micro_batches)
+        losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
+      all += executor.run_backward();
     }
-    control::Gathering losses = send_loss();
-    const Ran backward = executor.run_backward();
     const double gradients = seconds_now();
     StepReport report;
-    report.loss = loss_of(losses.finish("the loss"));
+    report.loss = loss_of(losses->finish("the loss"));
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
-    const Update scalars = prepare_update(executor, plan.step(), rt.transport(), step);
-    if (scalars.gradient_norm && !std::isfinite(*scalars.gradient_norm))
+    const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
+    if (update.gradient_norm && !std::isfinite(*update.gradient_norm))
       refuse_values("gradients", exchange(rt.transport(), executor.first_gradient_not_finite()));
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);
-    const Ran update = executor.run_update();
+    all += update.ran;
+    all += executor.run_update();
     const double end = seconds_now();
-    Ran all = forward;
-    all += backward;
-    all += update;
-    report_all(report, {.seconds = end - start,
+    report_all(report, {.seconds = end - begin - feeding,
                         .busy_seconds = all.busy_seconds,
-                        .waiting_seconds = all.waiting_seconds + agreed - gradients,
-                        .feed_seconds = start - feeding,
+                        .waiting_seconds = all.waiting_seconds + agreed - gradients - update.ran.seconds,
+                        .feed_seconds = feeding,
                         .bytes_received = all.bytes_received});
-    report.learning_rate = scalars.learning_rate;
-    report.gradient_norm = scalars.gradient_norm;
+    report.learning_rate = update.learning_rate;
+    report.gradient_norm = update.gradient_norm;
     trace.part(TracePart::figures, end, seconds_now());
     trace.end();
     stopped = report.stop;

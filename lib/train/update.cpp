@@ -9,10 +9,26 @@
 
 namespace motley {
 
+ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size) {
+  return [&all, first = micro_batch * size](const Box& box, std::span<std::byte> out) {
+    Box there = box;
+    there.front().begin += first;
+    there.front().end += first;
+    all(there, out);
+  };
+}
+
+Index micro_batch_size(const Passes& passes) {
+  for (const StepTensor& t : passes.tensors)
+    if ((t.role == TensorRole::input || t.role == TensorRole::label) && t.shape.rank() > 0) return t.shape[0].size;
+  return 1;
+}
+
 Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number) {
   const UpdateScalars& scalars = step.scalars();
   Update out{scalars.schedule.at(scalars.learning_rate, number)};
   double factor = 1;
+  out.ran = executor.run_combine();
   if (step.passes().clips) {
     const double mine = executor.squared_norm();
     double sum = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an update multiplies by, decided when its step runs.
 #pragma once
+#include <motley/batch.h>
 #include <motley/executor.h>
 #include <motley/step.h>
 #include <motley/transport.h>
@@ -9,13 +10,19 @@
 
 namespace motley {
 
+// One training step's inputs, micro-batch after micro-batch: reads of all of the batch become reads of one of them.
+ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size);
+// Samples of a micro-batch.
+Index micro_batch_size(const Passes& passes);
+
 struct Update {  // of one step
   double learning_rate = 0;
   std::optional<double> gradient_norm{};  // of all gradients together; nothing where they are not clipped
+  Ran ran{};                              // combining micro-batches and norms
 };
 
-// After run_backward(), for the step of this number (from 1): the learning rate by its schedule, and the factor that clips the
-// gradients. Collective where they are clipped: the same on every rank.
+// After the last run_backward(), for the step of this number (from 1): the learning rate by its schedule, and the factor that clips
+// the gradients. Collective where they are clipped: the same on every rank.
 Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number);
 
 }  // namespace motley

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "base/at.h"
@@ -58,6 +59,33 @@ void take_decisions(Executor& executor, const Program& program, int buffer, cons
   executor.write(buffer, box, values);
 }
 
+// Micro-batches one after another: along the dim that counts the samples, the first of `samples`.
+void append(WholeTensor& all, WholeTensor one, const Shape& samples) {
+  if (all.values.empty() || samples.rank() == 0) {
+    all.shape = one.shape;
+    all.name = one.name;
+    all.values.insert(all.values.end(), one.values.begin(), one.values.end());
+    return;
+  }
+  const std::size_t over = one.shape.position(samples[0].name);
+  std::size_t inner = 1, outer = 1;
+  for (std::size_t d = 0; d < one.shape.rank(); d++) (d < over ? outer : inner) *= static_cast<std::size_t>(one.shape[d].size);
+  const std::size_t before = all.values.size() / outer;
+  std::vector<double> values;
+  for (std::size_t k = 0; k < outer; k++) {
+    auto take = [&](const std::vector<double>& from, std::size_t count) {
+      values.insert(values.end(), from.begin() + static_cast<std::ptrdiff_t>(k * count),
+                    from.begin() + static_cast<std::ptrdiff_t>((k + 1) * count));
+    };
+    take(all.values, before);
+    take(one.values, inner);
+  }
+  std::vector<Dim> dims = all.shape.dims();
+  dims[over].size += one.shape[over].size;
+  all.shape = Shape(dims);
+  all.values = std::move(values);
+}
+
 enum class Record : std::uint8_t { results, decisions };
 
 // `before` is called before each kernel. `like`: takes its decisions from that run (one rank only).
@@ -82,38 +110,46 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   };
   RunRecord out;
   out.weights_before = parameters(Part::value);
-  const Batch batch = first_batch(in, at(passes.tensors, passes.label).shape[0].size);
+  const Index samples = micro_batch_size(passes);
+  const Batch batch = first_batch(in, samples * passes.accumulate);
   for (Index s = 0; s < in.steps; s++) {
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-      check(name == in.names.image || name == in.names.label, "a step reads images and labels");
-      (name == in.names.image ? batch.images : batch.labels)(box, to);
-    });
-    executor.run_forward([&](int step) {
-      const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
-      if (like == nullptr || run == nullptr) return;
-      for (int t : deciding) {
-        const int buffer = at(program.main_buffer, t);
-        const auto other = at(like->decided, s).find(at(passes.tensors, t).name);
-        if (buffer == run->operands.back().buffer && other != at(like->decided, s).end())
-          take_decisions(executor, program, buffer, other->second);
+    WholeTensor loss, logits;
+    for (Index m = 0; m < passes.accumulate; m++) {
+      executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
+        check(name == in.names.image || name == in.names.label, "a step reads images and labels");
+        micro_batch_of(name == in.names.image ? batch.images : batch.labels, m, samples)(box, to);
+      });
+      const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
+      executor.run_forward([&](int step) {
+        const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
+        if (like == nullptr || run == nullptr) return;
+        for (int t : deciding) {
+          const int buffer = at(program.main_buffer, t);
+          const auto other = at(like->decided, number).find(at(passes.tensors, t).name);
+          if (buffer == run->operands.back().buffer && other != at(like->decided, number).end())
+            take_decisions(executor, program, buffer, other->second);
+        }
+      });
+      if (record == Record::decisions) {
+        out.decided.emplace_back();
+        for (int t : deciding) {
+          WholeTensor whole = gather_output(plan, program, executor, transport, t);
+          out.decided.back().emplace(whole.name, std::move(whole));
+        }
       }
-    });
-    executor.run_backward();
-    prepare_update(executor, plan.step(), transport, s + 1);
-    executor.run_update();
-    if (record == Record::decisions) {
-      out.decided.emplace_back();
-      for (int t : deciding) {
-        WholeTensor whole = gather_output(plan, program, executor, transport, t);
-        out.decided.back().emplace(whole.name, std::move(whole));
-      }
+      append(loss, gather_output(plan, program, executor, transport, passes.loss), {});
+      if (s == 0)
+        append(logits, gather_output(plan, program, executor, transport, passes.logits), at(passes.tensors, passes.label).shape);
+      executor.run_backward();
     }
-    const WholeTensor loss = gather_output(plan, program, executor, transport, passes.loss);
-    out.losses.push_back(loss.values.front());
+    prepare_update(executor, plan.step(), transport, s + 1);
+    if (s == 0) out.gradients = parameters(Part::gradient);
+    executor.run_update();
+    out.losses.push_back(std::accumulate(loss.values.begin(), loss.values.end(), 0.0));
     if (s > 0) continue;
-    out.loss = loss;
-    out.logits = gather_output(plan, program, executor, transport, passes.logits);
-    out.gradients = parameters(Part::gradient);
+    loss.values = {out.losses.front()};
+    out.loss = std::move(loss);
+    out.logits = std::move(logits);
   }
   out.weights_after = parameters(Part::value);
   return out;
@@ -178,8 +214,12 @@ void dump_run(Dump& dump, const std::string& folder, const RunRecord& run, DType
 }
 
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype) {
-  const Shape& images = at(passes.tensors, passes.find(in.names.image)).shape;
-  const Shape& labels = at(passes.tensors, passes.label).shape;
+  const auto all_samples = [&](int tensor) {
+    std::vector<Dim> dims = at(passes.tensors, tensor).shape.dims();
+    dims.front().size *= passes.accumulate;
+    return Shape(dims);
+  };
+  const Shape images = all_samples(passes.find(in.names.image)), labels = all_samples(passes.label);
   const Batch batch = first_batch(in, labels[0].size);
   WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
   batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
@@ -272,8 +312,10 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   std::string text;
   alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
     try {
-      const Plan plan = balance(*in.step, Mesh({{"one", 1}}, {in.mesh->device(0)}), {}, {}, {.dtype = DType::f64});
-      const RunRecord truth = run_steps(plan, *reference, *in_memory(1).front(), in, alive);
+      const Mesh one({{"one", 1}}, {in.mesh->device(0)});
+      const Plan whole = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f64}),
+                 plan = balance(*in.step, one, {}, {}, {.dtype = DType::f64});
+      const RunRecord truth = run_steps(whole, *reference, *in_memory(1).front(), in, alive);
       RunRecord same = run_steps(plan, *reference, *in_memory(1).front(), in, alive, Record::results, &f32);
       same.logits = truth.logits;  // before any gradient nothing depends on decisions
       same.losses.front() = truth.losses.front();

@@ -16,7 +16,8 @@
 namespace motley {
 
 struct VerifyInput {
-  const Step* step = nullptr;  // training, over the few samples that verify runs
+  const Step* step = nullptr;   // training, over the few samples that verify runs
+  const Step* whole = nullptr;  // the same without micro-batches, where it has some
   const Mesh* mesh = nullptr;
   LayoutRules rules{};
   Profile profile{};

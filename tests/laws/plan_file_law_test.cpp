@@ -119,9 +119,9 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const std::string file = folder.write("plan.json", one->plan.json());
   CHECK_THAT(refusal(file, other->step, one->mesh), Catch::Contains("for another step"));
   CHECK_THAT(refusal(file, one->step, Mesh({{"a", 7}}, std::vector<Device>(7))), Catch::Contains("other axes"));
-  const std::string version = "\"version\": 4";
+  const std::string version = "\"version\": 5";
   for (const auto& [other_version, made_by] :
-       {std::pair{"\"version\": 3", "an older motley"}, {"\"version\": 5", "a newer motley"}, {"", "an older motley"}}) {
+       {std::pair{"\"version\": 4", "an older motley"}, {"\"version\": 6", "a newer motley"}, {"", "an older motley"}}) {
     std::string text = one->plan.json();
     const auto at = text.find(version);
     REQUIRE(at != std::string::npos);

@@ -198,8 +198,8 @@ class Races {
         if (kernel.spec.op == KernelOp::fold)
           touch(rank, kernel.operands[k], kernel.spec.fold_extents, kernel.spec.operands[k].strides, last, kernel.pass);
         else
-          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1}, last || kernel.spec.op == KernelOp::sgd,
-                kernel.pass);
+          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1},
+                last || kernel.spec.op == KernelOp::sgd || kernel.spec.op == KernelOp::accumulate, kernel.pass);
       }
     }
     at_[r]++;

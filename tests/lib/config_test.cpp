@@ -398,6 +398,10 @@ TEST_CASE("what is wrong in a job file") {
        "\"seed\": 7, \"schedule\": { \"kind\": \"step\" }",
        {"job.json:5:79: error: /train/schedule: \"milestones\" is missing (the steps from which the rate is smaller)"}},
       {"\"seed\": 7",
+       "\"seed\": 7, \"accumulate\": 3",
+       {"job.json:5:81: error: /train/accumulate: a batch of 32 cannot be cut into 3 micro-batches of one size; make it a multiple "
+        "of 3"}},
+      {"\"seed\": 7",
        "\"seed\": 7, \"clip_norm\": 0",
        {"job.json:5:80: error: /train/clip_norm: expected a number above 0; without the key gradients are not clipped"}},
       {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not built yet (known: sgd)"}},

@@ -199,6 +199,56 @@ TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise",
                     Catch::Contains("rank 1 has another step, mesh or layout"));
 }
 
+TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[train]") {
+  constexpr Index kBatch = 12;
+  const Datasets data = small_data(40);
+  struct Result {
+    std::vector<double> losses{};
+    std::map<std::string, WholeTensor> weights{};
+    Index memory = 0;
+  };
+  auto train = [&](int ranks, const TrainingOptions& options, DType dtype) {
+    Result out;
+    const Step step = small_step(kBatch, {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}, options);
+    const Plan plan = balance(step, line_of(ranks), small_rules(ranks), {}, {.dtype = dtype});
+    std::mutex lock;
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 5, .compare_copies_every = 2});
+      Order order(40, kBatch, 1);
+      std::vector<double> losses;
+      for (int s = 0; s < 4; s++) {
+        const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+        losses.push_back(report.loss);
+        Index planned = 0;
+        for (const PredictedRank& r : plan.data().predicted) planned += r.bytes;
+        if (report.bytes_received != planned) throw InternalError("counted other bytes than planned");
+      }
+      trainer.compare_copies();
+      auto mine = weights(rt, plan, trainer);
+      const std::lock_guard hold(lock);
+      if (rt.rank() == 0) out = {losses, std::move(mine), trainer.program().arena_bytes};
+    });
+    return out;
+  };
+  for (const double clip : {0.0, 0.3}) {
+    const Result truth = train(1, {.clip_norm = clip}, DType::f64);
+    for (const Index parts : {2, 3, 12})
+      for (int ranks = 1; ranks <= 4; ranks++) {
+        INFO(parts << " micro-batches on " << ranks << " ranks, clipped at " << clip);
+        const Result cut = train(ranks, {.clip_norm = clip, .accumulate = parts}, DType::f64);
+        for (std::size_t s = 0; s < truth.losses.size(); s++) CHECK(cut.losses[s] == Approx(truth.losses[s]).epsilon(1e-12));
+        for (const auto& [name, w] : truth.weights)
+          for (std::size_t i = 0; i < w.values.size(); i++)
+            CHECK(cut.weights.at(name).values[i] == Approx(w.values[i]).epsilon(1e-11).margin(1e-13));
+        if (ranks == 1 && parts == 12) CHECK(cut.memory < truth.memory);
+      }
+  }
+  const Result truth = train(1, {}, DType::f32), cut = train(3, {.accumulate = 4}, DType::f32);
+  for (std::size_t s = 0; s < truth.losses.size(); s++) CHECK(cut.losses[s] == Approx(truth.losses[s]).epsilon(1e-5));
+  CHECK_THROWS_WITH(small_step(10, {}, {.accumulate = 4}),
+                    Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
+}
+
 TEST_CASE("learning rates by step", "[train]") {
   using Kind = RateSchedule::Kind;
   const auto rates = [](const RateSchedule& s) {

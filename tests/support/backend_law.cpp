@@ -83,6 +83,7 @@ double terms_of(const KernelSpec& spec) {
     case KernelOp::avg_pool2d: return real(e.r * e.s);
     case KernelOp::fold: return real(static_cast<Index>(spec.operands.size()));
     case KernelOp::sgd: return 0;
+    case KernelOp::accumulate: return 1;
   }
   return 0;
 }

@@ -257,7 +257,7 @@ double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mo
 LawCase law_case(std::uint64_t seed, int number, LawMode mode) {
   Random random(seed, number);
   LawCase one;
-  switch (random.in(0, 9)) {
+  switch (random.in(0, 10)) {
     case 0:
     case 1:
     case 2: one.spec = window_spec(random, KernelOp::conv2d, mode); break;
@@ -265,11 +265,17 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode) {
     case 4: one.spec = window_spec(random, KernelOp::max_pool2d, mode); break;
     case 5: one.spec = window_spec(random, KernelOp::avg_pool2d, mode); break;
     case 6: one.spec = sgd_spec(random, mode); break;
+    case 7:
+      one.spec.op = KernelOp::accumulate;
+      one.spec.pass = random.of({PassKind::forward, PassKind::backward_data});
+      one.spec.roles.n = extent(random, {1, 2, 3, 7, 8, 15, 16, 17, 33, 127, 1001});
+      break;
     default: one.spec = fold_spec(random, mode);
   }
   one.options.alias = alias_of(random, one.spec);
   one.options.times = 2;
-  if (one.spec.op == KernelOp::fold || one.spec.op == KernelOp::sgd) one.options.offset = static_cast<int>(random.in(0, 5));
+  if (one.spec.op == KernelOp::fold || one.spec.op == KernelOp::sgd || one.spec.op == KernelOp::accumulate)
+    one.options.offset = static_cast<int>(random.in(0, 5));
   const std::vector<OperandUse> uses = operands_of(one.spec);
   for (std::size_t i = 0; i < uses.size(); i++) {
     one.images.emplace_back();

@@ -40,6 +40,7 @@ Profile synthetic_profile(const Mesh& mesh, const std::vector<double>& speeds, d
       for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, op, pass, rate / 50);
     add_rate(out, r, KernelOp::fold, PassKind::forward, rate / 50);
     add_rate(out, r, KernelOp::sgd, PassKind::forward, rate / 50);
+    for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, KernelOp::accumulate, pass, rate / 50);
     for (int q = 0; q < mesh.ranks(); q++)
       if (q != r)
         out.links.push_back({q, r, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});

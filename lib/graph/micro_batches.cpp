@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/micro_batches.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "base/at.h"
+
+namespace motley {
+
+namespace {
+
+Dim batch_of(const Passes& passes) {
+  Dim batch;
+  for (const StepTensor& t : passes.tensors) {
+    if (t.role != TensorRole::input && t.role != TensorRole::label) continue;
+    if (t.shape.rank() == 0 || (!batch.name.empty() && t.shape[0].name != batch.name))
+      throw UserError(
+          "accumulate: micro-batches are cut along the first dim of every input, but that of \"" + t.name + "\" is " +
+          (t.shape.rank() == 0 ? "missing" : "\"" + t.shape[0].name + "\", that of another one \"" + batch.name + "\""));
+    batch = t.shape[0];
+  }
+  if (batch.name.empty()) throw UserError("accumulate: this step has no input");
+  return batch;
+}
+
+// Does this pass compute with the batch as something else than a count of samples?
+bool changes(const Pass& pass, const std::string& batch) {
+  auto is_batch = [&](int index) { return index >= 0 && at(pass.indices, index).name == batch; };
+  for (const Window& w : pass.windows)
+    if (is_batch(w.read) || is_batch(w.made) || is_batch(w.tap)) return true;
+  for (const IndexMap& map : pass.index_maps)
+    if (std::any_of(map.read.begin(), map.read.end(), is_batch) || std::any_of(map.made.begin(), map.made.end(), is_batch))
+      return true;
+  return is_batch(pass.class_index);
+}
+
+}  // namespace
+
+void cut_batch(Passes& passes, Index parts) {
+  passes.accumulate = parts;
+  if (parts == 1) return;
+  const Dim batch = batch_of(passes);
+  if (batch.size % parts != 0)
+    throw UserError("accumulate: " + std::to_string(batch.size) + " samples (\"" + batch.name + "\") cannot be cut into " +
+                    std::to_string(parts) + " micro-batches of one size");
+  for (Pass& p : passes.passes) {
+    if (changes(p, batch.name))
+      throw UserError("accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name + "\", along which micro-batches are cut");
+    for (PassIndex& i : p.indices)
+      if (i.name == batch.name) i.size = batch.size / parts;
+  }
+  for (StepTensor& t : passes.tensors) {
+    if (!t.shape.has(batch.name)) continue;
+    if (t.role == TensorRole::parameter)
+      throw UserError("accumulate: the parameter \"" + t.name + "\" has the dim \"" + batch.name + "\"");
+    std::vector<Dim> dims = t.shape.dims();
+    for (Dim& d : dims)
+      if (d.name == batch.name) d.size = batch.size / parts;
+    t.shape = Shape(dims);
+  }
+}
+
+}  // namespace motley

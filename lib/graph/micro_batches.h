@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step whose batch goes through in parts.
+#pragma once
+#include "graph/passes.h"
+
+namespace motley {
+
+// Makes the passes those of one of `parts` micro-batches: the batch (the first dim of every input) has that part of its size, means
+// divide by the complete one. UserError: it does not divide, or is not what every input counts, or an op changes it.
+void cut_batch(Passes& passes, Index parts);
+
+}  // namespace motley
