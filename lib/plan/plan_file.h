@@ -9,8 +9,8 @@
 
 namespace motley {
 
-// Of the file. 4 hashed the learning rate with the step, 3 had schedules and tiles in two lists, 2 could name routed moves and blocked formats, 1 was hashed otherwise and
-// had no "version".
+// Of the file. 4 hashed the learning rate with the step, 3 had schedules and tiles in two lists, 2 could name routed moves and
+// blocked formats, 1 was hashed otherwise and had no "version".
 inline constexpr int kPlanVersion = 5;
 
 // Whether a file is a plan that can be read; for which step and mesh only Plan::load can tell. UserError with every complaint.
