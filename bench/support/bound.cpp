@@ -13,7 +13,7 @@ namespace motley::bench {
 Bound::Bound(Plan plan, Program program, Backend& backend, Transport& transport)
     : plan_(std::move(plan)),
       program_(std::move(program)),
-      state_(plan_, program_, 1, backend.device_memory()),
+      state_(plan_, program_.rank, 1, backend.device_memory()),
       executor_(program_, backend, transport, state_) {
   std::uint32_t seed = 1;
   executor_.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {

@@ -118,7 +118,7 @@ Exchange::Exchange(const Case& c, Backend& backend, Transport& transport)
     : case_(c),
       plan_(plan_of(c)),
       program_(compile(plan_, transport.rank(), {.hosts = transport.hosts()})),
-      state_(std::make_unique<State>(plan_, program_, 1)),
+      state_(std::make_unique<State>(plan_, program_.rank, 1)),
       executor_(std::make_unique<Executor>(program_, backend, transport, *state_)) {
   executor_->feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
     const int rank = name.back() - '0';

@@ -14,9 +14,10 @@ namespace motley {
 /// @addtogroup programs
 /// @{
 
-/// Where a buffer is stored. arena: one block planned by lifetimes, in the transport's memory. state: outlives the step
-/// (parameters, optimizer slots, constants). peer: in the arena of another rank of this host, used in place.
-enum class Space : std::uint8_t { arena, state, peer };
+/// Where a buffer is stored. arena: one block planned by lifetimes, in the transport's memory. state: in the State (parameters,
+/// optimizer slots). kept: the executor's own, from step to step (constants, scalars, sums over micro-batches). peer: in the arena
+/// of another rank of this host, used in place.
+enum class Space : std::uint8_t { arena, state, kept, peer };
 
 /// Memory of one tensor, or of a part of one.
 struct Buffer {
@@ -103,7 +104,9 @@ struct Program {
   int scalars = -1;                           ///< buffer of the update's {learning rate, factor of the gradients}, f64
   std::vector<int> norms{};                   ///< buffers of one element each: squared norms of the slices' gradients, to clip by
   Index arena_bytes = 0;                      ///< of all buffers of Space::arena, by lifetimes
-  Index state_bytes = 0;                      ///< of all buffers of Space::state
+  double learning_rate = 0;                   ///< in scalars until Executor::set_update
+  std::vector<int> ones{};                    ///< buffers of Space::kept that are 1; the others begin at 0
+  Index state_bytes = 0;                      ///< of all buffers of Space::state and Space::kept
   int micro_batches = 1;                      ///< so often the steps before combine_begin run in a training step
   bool windows = false;                       ///< some rank reads another one's memory; the same on every rank
 };

@@ -1,32 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What outlives a Program: this rank's owned boxes of parameters and optimizer slots.
+/// What outlives a Program: parameters and optimizer slots, by name.
 #pragma once
 #include <motley/backend.h>
-#include <motley/program.h>
+#include <motley/plan.h>
+#include <motley/transport.h>
 
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace motley {
-/// @addtogroup programs
+/// @addtogroup running
 /// @{
 
-/// The memory of a Program's state buffers.
+/// Which of a parameter's values: its own, or the optimizer's.
+enum class StatePart : std::uint8_t { value, velocity };
+
+/// A box of a tensor and its values, row-major.
+struct BoxValues {
+  Box box{};                     ///< global indices
+  std::vector<double> values{};  ///< of the box
+};
+
+/// One rank's part of a plan's parameters: the boxes that it owns. Programs of plans in which it owns the same boxes run on it.
 class State {
  public:
   /// Initial values of every owned box: drawn per tensor name and global index (equal for every mesh, layout and rank count),
-  /// He-uniform by the global fan-in; velocities are 0, seeds 1. In the device's memory where there is one. DeviceError: out of
-  /// memory.
-  State(const Plan& plan, const Program& program, std::uint64_t seed, DeviceMemory* device = nullptr);
-  std::byte* buffer(int id) { return memory_.at(id).get(); }                           ///< of one of the Program's state buffers
-  const std::map<int, std::shared_ptr<std::byte>>& memory() const { return memory_; }  ///< by buffer
+  /// He-uniform by the global fan-in; velocities are 0. In the device's memory where there is one. DeviceError: out of memory.
+  State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  std::vector<std::string> names() const;  ///< of the parameters, on every rank, in the order of the step
+  /// The complete tensor, row-major, on every rank. Collective. UserError: no parameter has this name.
+  std::vector<double> get(Transport& transport, const std::string& name, StatePart part = StatePart::value) const;
+  /// What this rank owns of it; empty: nothing. UserError: no parameter has this name.
+  std::vector<BoxValues> shard(const std::string& name, StatePart part = StatePart::value) const;
+  /// Every rank gives the complete tensor, row-major, and keeps what it owns; between steps. UserError: no parameter has this name,
+  /// or it has another size.
+  void set(const std::string& name, const std::vector<double>& values, StatePart part = StatePart::value);
+  /// The memory of an owned box, for Programs. InternalError: this rank does not own exactly this box.
+  std::byte* address(const std::string& name, StatePart part, const Box& box) const;
+  std::vector<std::shared_ptr<std::byte>> memory() const;  ///< all of it
 
  private:
-  std::map<int, std::shared_ptr<std::byte>> memory_{};
+  struct Stored;
+  struct Parameter {
+    std::string name{};
+    Shape shape{};
+  };
+  const Parameter& parameter(const std::string& name) const;
+  std::vector<Parameter> parameters_{};
+  std::vector<std::shared_ptr<Stored>> stored_{};
+  DeviceMemory* device_ = nullptr;
 };
 
 /// @}

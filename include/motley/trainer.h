@@ -101,6 +101,7 @@ class Trainer {
   void compare_copies();
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors
+  State& state();                  ///< this rank's parameters and slots, by name; to be written between steps
   const Program& program() const;  ///< what this rank runs
   const StepTrace& trace() const;  ///< of this rank's last steps
 

@@ -22,7 +22,9 @@ std::set<int> tiled_exchanges(const Draft& draft) {
 }  // namespace
 
 Program compile(const Plan& plan, int rank, const CompileOptions& options) {
-  return compile(plan.data(), rank, options);
+  Program out = compile(plan.data(), rank, options);
+  out.learning_rate = plan.step().scalars().learning_rate;
+  return out;
 }
 
 Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
@@ -72,7 +74,7 @@ Program finished(Draft draft) {
   for (int* begin : {&out.combine_begin, &out.update_begin})
     if (*begin < 0) *begin = static_cast<int>(out.steps.size());
   for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
-    if (main >= 0 && !at(used, main) && at(out.buffers, main).space != Space::state) main = -1;
+    if (main >= 0 && !at(used, main) && at(out.buffers, main).space == Space::arena) main = -1;
   return out;
 }
 

@@ -20,7 +20,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.micro_batches = static_cast<int>(all.accumulate);
   program.main_buffer.assign(all.tensors.size(), -1);
   if (all.trains)
-    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, kUpdateScalars}}, Format::plain, Space::state);
+    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, kUpdateScalars}}, Format::plain, Space::kept);
   for (int t : all.parameters) {
     std::vector<Box> reads;
     for (const Shard& h : plan.plan_of(t).readers)
@@ -35,7 +35,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.box = h.box;
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (all.accumulate > 1)
-        s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::state);
+        s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
       if (all.trains) s.velocity = add_buffer("velocity of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;
@@ -94,7 +94,8 @@ int Draft::main_buffer(int t) {
     if (plan.works(p) && plan.direct(p)) take(operand_box(plan.pass(p).writes, plan.work_of(p).box));
   check(all.has_value(), "a tensor that is used here is stored here");
   const int made = add_buffer(name, plan.dtype_of(t), *all, plan.format_of(t),
-                              plan.tensor(t).role == TensorRole::seed ? Space::state : Space::arena);
+                              plan.tensor(t).role == TensorRole::seed ? Space::kept : Space::arena);
+  if (plan.tensor(t).role == TensorRole::seed) program.ones.push_back(made);
   return at(program.main_buffer, t) = made;
 }
 

@@ -51,7 +51,7 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
   find_lifetimes(program, passes, options);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
-    if (program.buffers[i].space == Space::state)
+    if (program.buffers[i].space == Space::state || program.buffers[i].space == Space::kept)
       program.state_bytes += program.buffers[i].bytes;
     else if (program.buffers[i].space == Space::arena && program.buffers[i].last >= 0)
       order.push_back(i);

@@ -3,7 +3,10 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
+#include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "program/too_large.h"
 #include "program/views.h"
@@ -49,6 +52,39 @@ void Executor::Bound::take_memory() {
   peers = std::make_unique<PeerMemory>(program, transport, shared, shared.last(std::max<std::size_t>(flags, 64)).first(flags));
 }
 
+void Executor::Bound::find_state() {
+  owned.assign(program.buffers.size(), nullptr);
+  for (const Slice& s : program.slices) {
+    at(owned, s.value) = state.address(s.name, StatePart::value, s.box);
+    if (s.velocity >= 0) at(owned, s.velocity) = state.address(s.name, StatePart::velocity, s.box);
+  }
+  for (std::size_t i = 0; i < program.buffers.size(); i++) {
+    const Buffer& b = program.buffers[i];
+    if (b.space != Space::kept) continue;
+    std::vector<std::byte> values(static_cast<std::size_t>(b.bytes));
+    auto all = [&](auto value) {
+      for (std::size_t k = 0; k < values.size(); k += sizeof value) std::memcpy(values.data() + k, &value, sizeof value);
+    };
+    const int id = static_cast<int>(i);
+    if (id == program.scalars) {
+      const double scalars[kUpdateScalars]{program.learning_rate, 1};
+      std::memcpy(values.data(), scalars, sizeof scalars);
+    } else if (std::find(program.ones.begin(), program.ones.end(), id) != program.ones.end()) {
+      b.dtype == DType::f64 ? all(1.0) : all(1.0F);
+    }
+    const std::size_t bytes = (values.size() + 127) / 64 * 64;
+    std::shared_ptr<std::byte> block =
+        device != nullptr ? device->allocate(bytes)
+                          : std::shared_ptr<std::byte>(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
+    if (block == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
+    if (device != nullptr)
+      copy_and_wait(*device, block.get(), values.data(), values.size());
+    else
+      std::copy(values.begin(), values.end(), block.get());
+    kept.emplace(id, std::move(block));
+  }
+}
+
 void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps)
     if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
@@ -63,6 +99,7 @@ void Executor::Bound::bind_steps() {
     fed.push_back(std::move(one));
   }
   take_memory();
+  find_state();
   tickets.resize(program.exchange_names.size());
   for (const ProgramStep& s : program.steps) {
     Step step;

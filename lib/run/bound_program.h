@@ -4,6 +4,7 @@
 #include <motley/executor.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -50,6 +51,8 @@ struct Executor::Bound {
   State& state;
   DeviceMemory* const device = backend.device_memory();
   std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
+  std::vector<std::byte*> owned{};                   // by buffer: in the State
+  std::map<int, std::shared_ptr<std::byte>> kept{};  // by buffer: Space::kept
   std::vector<Step> steps{};
   std::vector<Fed> fed{};
   std::span<std::byte> memory{};
@@ -70,7 +73,8 @@ struct Executor::Bound {
   ~Bound() {
     if (transport.idle()) return;
     for (const DeviceMemory::Block& block : blocks) transport.keep(block);
-    for (const auto& [buffer, block] : state.memory()) transport.keep(block);
+    for (const auto& block : state.memory()) transport.keep(block);
+    for (const auto& [buffer, block] : kept) transport.keep(block);
   }
 
   Kernel* kernel(const KernelSpec& spec, const std::string& implementation = {}) {  // one implementation per spec
@@ -82,12 +86,14 @@ struct Executor::Bound {
   }
   std::byte* address(const Place& place) const {
     const Buffer& b = at(program.buffers, place.buffer);
-    std::byte* base = b.space == Space::state  ? state.buffer(place.buffer)
+    std::byte* base = b.space == Space::state  ? at(owned, place.buffer)
+                      : b.space == Space::kept ? kept.at(place.buffer).get()
                       : b.space == Space::peer ? peers->address(place.buffer)
                                                : memory.data() + b.offset;
     return base + place.element * static_cast<Index>(bytes_of(b.dtype));
   }
   void take_memory();
+  void find_state();
   void bind_steps();
   void bind_feeds();
   void stage();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <motley/error.h>
+#include <motley/program.h>
 #include <motley/state.h>
 
 #include <algorithm>
@@ -10,10 +11,16 @@
 #include "base/random.h"
 #include "graph/passes.h"
 #include "plan/plan_data.h"
-#include "program/too_large.h"
 #include "program/views.h"
 
 namespace motley {
+
+// One owned box: described as a Program's buffer.
+struct State::Stored {
+  StatePart part = StatePart::value;
+  Buffer as{};
+  std::shared_ptr<std::byte> memory{};
+};
 
 namespace {
 
@@ -30,65 +37,139 @@ Index fan_in(const Passes& passes, int parameter) {
   return 1;
 }
 
-template <class T>
-void fill(T* out, const Shape& shape, const Buffer& buffer, const std::string& name, Index fan, bool bias, std::uint64_t seed) {
-  const View view = view_of(buffer, 0, buffer.box);
-  for_each_index(buffer.box, [&](const std::vector<Index>& here) {
-    const Index global = position_of(shape, here);
-    out[element_of(view, buffer.box, here)] =
-        static_cast<T>(bias ? bias_uniform(seed, name, global, fan) : he_uniform(seed, name, global, fan));
+std::shared_ptr<std::byte> zeros(const Buffer& as) {
+  const std::size_t bytes = (static_cast<std::size_t>(as.bytes) + 127) / 64 * 64;
+  std::shared_ptr<std::byte> made(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
+  if (made == nullptr) throw DeviceError("no memory for \"" + as.name + "\": " + std::to_string(as.bytes) + " bytes");
+  std::memset(made.get(), 0, bytes);
+  return made;
+}
+
+// each(global position in the complete tensor, value of the box)
+template <class Each>
+void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Each&& each) {
+  const View view = view_of(as, 0, as.box);
+  for_each_index(as.box, [&](const std::vector<Index>& here) {
+    const Index element = element_of(view, as.box, here), global = position_of(shape, here);
+    if (as.dtype == DType::f64)
+      each(global, reinterpret_cast<double*>(memory)[element]);
+    else
+      each(global, reinterpret_cast<float*>(memory)[element]);
   });
 }
 
 }  // namespace
 
-State::State(const Plan& plan, const Program& program, std::uint64_t seed, DeviceMemory* device) {
-  const Passes& passes = plan.data().passes;
-  for (std::size_t i = 0; i < program.buffers.size(); i++) {
-    const Buffer& b = program.buffers[i];
-    if (b.space != Space::state) continue;
-    const std::size_t bytes = (static_cast<std::size_t>(b.bytes) + 127) / 64 * 64;
-    std::shared_ptr<std::byte> made(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
-    if (made == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
-    std::memset(made.get(), 0, bytes);
-    memory_.emplace(static_cast<int>(i), std::move(made));
-  }
-  for (const Slice& s : program.slices) {
-    const Shape& shape = at(passes.tensors, s.tensor).shape;
-    const Buffer& b = at(program.buffers, s.value);
-    const bool bias = s.name.ends_with(".bias");
-    const Index fan = fan_in(passes, s.tensor);
-    if (program.dtype == DType::f64)
-      fill(reinterpret_cast<double*>(buffer(s.value)), shape, b, s.name, fan, bias, seed);
-    else
-      fill(reinterpret_cast<float*>(buffer(s.value)), shape, b, s.name, fan, bias, seed);
-  }
-  if (program.scalars >= 0) {
-    auto* scalars = reinterpret_cast<double*>(buffer(program.scalars));
-    scalars[0] = plan.step().scalars().learning_rate;
-    scalars[1] = 1;
-  }
-  for (std::size_t t = 0; t < passes.tensors.size(); t++) {
-    const int id = program.main_buffer[t];
-    if (passes.tensors[t].role != TensorRole::seed || id < 0) continue;
-    if (program.dtype == DType::f64)
-      *reinterpret_cast<double*>(buffer(id)) = 1.0;
-    else
-      *reinterpret_cast<float*>(buffer(id)) = 1.0F;
-  }
-  if (device == nullptr) return;
-  for (auto& [id, block] : memory_) {
-    const auto bytes = static_cast<std::size_t>(at(program.buffers, id).bytes);
-    DeviceMemory::Block there;
-    try {
-      there = device->allocate(std::max<std::size_t>(bytes, 1));
-    } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + " for \"" + at(program.buffers, id).name + "\"; " + too_large(program, 0) +
-                        "; give this rank a smaller part");
+State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device) : device_(device) {
+  const PlanData& data = plan.data();
+  const Passes& passes = data.passes;
+  for (int t : passes.parameters) {
+    const StepTensor& tensor = at(passes.tensors, t);
+    parameters_.push_back({tensor.name, tensor.shape});
+    const bool bias = tensor.name.ends_with(".bias");
+    const Index fan = fan_in(passes, t);
+    for (const Shard& h : at(data.tensors, t).home) {
+      if (h.rank != rank) continue;
+      for (const StatePart part : {StatePart::value, StatePart::velocity}) {
+        if (part == StatePart::velocity && !passes.trains) continue;
+        Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
+        as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
+        as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
+        std::shared_ptr<std::byte> memory = zeros(as);
+        if (part == StatePart::value)
+          for_each_value(as, tensor.shape, memory.get(), [&](Index global, auto& value) {
+            value = static_cast<std::remove_reference_t<decltype(value)>>(bias ? bias_uniform(seed, tensor.name, global, fan)
+                                                                               : he_uniform(seed, tensor.name, global, fan));
+          });
+        if (device != nullptr) {
+          const auto bytes = static_cast<std::size_t>(as.bytes);
+          std::shared_ptr<std::byte> there;
+          try {
+            there = device->allocate(std::max<std::size_t>(bytes, 1));
+          } catch (const DeviceError& e) {
+            throw DeviceError(std::string(e.what()) + " for \"" + as.name + "\"; give this rank a smaller part");
+          }
+          copy_and_wait(*device, there.get(), memory.get(), bytes);
+          memory = std::move(there);
+        }
+        stored_.push_back(std::make_shared<Stored>(Stored{part, std::move(as), std::move(memory)}));
+      }
     }
-    copy_and_wait(*device, there.get(), block.get(), bytes);
-    block = std::move(there);
   }
+}
+
+std::vector<std::string> State::names() const {
+  std::vector<std::string> out;
+  for (const Parameter& p : parameters_) out.push_back(p.name);
+  return out;
+}
+
+const State::Parameter& State::parameter(const std::string& name) const {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
+  if (found == parameters_.end()) throw UserError("no parameter is called \"" + name + "\"" + did_you_mean(name, names()));
+  return *found;
+}
+
+std::vector<BoxValues> State::shard(const std::string& name, StatePart part) const {
+  static_cast<void>(parameter(name));
+  std::vector<BoxValues> out;
+  for (const auto& stored : stored_) {
+    const Buffer& as = stored->as;
+    if (as.name != name || stored->part != part) continue;
+    std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
+    if (device_ != nullptr) copy_and_wait(*device_, room.data(), stored->memory.get(), room.size());
+    BoxValues& its = out.emplace_back(as.box);
+    for_each_value(as, parameter(name).shape, device_ != nullptr ? room.data() : stored->memory.get(),
+                   [&](Index, auto& value) { its.values.push_back(static_cast<double>(value)); });
+  }
+  return out;
+}
+
+std::vector<double> State::get(Transport& transport, const std::string& name, StatePart part) const {
+  const Shape& shape = parameter(name).shape;
+  std::vector<double> mine;  // global position, value
+  for (const BoxValues& its : shard(name, part)) {
+    std::size_t k = 0;
+    for_each_index(its.box, [&](const std::vector<Index>& here) {
+      mine.push_back(static_cast<double>(position_of(shape, here)));
+      mine.push_back(its.values[k++]);
+    });
+  }
+  std::vector<double> out(static_cast<std::size_t>(shape.elements()));
+  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(mine)))) {
+    std::vector<double> its(bytes.size() / sizeof(double));
+    if (!its.empty()) std::memcpy(its.data(), bytes.data(), bytes.size());
+    for (std::size_t k = 0; k + 1 < its.size(); k += 2) out.at(static_cast<std::size_t>(its[k])) = its[k + 1];
+  }
+  return out;
+}
+
+void State::set(const std::string& name, const std::vector<double>& values, StatePart part) {
+  const Shape& shape = parameter(name).shape;
+  if (values.size() != static_cast<std::size_t>(shape.elements()))
+    throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
+                    " are given");
+  for (const auto& stored : stored_) {
+    const Buffer& as = stored->as;
+    if (as.name != name || stored->part != part) continue;
+    std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
+    for_each_value(as, shape, device_ != nullptr ? room.data() : stored->memory.get(), [&](Index global, auto& value) {
+      value = static_cast<std::remove_reference_t<decltype(value)>>(at(values, global));
+    });
+    if (device_ != nullptr) copy_and_wait(*device_, stored->memory.get(), room.data(), room.size());
+  }
+}
+
+std::byte* State::address(const std::string& name, StatePart part, const Box& box) const {
+  for (const auto& stored : stored_)
+    if (stored->part == part && stored->as.name == name && stored->as.box == box) return stored->memory.get();
+  throw InternalError("this rank's State has the owned boxes of \"" + name + "\" as the Program has them");
+}
+
+std::vector<std::shared_ptr<std::byte>> State::memory() const {
+  std::vector<std::shared_ptr<std::byte>> out;
+  for (const auto& stored : stored_) out.push_back(stored->memory);
+  return out;
 }
 
 }  // namespace motley

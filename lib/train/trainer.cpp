@@ -90,7 +90,7 @@ struct Trainer::Impl {
         program(fits_hosts(runtime.transport(), plan, compile(plan, runtime.rank(), {.hosts = runtime.transport().hosts()}))),
         reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
         backend(reference ? *reference : runtime.backend(plan.mesh())),
-        state(plan, program, options.seed, backend.device_memory()),
+        state(plan, program.rank, options.seed, backend.device_memory()),
         trace(program.steps.size()),
         executor(program, backend, runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
@@ -282,6 +282,9 @@ void Trainer::ask_to_stop() {
 }
 Executor& Trainer::executor() {
   return impl_->executor;
+}
+State& Trainer::state() {
+  return impl_->state;
 }
 const Program& Trainer::program() const {
   return impl_->program;

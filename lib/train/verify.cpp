@@ -97,7 +97,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   const CompileOptions options{
       .keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()};
   const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
-  State state(plan, program, in.seed, backend.device_memory());
+  State state(plan, program.rank, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
   executor.on_step(before);
   auto parameters = [&](Part part) {

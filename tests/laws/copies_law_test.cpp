@@ -63,7 +63,7 @@ Found compare(const Plan& plan, Harm how, unsigned number, bool messages) {
     for (int r = 0; r < transport.size(); r++) alone.push_back(r);
     const Program program = compile(plan, me, {.hosts = messages ? alone : transport.hosts()});
     const auto backend = reference_backend();
-    State state(plan, program, 3);
+    State state(plan, program.rank, 3);
     Executor executor(program, *backend, transport, state);
     executor.feed([](const std::string&, const Box&, std::span<std::byte> to) { std::fill(to.begin(), to.end(), std::byte{0}); });
     executor.run();

@@ -140,7 +140,7 @@ TEST_CASE("device law: too little memory names the first tensor that does not fi
   const Program program = compile(plan, 0);
   auto transports = in_memory(1);
   const auto small = testing::fake_device(reference_backend(), 1, 100000);
-  State state(plan, program, 1, small->device_memory());
+  State state(plan, program.rank, 1, small->device_memory());
   CHECK_THROWS_WITH(Executor(program, *small, *transports.front(), state),
                     Catch::Contains("is the first that does not fit; the largest: ") && Catch::Contains("smaller part"));
 }
@@ -206,7 +206,7 @@ TEST_CASE("device law: memory of messages that an error leaves unfinished lives 
   const Plan plan = balance(step, Mesh({{"all", 2}}, devices), rules, {}, {});
   const auto run_rank = [&](int rank, Backend& backend, Transport& transport) {
     const Program program = compile(plan, rank);
-    State state(plan, program, 1, backend.device_memory());
+    State state(plan, program.rank, 1, backend.device_memory());
     Executor executor(program, backend, transport, state);
     executor.feed(
         [](const std::string&, const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); });

@@ -26,7 +26,7 @@ struct Runner {
   explicit Runner(const Step& step)
       : plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64})),
         program(compile(plan, 0, {.keep_gradients = true})),
-        state(plan, program, 3),
+        state(plan, program.rank, 3),
         executor(program, *backend, *transport.front(), state) {}
   void feed() {  // before each run: an input's memory is used again after its last reader
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {

@@ -117,7 +117,7 @@ TEST_CASE("mixed mesh: the implementation that a plan names runs, whichever it i
         data.implementations.front().push_back({run->spec, std::to_string(data.implementations.front().size() % 3 + 1) + " runs"});
     const auto kernels_of = [&](const Plan& p) {
       const Program program = compile(p, 0);
-      State state(p, program, 1, rt.backend(mesh).device_memory());
+      State state(p, program.rank, 1, rt.backend(mesh).device_memory());
       Executor executor(program, rt.backend(mesh), rt.transport(), state);
       std::vector<std::string> names;
       for (const Executor::Spent& s : executor.spent()) names.push_back(s.implementation);

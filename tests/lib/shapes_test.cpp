@@ -38,7 +38,7 @@ std::vector<double> run(const Plan& plan, const std::string& name) {
   on_threads(plan.mesh().ranks(), [&](Transport& transport) {
     const Program program = compile(plan, transport.rank());
     const auto backend = reference_backend();
-    State state(plan, program, 1);
+    State state(plan, program.rank, 1);
     Executor executor(program, *backend, transport, state);
     executor.feed([&](const std::string&, const Box& box, std::span<std::byte> bytes) {
       auto* at = reinterpret_cast<double*>(bytes.data());

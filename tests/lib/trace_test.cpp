@@ -223,7 +223,7 @@ TEST_CASE("trace: recording takes no memory", "[trace]") {
     const Plan plan = plan_on(ranks);
     run_ranks_in_memory(ranks, [&](Runtime& rt) {
       const Program program = compile(plan, rt.rank());
-      State state(plan, program, 1, nullptr);
+      State state(plan, program.rank, 1, nullptr);
       Executor executor(program, rt.backend(plan.mesh()), rt.transport(), state);
       StepTrace trace(program.steps.size(), {.steps = 2});
       const auto allocations = [&](StepTrace* into) {

@@ -249,6 +249,48 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
                     Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
 }
 
+TEST_CASE("state: read and written by name, under any layout", "[train]") {
+  // Values and velocities of one run go on in another one, with other cuts and another number of ranks.
+  const Datasets data = small_data(40);
+  auto feed = [&](Index s) { return feeds(batch_of(data.train, {4 * s, 4 * s + 1, 4 * s + 2, 4 * s + 3}, s, 0)); };
+  std::map<std::string, std::vector<double>> values, velocities;
+  std::vector<double> losses(6, 0), again(6, 0);
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    Trainer trainer(rt, small_plan(3, DType::f64), {.seed = 5});
+    for (Index s = 0; s < 3; s++) trainer.step_named(feed(s));
+    std::map<std::string, std::vector<double>> mine, slots;
+    Index owned = 0, all = 0;
+    for (const std::string& name : trainer.state().names()) {
+      mine[name] = trainer.state().get(rt.transport(), name);
+      slots[name] = trainer.state().get(rt.transport(), name, StatePart::velocity);
+      for (const BoxValues& shard : trainer.state().shard(name)) owned += static_cast<Index>(shard.values.size());
+      all += static_cast<Index>(mine[name].size());
+    }
+    if (owned >= all) throw InternalError("no rank owns everything");
+    for (Index s = 3; s < 6; s++) {
+      const double loss = trainer.step_named(feed(s)).loss;
+      if (rt.rank() == 0) losses[static_cast<std::size_t>(s)] = loss;
+    }
+    if (rt.rank() == 0) std::tie(values, velocities) = std::pair{mine, slots};
+  });
+  REQUIRE(values.size() == 6);
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, small_plan(2, DType::f64), {.seed = 99});
+    for (const auto& [name, all] : values) trainer.state().set(name, all);
+    for (const auto& [name, all] : velocities) trainer.state().set(name, all, StatePart::velocity);
+    for (Index s = 3; s < 6; s++) {
+      const double loss = trainer.step_named(feed(s)).loss;
+      if (rt.rank() == 0) again[static_cast<std::size_t>(s)] = loss;
+    }
+  });
+  for (std::size_t s = 3; s < 6; s++) CHECK(again[s] == Approx(losses[s]).epsilon(1e-12));
+  const Plan one = small_plan(1, DType::f32);
+  State state(one, 0, 1);
+  CHECK_THROWS_WITH(state.shard("dense_6.weigth"),
+                    Catch::Contains("no parameter is called \"dense_6.weigth\"; did you mean \"dense_6.weight\"?"));
+  CHECK_THROWS_WITH(state.set("dense_6.bias", {1, 2}), Catch::Contains("\"dense_6.bias\" has 3 elements, 2 are given"));
+}
+
 TEST_CASE("learning rates by step", "[train]") {
   using Kind = RateSchedule::Kind;
   const auto rates = [](const RateSchedule& s) {
@@ -416,7 +458,7 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
   run_ranks_in_memory(2, [&](Runtime& rt) {
     const Program program = compile(plan, rt.rank());
     const auto backend = reference_backend();
-    State state(plan, program, 1);
+    State state(plan, program.rank, 1);
     Executor executor(program, *backend, rt.transport(), state);
     const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
@@ -426,7 +468,7 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
     // The owners change their values after they have sent them: what the others read is old then.
     executor.on_step([&](const char* what) {
       if (std::string(what) != "dense_6 forward") return;
-      for (const Slice& s : program.slices) *reinterpret_cast<double*>(state.buffer(s.value)) += 1;
+      for (const Slice& s : program.slices) *reinterpret_cast<double*>(state.address(s.name, StatePart::value, s.box)) += 1;
     });
     const auto second = copies_differ(plan, program, executor, rt.transport());
     if (rt.rank() != 0) return;

@@ -77,7 +77,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   compiled.hosts = transport.hosts();
   Program program = compile(plan, transport.rank(), compiled);
   cut_pieces(program, plan, options.piece_bytes);
-  State state(plan, program, options.seed, backend->device_memory());
+  State state(plan, program.rank, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
   if (options.integers) integer_weights(plan, program, executor);
   std::minstd_rand random(options.restless + static_cast<unsigned>(transport.rank()));
