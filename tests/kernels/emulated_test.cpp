@@ -82,7 +82,8 @@ TEST_CASE("emulated: what is in place runs once and spins the rest") {
   CHECK(fold.milliseconds >= 7.0);
   KernelSpec spec;
   spec.op = KernelOp::sgd;
-  const Seen sgd = run(spec, {a, b, a + 1}, 2.0);
+  double scalars[2] = {};
+  const Seen sgd = run(spec, {scalars, a, b, a + 1}, 2.0);
   CHECK(sgd.runs == 1);
   CHECK(sgd.milliseconds >= 4.0);
 }
