@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "balance/choose_parts.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -36,17 +36,14 @@ constexpr double kLess =
     0.8;  // of what it had, for a rank whose memory does not suffice; what helps in no such round is nothing at all
 
 std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f ms", seconds * 1e3);
-  return text;
+  return fmt::format("{:.3f} ms", seconds * 1e3);
 }
 
 std::string explain(const DimBalance& best) {
   std::string out = std::string(best.exact ? "exact" : "local search") + ", kernel time " + milliseconds(best.seconds);
   if (!best.next_best.empty()) {
-    char text[32];
-    std::snprintf(text, sizeof text, " (+%.1f %%)", 100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
-    out += "; second best " + parts_text(best.next_best) + ": " + milliseconds(best.next_best_seconds) + text;
+    out += fmt::format("; second best {}: {} (+{:.1f} %)", parts_text(best.next_best), milliseconds(best.next_best_seconds),
+                       100 * (best.next_best_seconds / std::max(best.seconds, 1e-30) - 1));
   }
   return out;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank stores what, as SVG: a tensor as a map of its cut dims, true to scale; a whole plan as a row of small maps per tensor.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <set>
 
 #include "base/at.h"
@@ -39,9 +39,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::string number(double v) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.2f", v);
-  return text.data();
+  return fmt::format("{:.2f}", v);
 }
 
 std::string short_of(const std::string& text, std::size_t most) {

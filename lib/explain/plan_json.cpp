@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plan for people (table) and for programs (JSON, INTERFACE section 3).
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 
 #include "base/at.h"
@@ -60,15 +60,11 @@ std::string rank_rows(const PlanData& d, const Mesh& mesh, bool full) {
   }
   for (std::size_t r : shown) {
     const PredictedRank& p = d.predicted[r];
-    char idle[16] = "-";
-    if (d.step_seconds && *d.step_seconds > 0)
-      std::snprintf(idle, sizeof idle, "%.0f %%", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-2zu %-24s %10s %7s %17s %11s\n", r,
-                  mesh.device(static_cast<int>(r)).name.substr(0, 24).c_str(),
-                  d.step_seconds ? seconds_text(p.seconds).c_str() : "unknown", idle,
-                  bytes_text(static_cast<double>(p.bytes)).c_str(), bytes_text(static_cast<double>(p.memory_bytes)).c_str());
-    out += line;
+    std::string idle = "-";
+    if (d.step_seconds && *d.step_seconds > 0) idle = fmt::format("{:.0f} %", 100 * std::max(0.0, 1 - p.seconds / *d.step_seconds));
+    out += fmt::format("  {:<2} {:<24} {:>10} {:>7} {:>17} {:>11}\n", r, mesh.device(static_cast<int>(r)).name.substr(0, 24),
+                       d.step_seconds ? seconds_text(p.seconds) : "unknown", idle, bytes_text(static_cast<double>(p.bytes)),
+                       bytes_text(static_cast<double>(p.memory_bytes)));
   }
   if (some) {
     std::string rest = "  and " + std::to_string(mesh.ranks() - kMostRanks) + " ranks that compute less";
@@ -215,9 +211,7 @@ std::string Plan::table(PlanDetail detail) const {
       out += " (middle half of the steps: " + seconds_text(*d.step_q25) + " to " + seconds_text(*d.step_q75) + ")";
     auto beside = [&](const char* name, const std::optional<double>& seconds) {
       if (!seconds) return;
-      char ratio[32];
-      std::snprintf(ratio, sizeof ratio, " (%.2fx)", *seconds / *d.step_seconds);
-      out += std::string(", ") + name + " " + seconds_text(*seconds) + ratio;
+      out += fmt::format(", {} {} ({:.2f}x)", name, seconds_text(*seconds), *seconds / *d.step_seconds);
     };
     beside("even", d.baselines.even);
     beside("proportional", d.baselines.proportional);

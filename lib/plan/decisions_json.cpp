@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/at.h"
 #include "kernels/kernel_spec_json.h"
@@ -13,9 +13,7 @@
 namespace motley {
 
 std::string hex(std::uint64_t value) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
-  return text;
+  return fmt::format("{:016x}", value);
 }
 
 namespace {

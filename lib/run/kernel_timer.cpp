@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/kernel_timer.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
 #include "base/at.h"
@@ -94,9 +94,7 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
   o.most_rounds = most_rounds;
   o.step_bytes = step_bytes;
   o.progress = [&](const MeasureProgress& p) {
-    char line[96];
-    std::snprintf(line, sizeof line, "measured %d of %d kernel runs, about %.0f s left", p.done, p.total, p.seconds_left);
-    say(line);
+    say(fmt::format("measured {} of {} kernel runs, about {:.0f} s left", p.done, p.total, p.seconds_left));
   };
   return measure_kernels(backend_, rt_.rank(), specs, o, together());
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <motley/error.h>
 #include <motley/trainer.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <type_traits>
@@ -60,13 +60,8 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
 }  // namespace
 
 std::string StepReport::line() const {
-  char text[160];
-  int n =
-      std::snprintf(text, sizeof text, "step %lld  loss %.4f  %.1f ms", static_cast<long long>(step), loss, 1e3 * measured_seconds);
-  std::string out(text, static_cast<std::size_t>(std::max(n, 0)));
-  if (!predicted_seconds) return out;
-  n = std::snprintf(text, sizeof text, " (predicted %.1f ms)", 1e3 * *predicted_seconds);
-  return out.append(text, static_cast<std::size_t>(std::max(n, 0)));
+  const std::string out = fmt::format("step {}  loss {:.4f}  {:.1f} ms", step, loss, 1e3 * measured_seconds);
+  return predicted_seconds ? out + fmt::format(" (predicted {:.1f} ms)", 1e3 * *predicted_seconds) : out;
 }
 
 struct Trainer::Impl {

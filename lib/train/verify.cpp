@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/verify.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -270,10 +270,7 @@ std::string VerifyReport::json() const {
 std::string VerifyReport::text() const {
   std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
   auto row = [&](const std::string& name, double a, double b, double most) {
-    char line[128];
-    std::snprintf(line, sizeof line, "  %-10s f64 %9.2e (at most %.0e)   f32 %9.2e (at most %.0e)\n", name.c_str(), a, kF64, b,
-                  most);
-    out += line;
+    out += fmt::format("  {:<10} f64 {:9.2e} (at most {:.0e})   f32 {:9.2e} (at most {:.0e})\n", name, a, kF64, b, most);
   };
   row("loss", f64.loss, f32.loss, kF32Values);
   row("logits", f64.logits, f32.logits, kF32Values);

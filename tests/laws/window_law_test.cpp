@@ -90,7 +90,7 @@ class Races {
   std::optional<Spot> spot(int rank, const Place& place) const {
     const Buffer& b = program(rank).buffers[static_cast<std::size_t>(place.buffer)];
     const Index unit = place.element * static_cast<Index>(bytes_of(b.dtype)) / 4;
-    if (b.space == Space::state) return std::nullopt;
+    if (b.space == Space::state || b.space == Space::kept) return std::nullopt;
     if (b.space == Space::arena) return Spot{rank, b.offset / 4 + unit};
     int k = 0;
     for (const ProgramStep& s : program(b.peer).steps)
