@@ -76,7 +76,7 @@ struct Trainer::Impl {
   Copies copies;
   const Index compare_every;
   const Index samples = micro_batch_size(plan.data().passes);  // of a micro-batch
-  Index step = 0;
+  Index step = 0, finite = 0;                                  // finite: the last one before which parameters were seen to be so
   bool wants_stop = false, stopped = false;
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
@@ -144,6 +144,7 @@ struct Trainer::Impl {
   void refuse_parameters() {
     const auto all = exchange(rt.transport(), executor.first_parameter_not_finite());
     if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; })) refuse_values("parameters", all);
+    finite = step;
   }
 
   // all: by rank, the first tensor that is not finite there; -1: none.
@@ -156,7 +157,8 @@ struct Trainer::Impl {
       rank = static_cast<int>(r);
     }
     const std::string name = first < 0 ? "unknown" : "\"" + at(passes.tensors, first).name + "\" on rank " + std::to_string(rank);
-    throw LossNotFinite(what + " not finite at step " + std::to_string(step) + "; first bad tensor: " + name +
+    const std::string since = what == "parameters" ? " (finite at step " + std::to_string(finite) + ")" : "";
+    throw LossNotFinite(what + " not finite at step " + std::to_string(step) + since + "; first bad tensor: " + name +
                             "; try a smaller learning rate, or look for bad values in the data",
                         rank);
   }
