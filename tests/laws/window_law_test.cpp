@@ -23,6 +23,17 @@ using namespace motley::law;
 
 namespace {
 
+// In micro-batches, where the network's batch can be cut into so many.
+Step step_of(const Network& net, Index micro_batches) {
+  const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9};
+  try {
+    return training(net.loss, sgd, {.accumulate = micro_batches});
+  } catch (const UserError& e) {
+    REQUIRE(std::string(e.what()).find("accumulate: ") == 0);
+    return training(net.loss, sgd);
+  }
+}
+
 // Up to 4 ranks, at times on two hosts, at times with picks or schedules at random; nothing: the rules do not go together.
 std::optional<Plan> random_plan(Random& random, DType dtype) {
   Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
@@ -33,7 +44,7 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   if (chance(random, 0.4))
     for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
   try {
-    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9});
+    const Step step = step_of(net, chance(random, 0.4) ? 2 : 1);
     const Mesh mesh(one.axes, devices);
     const Plan plan = chance(random, 0.5)
                           ? with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype)
@@ -53,6 +64,22 @@ struct Cell {  // one element of a rank's arena
   Clock read{};
 };
 
+// A training step of several micro-batches as one list of steps, each time with exchanges of its own.
+Program unrolled(Program program) {
+  const std::vector<ProgramStep> steps = std::exchange(program.steps, {});
+  const int exchanges = static_cast<int>(program.exchange_names.size());
+  for (int m = 0; m < program.micro_batches; m++) {
+    const bool last = m + 1 == program.micro_batches;
+    for (std::size_t i = 0; i < (last ? steps.size() : static_cast<std::size_t>(program.combine_begin)); i++) {
+      ProgramStep step = steps[i];
+      if (auto* post = std::get_if<Post>(&step.what)) post->exchange += m * exchanges;
+      if (auto* wait = std::get_if<Wait>(&step.what)) wait->exchange += m * exchanges;
+      program.steps.push_back(std::move(step));
+    }
+  }
+  return program;
+}
+
 // Runs all Programs twice, step by step, and keeps clocks in place of values.
 class Races {
  public:
@@ -61,6 +88,7 @@ class Races {
         clocks_(programs_.size(), Clock(programs_.size(), 0)),
         at_(programs_.size(), 0),
         memory_(programs_.size()) {
+    for (Program& p : programs_) p = unrolled(std::move(p));
     for (std::size_t r = 0; r < programs_.size(); r++)
       memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
   }
@@ -158,12 +186,13 @@ class Races {
     const auto r = static_cast<std::size_t>(rank);
     const Program& mine = programs_[r];
     const int run = static_cast<int>(at_[r] / mine.steps.size());
-    if (at_[r] % mine.steps.size() == 0)
+    const std::size_t at = at_[r] % mine.steps.size(), part = static_cast<std::size_t>(mine.combine_begin);
+    if (at == 0 || (part > 0 && at % part == 0 && at / part < static_cast<std::size_t>(mine.micro_batches)))
       for (const FedBuffer& f : mine.feeds) {
         const Buffer& b = mine.buffers[static_cast<std::size_t>(f.buffer)];
         touch(rank, {f.buffer, 0}, {volume(b.box)}, {1}, true, "feed " + f.name);
       }
-    const auto& what = mine.steps[at_[r] % mine.steps.size()].what;
+    const auto& what = mine.steps[at].what;
     Clock& now = clocks_[r];
     if (const auto* wait = std::get_if<Wait>(&what)) {
       const Post& post = *posts_.at({wait->exchange, rank});
