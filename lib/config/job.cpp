@@ -189,6 +189,10 @@ class JobReader {
         const TrainOptions train = parts.train.value_or(TrainOptions{});
         return training(model.loss, train.optimizer, training_options(train, 0)).passes();
       }
+    } catch (const UserError& e) {
+      complain_below(r, tree, "/layers", e.what());
+    }
+    try {  // what rules may name
       if (!model.layers.empty()) return inference(model.layers).passes();
     } catch (const UserError& e) {
       complain_below(r, tree, "/layers", e.what());

@@ -76,9 +76,10 @@ const Table<RateSchedule>& schedule_table() {
 }
 
 void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
-  const std::size_t before = r.complaints.list.size();
   r.object(j, schedule_table(), schedule);
-  if (r.complaints.list.size() != before) return;
+  const Json* given_kind = j.find("kind");
+  const auto* name = given_kind == nullptr ? nullptr : std::get_if<std::string>(&given_kind->value);
+  if (name == nullptr || std::find(kRateKinds.begin(), kRateKinds.end(), *name) == kRateKinds.end()) return;  // complained about
   using Kind = RateSchedule::Kind;
   const bool falls = schedule.kind == Kind::linear || schedule.kind == Kind::cosine, steps = schedule.kind == Kind::step;
   const std::string& kind = kRateKinds[static_cast<std::size_t>(schedule.kind)];
@@ -103,43 +104,44 @@ Table<TrainOptions> train_table(VersionKey version) {
       if (r.integer(j, n, 1)) t.*member = n;
     };
   };
-  return {version_field<TrainOptions>(version),
-          word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
-          {"batch", "samples per step", "integer", true,
-           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
-          {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
-          {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
-          {"seed",
-           "seed of all random numbers: initial weights, order of samples",
-           "integer",
-           false,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             std::int64_t seed = 0;
-             if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
-           },
-           {},
-           static_cast<std::int64_t>(TrainOptions{}.seed)},
-          {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             OptimizerFile file;
-             r.object(j, optimizer_table(), file);
-             t.optimizer = file.sgd;
-           },
-           object_schema(optimizer_table())},
-          {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
-           [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
-          {"accumulate",
-           "micro-batches of one size that the batch goes through in, one after another",
-           "integer",
-           false,
-           [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, 1, Index{1} << 20); },
-           {},
-           std::int64_t{1}},
-          {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
-           [](Reader& r, const Json& j, TrainOptions& t) {
-             if (r.number(j, t.clip_norm, 0, std::numeric_limits<double>::max()) && t.clip_norm == 0)
-               r.complain(j, "expected a number above 0; without the key gradients are not clipped");
-           }}};
+  return {
+      version_field<TrainOptions>(version),
+      word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
+      {"batch", "samples per step", "integer", true,
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
+      {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
+      {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
+      {"seed",
+       "seed of all random numbers: initial weights, order of samples",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, TrainOptions& t) {
+         std::int64_t seed = 0;
+         if (r.integer(j, seed, 0)) t.seed = static_cast<std::uint64_t>(seed);
+       },
+       {},
+       static_cast<std::int64_t>(TrainOptions{}.seed)},
+      {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
+       [](Reader& r, const Json& j, TrainOptions& t) {
+         OptimizerFile file;
+         r.object(j, optimizer_table(), file);
+         t.optimizer = file.sgd;
+       },
+       object_schema(optimizer_table())},
+      {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
+      {"accumulate",
+       "micro-batches of one size that the batch goes through in, one after another",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, 1, Index{1} << 20); },
+       {},
+       std::int64_t{1}},
+      {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
+       [](Reader& r, const Json& j, TrainOptions& t) {
+         if (r.number(j, t.clip_norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && t.clip_norm <= 0)
+           r.complain(j, "expected a number above 0; without the key gradients are not clipped");
+       }}};
 }
 
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {

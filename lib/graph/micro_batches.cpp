@@ -25,14 +25,23 @@ Dim batch_of(const Passes& passes) {
   return batch;
 }
 
+std::vector<const PassOperand*> operands_of(const Pass& pass) {
+  std::vector<const PassOperand*> out{&pass.writes};
+  for (const PassOperand& o : pass.reads) out.push_back(&o);
+  return out;
+}
+
 // Does this pass compute with the batch as something else than a count of samples?
-bool changes(const Pass& pass, const std::string& batch) {
+bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   auto is_batch = [&](int index) { return index >= 0 && at(pass.indices, index).name == batch; };
   for (const Window& w : pass.windows)
     if (is_batch(w.read) || is_batch(w.made) || is_batch(w.tap)) return true;
   for (const IndexMap& map : pass.index_maps)
     if (std::any_of(map.read.begin(), map.read.end(), is_batch) || std::any_of(map.made.begin(), map.made.end(), is_batch))
       return true;
+  for (const PassOperand* o : operands_of(pass))  // another dim's index reads it, or it reads another dim
+    for (std::size_t d = 0; d < o->indices.size(); d++)
+      if ((at(passes.tensors, o->tensor).shape[d].name == batch) != is_batch(o->indices[d])) return true;
   return is_batch(pass.class_index);
 }
 
@@ -46,7 +55,7 @@ void cut_batch(Passes& passes, Index parts) {
     throw UserError("accumulate: " + std::to_string(batch.size) + " samples (\"" + batch.name + "\") cannot be cut into " +
                     std::to_string(parts) + " micro-batches of one size");
   for (Pass& p : passes.passes) {
-    if (changes(p, batch.name))
+    if (changes(passes, p, batch.name))
       throw UserError("accumulate: \"" + p.layer + "\" changes the dim \"" + batch.name + "\", along which micro-batches are cut");
     for (PassIndex& i : p.indices)
       if (i.name == batch.name) i.size = batch.size / parts;

@@ -191,8 +191,9 @@ class RuleChecker {
       return complain(here, "a part has at least the size 0");
     if (ranks > 0 && parts.size() != ranks) return complain(here, wrong_number(parts.size(), "part", rule, ranks));
     if (!sizes_.contains(rule.dim)) return;  // what declares it could not be built
-    const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0}), size = sizes_.at(rule.dim);
-    const Index other = rule.dim == batch_ ? subject_.model_batch : size;  // from which they are rescaled
+    const Index sum = std::accumulate(parts.begin(), parts.end(), Index{0});
+    const Index size = sizes_.at(rule.dim) * (rule.dim == batch_ ? passes_.accumulate : 1);  // of all micro-batches
+    const Index other = rule.dim == batch_ ? subject_.model_batch : size;                    // from which they are rescaled
     if (rule.dim == batch_ && sum == 0) return complain(here, "expected at least one part above 0");
     if (sum == size || sum == other || other == 0) return;
     const std::vector<double> shares(parts.begin(), parts.end());

@@ -216,7 +216,7 @@ struct Trainer::Impl {
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
     const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
     if (update.gradient_norm && !std::isfinite(*update.gradient_norm))
-      refuse_values("gradients", exchange(rt.transport(), executor.first_gradient_not_finite()));
+      refuse_values("norm of the gradients", exchange(rt.transport(), executor.first_gradient_not_finite()));
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);
     all += update.ran;

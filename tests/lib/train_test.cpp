@@ -246,6 +246,11 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
   }
   const Result truth = train(1, {}, DType::f32), cut = train(3, {.accumulate = 4}, DType::f32);
   for (std::size_t s = 0; s < truth.losses.size(); s++) CHECK(cut.losses[s] == Approx(truth.losses[s]).epsilon(1e-5));
+  Graph g;  // a dim that is called as the batch was, but is not the batch
+  const Tensor image = g.input("image", {{"batch", 8}, {"channels", 8}, {"rows", 4}});
+  const Tensor turned = rename(rename(image, {"batch", 8}, {"x", 8}), {"channels", 8}, {"batch", 8});
+  CHECK_THROWS_WITH(training(mean(dense(turned, {.out = {Dim{"f", 3}}})), Sgd{}, {.accumulate = 2}),
+                    Catch::Contains("changes the dim \"batch\""));
   CHECK_THROWS_WITH(small_step(10, {}, {.accumulate = 4}),
                     Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
 }
