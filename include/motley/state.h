@@ -4,6 +4,7 @@
 #pragma once
 #include <motley/backend.h>
 #include <motley/plan.h>
+#include <motley/program.h>
 #include <motley/transport.h>
 
 #include <cstddef>
@@ -46,14 +47,18 @@ class State {
   std::vector<std::shared_ptr<std::byte>> memory() const;  ///< all of it
 
  private:
-  struct Stored;
   struct Parameter {
     std::string name{};
     Shape shape{};
   };
+  struct Stored {  // one owned box, described as a Program's buffer
+    StatePart part = StatePart::value;
+    Buffer as{};
+    std::shared_ptr<std::byte> memory{};
+  };
   const Parameter& parameter(const std::string& name) const;
   std::vector<Parameter> parameters_{};
-  std::vector<std::shared_ptr<Stored>> stored_{};
+  std::vector<Stored> stored_{};
   DeviceMemory* device_ = nullptr;
 };
 

@@ -235,6 +235,7 @@ void Lowerer::emit_updates() {
     Place dense{};  // of the slice alone; where it is, or a copy
   };
   std::vector<Gradient> gradients;
+  auto format_of = [&](const Slice& s) { return s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor); };
   draft_.turn = plan_.sum_turn();
   for (Slice& s : slices) {
     const auto found =
@@ -242,7 +243,7 @@ void Lowerer::emit_updates() {
     const View g = draft_.main_view(at(plan_.passes().parameter_gradients, found), s.box);
     std::vector<int> order(s.box.size());
     std::iota(order.begin(), order.end(), 0);
-    gradients.push_back({g, dense(g, order, s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor), "update of " + s.name)});
+    gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
     if (s.sum >= 0)
       draft_.kernel(accumulate_kernel(PassKind::forward, volume(s.box), dtype), {gradients.back().dense, {s.sum, 0}},
@@ -250,19 +251,18 @@ void Lowerer::emit_updates() {
   }
   draft_.turn = plan_.combine_turn();
   for (std::size_t i = 0; i < slices.size(); i++) {
-    const Slice s = slices[i];
+    const Slice& s = slices[i];
     const auto& [where, place] = gradients[i];
     if (s.sum >= 0) {
       draft_.kernel(accumulate_kernel(PassKind::backward_data, volume(s.box), dtype), {{s.sum, 0}, place}, "gradient of " + s.name);
       if (place.buffer != where.buffer)  // for who reads gradients
-        draft_.copy(dense_view(place.buffer, s.box.size() < 3 ? Format::plain : plan_.format_of(s.tensor), where.extents), where,
-                    dtype, "gradient of " + s.name);
+        draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
     }
     if (plan_.passes().clips) emit_norm(i, place);
   }
   draft_.turn = plan_.update_turn();
   for (std::size_t i = 0; i < slices.size(); i++) {
-    const Slice s = slices[i];
+    const Slice& s = slices[i];
     draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(s.box), dtype),
                   {{draft_.program.scalars, 0}, gradients[i].dense, {s.velocity, 0}, {s.value, 0}}, "update of " + s.name);
   }
@@ -270,7 +270,7 @@ void Lowerer::emit_updates() {
 
 // The sum of the squares of a slice's gradient.
 void Lowerer::emit_norm(std::size_t slice, const Place& gradient) {
-  const Slice s = draft_.program.slices[slice];
+  const Slice& s = draft_.program.slices[slice];
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
   KernelSpec spec = fold_kernel(FoldKind::square, dtype, {volume(s.box)}, {{1}, {0}});

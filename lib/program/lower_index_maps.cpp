@@ -75,7 +75,7 @@ struct Walk {
   }
 };
 
-bool is_tied(const Pass& pass, int index) {
+bool is_mapped(const Pass& pass, int index) {
   auto has = [&](const std::vector<int>& side) { return std::find(side.begin(), side.end(), index) != side.end(); };
   return std::any_of(pass.index_maps.begin(), pass.index_maps.end(), [&](const IndexMap& l) { return has(l.read) || has(l.made); });
 }
@@ -84,7 +84,7 @@ std::optional<Walk> walk_of(const Pass& pass, const std::vector<Range>& work, co
   const PassOperand &read = pass.reads.front(), &made = pass.writes;
   Walk walk{{from.buffer, from.element, {}, {}}, {to.buffer, to.element, {}, {}}};
   for (std::size_t d = 0; d < made.indices.size(); d++) {
-    if (is_tied(pass, made.indices[d])) continue;
+    if (is_mapped(pass, made.indices[d])) continue;
     const auto dim =
         static_cast<std::size_t>(std::find(read.indices.begin(), read.indices.end(), made.indices[d]) - read.indices.begin());
     walk.add(to.extents[d], from.strides[dim], to.strides[d]);
@@ -105,7 +105,7 @@ void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
     const std::vector<int>& indices = it.reads.front().indices;
     std::vector<int> order;
     for (std::size_t d = 0; d < indices.size(); d++)
-      if (!is_tied(it, indices[d])) order.push_back(static_cast<int>(d));
+      if (!is_mapped(it, indices[d])) order.push_back(static_cast<int>(d));
     for (const IndexMap& map : it.index_maps)
       for (int i : map.read) order.push_back(static_cast<int>(std::find(indices.begin(), indices.end(), i) - indices.begin()));
     View run = views[0];

@@ -3,7 +3,6 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "kernels/operands.h"
@@ -11,6 +10,7 @@
 #include "program/too_large.h"
 #include "program/views.h"
 #include "run/bound_program.h"
+#include "run/memory_with.h"
 
 namespace motley {
 
@@ -72,16 +72,7 @@ void Executor::Bound::find_state() {
     } else if (std::find(program.ones.begin(), program.ones.end(), id) != program.ones.end()) {
       b.dtype == DType::f64 ? all(1.0) : all(1.0F);
     }
-    const std::size_t bytes = (values.size() + 127) / 64 * 64;
-    std::shared_ptr<std::byte> block =
-        device != nullptr ? device->allocate(bytes)
-                          : std::shared_ptr<std::byte>(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
-    if (block == nullptr) throw DeviceError("no memory for \"" + b.name + "\": " + std::to_string(b.bytes) + " bytes");
-    if (device != nullptr)
-      copy_and_wait(*device, block.get(), values.data(), values.size());
-    else
-      std::copy(values.begin(), values.end(), block.get());
-    kept.emplace(id, std::move(block));
+    kept.emplace(id, memory_with(values, b.name, device));
   }
 }
 

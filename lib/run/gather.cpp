@@ -15,68 +15,73 @@ namespace motley {
 
 namespace {
 
-// Boxes with their values as bytes: dims pairs, then doubles.
-struct Parcel {
-  std::vector<std::byte> bytes{};
-  void add(const Box& box, const std::vector<double>& values) {
-    for (const Range& r : box) {
-      put(&r.begin, sizeof r.begin);
-      put(&r.end, sizeof r.end);
-    }
-    put(values.data(), values.size() * sizeof(double));
-  }
-  void put(const void* from, std::size_t size) {
-    const auto* p = static_cast<const std::byte*>(from);
+// Dims' ranges, then doubles.
+void pack(const BoxValues& from, std::vector<std::byte>& bytes) {
+  auto put = [&](const void* data, std::size_t size) {
+    const auto* p = static_cast<const std::byte*>(data);
     bytes.insert(bytes.end(), p, p + size);
+  };
+  for (const Range& r : from.box) {
+    put(&r.begin, sizeof r.begin);
+    put(&r.end, sizeof r.end);
   }
-};
+  put(from.values.data(), from.values.size() * sizeof(double));
+}
 
-void unpack(const std::vector<std::byte>& bytes, WholeTensor& into, std::vector<int>& seen) {
-  const std::size_t dims = into.shape.rank();
+void unpack(const std::vector<std::byte>& bytes, const Shape& shape, std::vector<double>& values, std::vector<int>& seen) {
   std::size_t here = 0;
   while (here < bytes.size()) {
-    Box box(dims);
+    Box box(shape.rank());
     for (Range& r : box) {
       std::memcpy(&r.begin, bytes.data() + here, sizeof r.begin);
       std::memcpy(&r.end, bytes.data() + here + sizeof r.begin, sizeof r.end);
       here += 2 * sizeof r.begin;
     }
     for_each_index(box, [&](const std::vector<Index>& i) {
-      const auto global = static_cast<std::size_t>(position_of(into.shape, i));
-      std::memcpy(&into.values[global], bytes.data() + here, sizeof(double));
+      const auto global = static_cast<std::size_t>(position_of(shape, i));
+      std::memcpy(&values[global], bytes.data() + here, sizeof(double));
       seen[global]++;
       here += sizeof(double);
     });
   }
 }
 
-WholeTensor put_together(const StepTensor& tensor, const Parcel& mine, Transport& transport, std::vector<int>& seen) {
-  WholeTensor out{tensor.name, tensor.shape,
-                  std::vector<double>(static_cast<std::size_t>(tensor.shape.elements()), std::numeric_limits<double>::quiet_NaN())};
-  seen.assign(out.values.size(), 0);
-  for (const auto& bytes : transport.gather_all(mine.bytes)) unpack(bytes, out, seen);
+// seen: by how many ranks each element is given.
+std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport,
+                                 std::vector<int>& seen) {
+  std::vector<std::byte> bytes;
+  for (const BoxValues& box : mine) pack(box, bytes);
+  std::vector<double> out(static_cast<std::size_t>(shape.elements()), std::numeric_limits<double>::quiet_NaN());
+  seen.assign(out.size(), 0);
+  for (const auto& its : transport.gather_all(bytes)) unpack(its, shape, out, seen);
   return out;
 }
 
 }  // namespace
 
+std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport) {
+  std::vector<int> seen;
+  return put_together(shape, mine, transport, seen);
+}
+
 WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor) {
-  Parcel mine;
+  std::vector<BoxValues> mine;
   const TensorPlan& t = at(plan.data().tensors, tensor);
   const int buffer = at(program.main_buffer, tensor);
   for (const Shard& h : t.owners)
-    if (h.rank == program.rank && buffer >= 0) mine.add(h.box, executor.read(buffer, h.box));
-  std::vector<int> seen;
-  return put_together(at(plan.data().passes.tensors, tensor), mine, transport, seen);
+    if (h.rank == program.rank && buffer >= 0) mine.push_back({h.box, executor.read(buffer, h.box)});
+  const StepTensor& whole = at(plan.data().passes.tensors, tensor);
+  return {whole.name, whole.shape, put_together(whole.shape, mine, transport)};
 }
 
 WholeTensor gather_parameter(const Plan& plan, const Program& program, const Executor& executor, Transport& transport,
                              int parameter, Part part) {
-  Parcel mine;
+  std::vector<BoxValues> mine;
   for (const Slice& s : program.slices)
-    if (s.tensor == parameter) mine.add(s.box, executor.read(part == Part::value ? s.value : s.gradient, s.box));
+    if (s.tensor == parameter) mine.push_back({s.box, executor.read(part == Part::value ? s.value : s.gradient, s.box)});
   std::vector<int> seen;
-  WholeTensor out = put_together(at(plan.data().passes.tensors, parameter), mine, transport, seen);
+  const StepTensor& whole = at(plan.data().passes.tensors, parameter);
+  WholeTensor out{whole.name, whole.shape, put_together(whole.shape, mine, transport, seen)};
   for (int n : seen) check(n == 1, "every element of a parameter has one owner");
   return out;
 }

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace motley {
@@ -30,19 +31,41 @@ struct Head {
   std::uint32_t host = 0, bytes = 0;  // bytes: what follows
 };
 
-// A child of fork() would keep a dead process's connections open: it closes them. Filled while a run starts, by one thread.
-std::vector<int>& links_of_this_process() {
-  static std::vector<int> all;
+// A child of fork() would keep a dead process's connections open: it closes them.
+struct OpenLinks {
+  std::mutex mutex{};  // held while the process forks
+  std::vector<int> files{};
+};
+
+OpenLinks& links_of_this_process() {
+  static OpenLinks all;
   return all;
 }
 
+void before_fork() {
+  links_of_this_process().mutex.lock();
+}
+
+void after_fork() {
+  links_of_this_process().mutex.unlock();
+}
+
 void close_in_child() {
-  for (const int fd : links_of_this_process()) ::close(fd);
+  for (const int fd : links_of_this_process().files) ::close(fd);
+  after_fork();
 }
 
 void remember(int fd) {
-  static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
-  if (registered == 0) links_of_this_process().push_back(fd);
+  OpenLinks& links = links_of_this_process();
+  static const int registered = pthread_atfork(before_fork, after_fork, close_in_child);
+  const std::lock_guard lock(links.mutex);
+  if (registered == 0) links.files.push_back(fd);
+}
+
+void forget(int fd) {
+  OpenLinks& links = links_of_this_process();
+  const std::lock_guard lock(links.mutex);
+  std::erase(links.files, fd);
 }
 
 void put(std::vector<std::byte>& to, const void* from, std::size_t bytes) {
@@ -140,7 +163,7 @@ HostLink& HostLink::operator=(HostLink&& other) noexcept {
 
 void HostLink::close() {
   if (fd_ < 0) return;
-  std::erase(links_of_this_process(), fd_);
+  forget(fd_);
   ::close(fd_);
   fd_ = -1;
 }

@@ -90,7 +90,7 @@ std::optional<Hung> HostWatch::beat() {
   if (watch_)
     if (auto hung = watch_->beat()) return hung;
   send();
-  if (!dead_ || ++dead_looks_ < beats_in(options_.death_seconds)) return std::nullopt;
+  if (!dead_ || ++dead_polls_ < beats_in(options_.death_seconds)) return std::nullopt;
   return dead_;
 }
 

@@ -70,7 +70,7 @@ class HostWatch {
   std::unique_ptr<Watch> watch_;  // of the first rank of a host
   std::vector<FarHost> far_;
   std::optional<Hung> dead_{};
-  int dead_looks_ = 0;
+  int dead_polls_ = 0;
 };
 
 }  // namespace motley

@@ -3,10 +3,10 @@
 #pragma once
 #include <motley/measure.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "profiler/measure_kernels.h"
 
 namespace motley {
@@ -27,7 +27,7 @@ class KernelTimer {
   Index step_bytes = 0;  // of this rank's memory, with even parts
 
  private:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double seconds() const { return seconds_now() - start_; }
   std::vector<double> of_all(double mine) const;
   RoundBarrier together();
   Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds);
@@ -39,7 +39,7 @@ class KernelTimer {
   Runtime& rt_;
   Backend& backend_;
   const MeasureOptions& options_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double start_ = seconds_now();
   double needed_seconds_ = 0;  // for what did not fit
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of the ranks of one host that read each other's in place: where a Program's peer buffers are, and who has written or read
 // what. Each rank has one flag per exchange, for all who wait for it: a run's number, stored after the fact (release), seen by
-// others before they act on it (acquire). A number only grows, so a run that stopped on its way leaves nothing behind. Who reads
+// others before they act on it (acquire). A number only grows, so nothing remains of a run that stopped on its way. Who reads
 // acknowledges by a flag of its own, so that a wait names the rank that has not.
 #pragma once
 #include <motley/program.h>

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <motley/error.h>
-#include <motley/program.h>
 #include <motley/state.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "base/at.h"
 #include "base/random.h"
 #include "graph/passes.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
+#include "run/gather.h"
+#include "run/memory_with.h"
 
 namespace motley {
-
-// One owned box: described as a Program's buffer.
-struct State::Stored {
-  StatePart part = StatePart::value;
-  Buffer as{};
-  std::shared_ptr<std::byte> memory{};
-};
 
 namespace {
 
@@ -35,14 +27,6 @@ Index fan_in(const Passes& passes, int parameter) {
     return n;
   }
   return 1;
-}
-
-std::shared_ptr<std::byte> zeros(const Buffer& as) {
-  const std::size_t bytes = (static_cast<std::size_t>(as.bytes) + 127) / 64 * 64;
-  std::shared_ptr<std::byte> made(static_cast<std::byte*>(std::aligned_alloc(64, bytes)), std::free);
-  if (made == nullptr) throw DeviceError("no memory for \"" + as.name + "\": " + std::to_string(as.bytes) + " bytes");
-  std::memset(made.get(), 0, bytes);
-  return made;
 }
 
 // each(global position in the complete tensor, value of the box)
@@ -75,24 +59,14 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
         Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
-        std::shared_ptr<std::byte> memory = zeros(as);
+        std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
         if (part == StatePart::value)
-          for_each_value(as, tensor.shape, memory.get(), [&](Index global, auto& value) {
+          for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
             value = static_cast<std::remove_reference_t<decltype(value)>>(bias ? bias_uniform(seed, tensor.name, global, fan)
                                                                                : he_uniform(seed, tensor.name, global, fan));
           });
-        if (device != nullptr) {
-          const auto bytes = static_cast<std::size_t>(as.bytes);
-          std::shared_ptr<std::byte> there;
-          try {
-            there = device->allocate(std::max<std::size_t>(bytes, 1));
-          } catch (const DeviceError& e) {
-            throw DeviceError(std::string(e.what()) + " for \"" + as.name + "\"; give this rank a smaller part");
-          }
-          copy_and_wait(*device, there.get(), memory.get(), bytes);
-          memory = std::move(there);
-        }
-        stored_.push_back(std::make_shared<Stored>(Stored{part, std::move(as), std::move(memory)}));
+        std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
+        stored_.push_back({part, std::move(as), std::move(memory)});
       }
     }
   }
@@ -113,35 +87,20 @@ const State::Parameter& State::parameter(const std::string& name) const {
 std::vector<BoxValues> State::shard(const std::string& name, StatePart part) const {
   static_cast<void>(parameter(name));
   std::vector<BoxValues> out;
-  for (const auto& stored : stored_) {
-    const Buffer& as = stored->as;
-    if (as.name != name || stored->part != part) continue;
+  for (const Stored& stored : stored_) {
+    const Buffer& as = stored.as;
+    if (as.name != name || stored.part != part) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
-    if (device_ != nullptr) copy_and_wait(*device_, room.data(), stored->memory.get(), room.size());
+    if (device_ != nullptr) copy_and_wait(*device_, room.data(), stored.memory.get(), room.size());
     BoxValues& its = out.emplace_back(as.box);
-    for_each_value(as, parameter(name).shape, device_ != nullptr ? room.data() : stored->memory.get(),
+    for_each_value(as, parameter(name).shape, device_ != nullptr ? room.data() : stored.memory.get(),
                    [&](Index, auto& value) { its.values.push_back(static_cast<double>(value)); });
   }
   return out;
 }
 
 std::vector<double> State::get(Transport& transport, const std::string& name, StatePart part) const {
-  const Shape& shape = parameter(name).shape;
-  std::vector<double> mine;  // global position, value
-  for (const BoxValues& its : shard(name, part)) {
-    std::size_t k = 0;
-    for_each_index(its.box, [&](const std::vector<Index>& here) {
-      mine.push_back(static_cast<double>(position_of(shape, here)));
-      mine.push_back(its.values[k++]);
-    });
-  }
-  std::vector<double> out(static_cast<std::size_t>(shape.elements()));
-  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(mine)))) {
-    std::vector<double> its(bytes.size() / sizeof(double));
-    if (!its.empty()) std::memcpy(its.data(), bytes.data(), bytes.size());
-    for (std::size_t k = 0; k + 1 < its.size(); k += 2) out.at(static_cast<std::size_t>(its[k])) = its[k + 1];
-  }
-  return out;
+  return put_together(parameter(name).shape, shard(name, part), transport);
 }
 
 void State::set(const std::string& name, const std::vector<double>& values, StatePart part) {
@@ -149,26 +108,26 @@ void State::set(const std::string& name, const std::vector<double>& values, Stat
   if (values.size() != static_cast<std::size_t>(shape.elements()))
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");
-  for (const auto& stored : stored_) {
-    const Buffer& as = stored->as;
-    if (as.name != name || stored->part != part) continue;
+  for (const Stored& stored : stored_) {
+    const Buffer& as = stored.as;
+    if (as.name != name || stored.part != part) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
-    for_each_value(as, shape, device_ != nullptr ? room.data() : stored->memory.get(), [&](Index global, auto& value) {
+    for_each_value(as, shape, device_ != nullptr ? room.data() : stored.memory.get(), [&](Index global, auto& value) {
       value = static_cast<std::remove_reference_t<decltype(value)>>(at(values, global));
     });
-    if (device_ != nullptr) copy_and_wait(*device_, stored->memory.get(), room.data(), room.size());
+    if (device_ != nullptr) copy_and_wait(*device_, stored.memory.get(), room.data(), room.size());
   }
 }
 
 std::byte* State::address(const std::string& name, StatePart part, const Box& box) const {
-  for (const auto& stored : stored_)
-    if (stored->part == part && stored->as.name == name && stored->as.box == box) return stored->memory.get();
+  for (const Stored& stored : stored_)
+    if (stored.part == part && stored.as.name == name && stored.as.box == box) return stored.memory.get();
   throw InternalError("this rank's State has the owned boxes of \"" + name + "\" as the Program has them");
 }
 
 std::vector<std::shared_ptr<std::byte>> State::memory() const {
   std::vector<std::shared_ptr<std::byte>> out;
-  for (const auto& stored : stored_) out.push_back(stored->memory);
+  for (const Stored& stored : stored_) out.push_back(stored.memory);
   return out;
 }
 

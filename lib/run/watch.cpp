@@ -112,7 +112,7 @@ void Watch::poll() {
 }
 
 std::optional<Hung> Watch::beat() {
-  looks_++;
+  polls_++;
   poll();
   for (const Seen& rank : ranks_)
     if (auto hung = silence(rank, limits_)) return hung;
@@ -137,7 +137,7 @@ std::vector<Record> Watch::of_this_host() const {
 }
 
 std::optional<Hung> Watch::not_ready() const {
-  if (looks_ < beats_in(limits_.start_seconds)) return std::nullopt;
+  if (polls_ < beats_in(limits_.start_seconds)) return std::nullopt;
   std::string names;
   for (const Seen& rank : ranks_) {
     if (rank.now && (rank.now->ready != 0 || rank.now->code != -1)) continue;

@@ -76,7 +76,7 @@ class Watch {
   std::vector<Seen> ranks_;  // by rank
   int of_;
   Limits limits_;
-  int looks_ = 0;
+  int polls_ = 0;
   std::uint64_t reads_ = 0;
 };
 

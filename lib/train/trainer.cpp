@@ -143,12 +143,13 @@ struct Trainer::Impl {
   // Collective; throws on all ranks where an owner has a value that is not finite.
   void refuse_parameters() {
     const auto all = exchange(rt.transport(), executor.first_parameter_not_finite());
-    if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; })) refuse_values("parameters", all);
+    if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; }))
+      refuse_values("parameters", all, " (finite at step " + std::to_string(finite) + ")");
     finite = step;
   }
 
   // all: by rank, the first tensor that is not finite there; -1: none.
-  [[noreturn]] void refuse_values(const std::string& what, const std::vector<int>& all) {
+  [[noreturn]] void refuse_values(const std::string& what, const std::vector<int>& all, const std::string& since = "") {
     const Passes& passes = plan.data().passes;
     int first = -1, rank = 0;
     for (std::size_t r = 0; r < all.size(); r++) {
@@ -157,7 +158,6 @@ struct Trainer::Impl {
       rank = static_cast<int>(r);
     }
     const std::string name = first < 0 ? "unknown" : "\"" + at(passes.tensors, first).name + "\" on rank " + std::to_string(rank);
-    const std::string since = what == "parameters" ? " (finite at step " + std::to_string(finite) + ")" : "";
     throw LossNotFinite(what + " not finite at step " + std::to_string(step) + since + "; first bad tensor: " + name +
                             "; try a smaller learning rate, or look for bad values in the data",
                         rank);

@@ -12,8 +12,7 @@ namespace motley {
 ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size) {
   return [&all, first = micro_batch * size](const Box& box, std::span<std::byte> out) {
     Box there = box;
-    there.front().begin += first;
-    there.front().end += first;
+    if (first > 0) there.front() = {there.front().begin + first, there.front().end + first};  // an input may be a scalar
     all(there, out);
   };
 }

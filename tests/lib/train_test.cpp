@@ -255,6 +255,23 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
                     Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
 }
 
+TEST_CASE("trainer: an input without dims is fed", "[train]") {
+  Graph g;
+  const Tensor image = g.input("image", {{"batch", 4}, {"in", 3}}), bonus = g.input("bonus", {});
+  const Plan plan =
+      balance(training(add(mean(dense(image, {.out = {Dim{"f", 2}}})), bonus), Sgd{}), line_of(2), {}, {}, {.dtype = DType::f64});
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const auto fill = [](double value) {
+      return [value](const Box& box, std::span<std::byte> out) {
+        std::fill_n(reinterpret_cast<double*>(out.data()), volume(box), value);
+      };
+    };
+    Trainer without(rt, plan), with(rt, plan);
+    const double base = without.step({{image, fill(1)}, {bonus, fill(0)}}).loss;
+    if (with.step({{image, fill(1)}, {bonus, fill(0.5)}}).loss != base + 0.5) throw InternalError("the scalar is part of the loss");
+  });
+}
+
 TEST_CASE("state: read and written by name, under any layout", "[train]") {
   // Values and velocities of one run go on in another one, with other cuts and another number of ranks.
   const Datasets data = small_data(40);
