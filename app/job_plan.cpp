@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "mesh/mesh_json.h"
+#include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "profiler/measure_kernels.h"
 #include "run/start.h"
@@ -238,6 +239,14 @@ std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+}
+
+Plan evaluation_plan_of(const Job& job, const Plan& trained, const Profile& profile) {
+  const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
+  const Step step = inference({model.logits});
+  LayoutRules rules = rules_within(step.passes(), job.rules);
+  rules.homes = trained.homes();
+  return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype, .baselines = false});
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {

@@ -99,7 +99,9 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   std::string text = fmt::format("run directory  {}\n", directory.string());
   text += fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds));
   if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
-  if (run.test_accuracy) text += fmt::format("test accuracy  {:.2f} %\n", 100 * *run.test_accuracy);
+  if (run.test_accuracy)
+    text += fmt::format("test accuracy  {:.2f} %; a batch {}, predicted {}\n", 100 * *run.test_accuracy,
+                        time_or_unknown(run.test_batch_seconds), time_or_unknown(run.predicted_test_batch_seconds));
   text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
                       time_or_unknown(run.predicted_step_seconds));
   text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted),
@@ -171,7 +173,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   rt.phase("planning");
-  const Plan made = plan_of(job, step, profile);
+  const Plan made = plan_of(job, step, profile), evaluation = evaluation_plan_of(job, made, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
@@ -179,6 +181,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches));
   const TrainSummary run =
       train_job(rt, {.plan = &made,
+                     .evaluation = &evaluation,
+                     .classes = job.model.loss.over,
                      .profile = &profile,
                      .data = data,
                      .names = names_of(model),

@@ -4,9 +4,11 @@
 #include <motley/transport.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace motley::control {
@@ -35,6 +37,18 @@ class Gathering {
   std::shared_ptr<std::vector<Frame>> frames_;
   std::vector<Transport::Ticket> receives_{}, sends_{};
 };
+
+// Every rank's value of a plain type, on every rank. Collective.
+template <class T>
+std::vector<T> all_of(Transport& transport, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> out;
+  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(&mine, 1)))) {
+    check(bytes.size() == sizeof(T), "all ranks send the same control message");
+    std::memcpy(&out.emplace_back(), bytes.data(), sizeof(T));
+  }
+  return out;
+}
 
 // Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);

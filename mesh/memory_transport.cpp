@@ -101,8 +101,8 @@ class MemoryTransport final : public Transport {
     return control::gather(*this, bytes);
   }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
-  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return shared_.share(*this, mine); }
+  HeldBytes allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
+  std::vector<HeldBytes> share(const HeldBytes& mine) override { return shared_.share(*this, mine); }
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
     static_cast<void>(other(from));
     return tickets_.add({.peer = from, .flag = {&flag, value, bytes}});

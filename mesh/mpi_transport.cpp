@@ -154,8 +154,8 @@ class MpiTransport final : public Transport {
 
   std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return control::gather(*this, mine); }
 
-  std::span<std::byte> allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
-  std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return shared_.share(*this, mine); }
+  HeldBytes allocate(std::size_t bytes) override { return shared_.allocate(bytes); }
+  std::vector<HeldBytes> share(const HeldBytes& mine) override { return shared_.share(*this, mine); }
   Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
     Operation op = operation(from, 0, 0);
     op.flag = {&flag, value, bytes};

@@ -96,22 +96,34 @@ PeerSharedMemory::~PeerSharedMemory() {
   if (start_ != nullptr) munmap(start_, std::max<std::size_t>(size_, 1));
 }
 
-std::vector<std::span<std::byte>> SharedMemories::share(Transport& transport, std::span<std::byte> mine) {
-  const auto own = std::find_if(own_.begin(), own_.end(), [&](const SharedMemory& m) { return m.bytes().data() == mine.data(); });
-  check(own != own_.end(), "memory from allocate() is shared");
+HeldBytes SharedMemories::allocate(std::size_t bytes) {
+  std::erase_if(own_, [](const auto& memory) { return memory.expired(); });
+  auto made = std::make_shared<const SharedMemory>(bytes);
+  own_.push_back(made);
+  return {made->bytes(), made};
+}
+
+std::vector<HeldBytes> SharedMemories::share(Transport& transport, const HeldBytes& mine) const {
+  std::shared_ptr<const SharedMemory> own;
+  for (const auto& memory : own_)
+    if (auto held = memory.lock(); held == mine.holder) own = std::move(held);
+  check(own != nullptr, "memory from allocate() is shared");
   const SharedMemory::Name name = own->name();
   const auto all = transport.gather_all(std::as_bytes(std::span(&name, 1)));
-  std::vector<std::span<std::byte>> out(all.size());
+  std::vector<HeldBytes> out(all.size());
   const auto me = static_cast<std::size_t>(transport.rank());
   for (std::size_t r = 0; r < all.size(); r++) {
     SharedMemory::Name its;
     check(all[r].size() == sizeof its, "all ranks are in the same share()");
     std::memcpy(&its, all[r].data(), sizeof its);
-    if (r == me)
+    if (r == me) {
       out[r] = mine;
-    else if (transport.hosts()[r] == transport.hosts()[me])
-      out[r] = others_.emplace_back(its).bytes();
+    } else if (transport.hosts()[r] == transport.hosts()[me]) {
+      const auto mapped = std::make_shared<const PeerSharedMemory>(its);
+      out[r] = {mapped->bytes(), mapped};
+    }
   }
+  static_cast<void>(transport.gather_all({}));  // until all have mapped it, no one releases it
   return out;
 }
 

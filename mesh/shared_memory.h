@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace motley {
 
@@ -45,15 +47,14 @@ class PeerSharedMemory {
   std::size_t size_ = 0;
 };
 
-// One rank's shared memories and those of others that it maps: what Transport::allocate and share are made of.
+// One rank's shared memories: what Transport::allocate and share are made of.
 class SharedMemories {
  public:
-  std::span<std::byte> allocate(std::size_t bytes) { return own_.emplace_back(bytes).bytes(); }
-  std::vector<std::span<std::byte>> share(Transport& transport, std::span<std::byte> mine);
+  HeldBytes allocate(std::size_t bytes);
+  std::vector<HeldBytes> share(Transport& transport, const HeldBytes& mine) const;
 
  private:
-  std::vector<SharedMemory> own_{};
-  std::vector<PeerSharedMemory> others_{};
+  std::vector<std::weak_ptr<const SharedMemory>> own_{};
 };
 
 }  // namespace motley

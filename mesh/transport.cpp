@@ -206,9 +206,9 @@ struct Word {
 
 std::optional<Farewell> farewell(Transport& transport, int status, const std::string& text, double patience_seconds) {
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
-  // In the transport's memory: where not all come, the messages outlive this call.
-  const std::span<std::byte> memory = transport.allocate(ranks * sizeof(Word));
-  const std::span<Word> words(new (memory.data()) Word[ranks], ranks);
+  const auto memory = std::make_shared<std::vector<Word>>(ranks);
+  transport.keep(memory);  // where not all come, the messages outlive this call
+  std::vector<Word>& words = *memory;
   words[me].status = status;
   words[me].clean = transport.idle() ? 1 : 0;
   words[me].length = static_cast<std::int32_t>(std::min(text.size(), sizeof words[me].text));

@@ -83,8 +83,8 @@ void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOpt
     for (int b = 0; b < a; b++) any = any || share(a, b);
   if (!any) return;
   const auto most = static_cast<std::size_t>(std::max(Index{64}, options.most_bytes));
-  const std::span<std::byte> mine = transport.allocate(most);
-  const std::vector<std::span<std::byte>> all = transport.share(mine);
+  const HeldBytes mine = transport.allocate(most);
+  const std::vector<HeldBytes> all = transport.share(mine);
   using Points = std::vector<std::pair<Index, double>>;
   for (int a = 0; a < ranks; a++)
     for (int b = a + 1; b < ranks; b++) {
@@ -92,7 +92,7 @@ void measure_reads(Transport& transport, std::vector<Link>& links, const LinkOpt
       Points points;
       if (me == a || me == b) {
         const int peer = me == a ? b : a;
-        PairReader pair(transport, peer, mine, all[static_cast<std::size_t>(peer)]);
+        PairReader pair(transport, peer, mine.bytes, all[static_cast<std::size_t>(peer)].bytes);
         for (std::size_t bytes = 64; bytes <= most; bytes *= 4)
           points.emplace_back(static_cast<Index>(bytes), pair.extra(bytes, std::min(options.most_rounds, 25)));
         check(pair.sum() > 0, "what was read was written");

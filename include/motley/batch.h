@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One training step's samples.
+/// The samples of one step, and how they are read.
 #pragma once
 #include <motley/dims.h>
+#include <motley/graph.h>
 
 #include <cstddef>
 #include <functional>
@@ -14,6 +15,11 @@ namespace motley {
 
 /// Fills this rank's box (dense, row-major; f32 or f64 images, i32 labels) of a batch on request. Keeps alive what it reads from.
 using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
+/// One input of a step and what fills it.
+struct Feed {
+  Tensor tensor{};  ///< made by Graph::input
+  ReadBox data{};   ///< reads this rank's box of it
+};
 /// One training step's samples.
 struct Batch {
   ReadBox images{};  ///< dims: batch, then the sample's

@@ -9,6 +9,7 @@
 #include <motley/measure.h>
 #include <motley/ops.h>
 #include <motley/plan.h>
+#include <motley/predictor.h>
 #include <motley/profile.h>
 #include <motley/redistribute.h>
 #include <motley/runtime.h>

@@ -8,6 +8,7 @@
 #include <motley/step.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ class Plan {
   /// A fixed plan, from the file of save() or a run's plan.json: nothing is measured or chosen. UserError: another step, the file
   /// of an older motley, a mesh with other axes or devices, parts that do not fit, a file that cannot be read (66).
   static Plan load(const std::filesystem::path& file, const Step& step, const Mesh& mesh);
+  /// Who stores which boxes of each parameter: LayoutRules::homes of another plan that runs on the same State (an evaluation, a
+  /// prediction, another batch).
+  std::map<std::string, std::vector<Shard>> homes() const;
   std::uint64_t hash() const;  ///< of (step, mesh, rules, options): what ranks compare before they trust one plan
 
  private:

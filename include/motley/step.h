@@ -54,7 +54,7 @@ class Step {
   const Passes& passes() const { return *passes_; }          ///< for the planner
 
  private:
-  friend Step training(const Tensor&, const Optimizer&, const TrainingOptions&);
+  friend Step training(const std::vector<Tensor>&, const Optimizer&, const TrainingOptions&);
   friend Step inference(const std::vector<Tensor>&);
   Step(std::shared_ptr<const Passes> passes, UpdateScalars scalars) : passes_(std::move(passes)), scalars_(std::move(scalars)) {}
   std::shared_ptr<const Passes> passes_;
@@ -64,6 +64,9 @@ class Step {
 /// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no
 /// parameter; micro-batches that do not divide the batch.
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options = {});
+/// The same for the sum of several losses, each of which is reported (StepReport::losses). UserError: none of them is made of
+/// another one.
+Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, const TrainingOptions& options = {});
 /// The forward passes of these outputs.
 Step inference(const std::vector<Tensor>& outputs);
 

@@ -18,12 +18,6 @@ namespace motley {
 /// @addtogroup running
 /// @{
 
-/// One input of a step and what fills it.
-struct Feed {
-  Tensor tensor{};  ///< made by Graph::input
-  ReadBox data{};   ///< reads this rank's box of it
-};
-
 /// What one rank did in a step.
 struct RankStep {
   double seconds = 0;          ///< by the clock, the step's own messages included
@@ -36,7 +30,8 @@ struct RankStep {
 /// What all ranks did in a step; the same on every rank.
 struct StepReport {
   Index step = 0;                             ///< counted from 1
-  double loss = 0;                            ///< of this step, before its update
+  double loss = 0;                            ///< of this step, before its update: the sum of all losses
+  std::vector<double> losses{};               ///< each, in the order of training()
   double learning_rate = 0;                   ///< of its update
   std::optional<double> gradient_norm{};      ///< before clipping; nothing where gradients are not clipped
   double measured_seconds = 0;                ///< slowest rank

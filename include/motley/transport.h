@@ -30,6 +30,12 @@ class WaitObserver {
   virtual bool sees(int from) const = 0;
 };
 
+/// Memory that lives as long as its last holder.
+struct HeldBytes {
+  std::span<std::byte> bytes{};          ///< empty: there is none
+  std::shared_ptr<const void> holder{};  ///< of the memory
+};
+
 /// One rank's connection to all others. Used by one thread, but for abort().
 class Transport {
  public:
@@ -48,16 +54,16 @@ class Transport {
   virtual bool takes_device_memory() const { return false; }  ///< messages may begin and end in the memory of this rank's GPU
   /// Control only (plans, statuses, timings): every rank's bytes, on every rank. Collective.
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
-  /// Memory for exchanged buffers: 4096-byte aligned, zeroed, touched; lives as long as the transport. DeviceError.
-  virtual std::span<std::byte> allocate(std::size_t bytes) = 0;
+  /// Memory for exchanged buffers: 4096-byte aligned, zeroed, touched. DeviceError.
+  virtual HeldBytes allocate(std::size_t bytes) = 0;
   /// The memory lives as long as the transport, whatever else releases it: for buffers of messages that an error leaves unfinished.
   void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
   /// Per rank a number: ranks with one number map each other's memory (threads of a process, ranks of a host that allows it).
   /// The same on every rank.
   const std::vector<int>& hosts() const { return hosts_; }
   /// Collective over all ranks. `mine` came from allocate(). Every rank's memory as this rank sees it, itself included; empty:
-  /// a rank of another host. Mapped and touched; lives as long as the transport. DeviceError.
-  virtual std::vector<std::span<std::byte>> share(std::span<std::byte> mine) = 0;
+  /// a rank of another host. Mapped and touched; a holder here keeps it readable when its rank has released it. DeviceError.
+  virtual std::vector<HeldBytes> share(const HeldBytes& mine) = 0;
   /// Done when the flag, which is in memory of rank `from`, has reached the value. What that rank wrote before it stored the
   /// flag (release) is then seen here. Counts as so many payload bytes received.
   virtual Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) = 0;

@@ -50,8 +50,9 @@ Field<T> word_field(const char* name, const char* doc, E T::*member, const std::
 
 // A figure that is null where it is not known.
 template <class T>
-Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most) {
-  return {name, doc, "number or null", true, [member, least, most](Reader& r, const Json& j, T& out) {
+Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most,
+                        bool required = true) {
+  return {name, doc, "number or null", required, [member, least, most](Reader& r, const Json& j, T& out) {
             double value = 0;
             if (!std::holds_alternative<std::nullptr_t>(j.value) && r.number(j, value, least, most)) out.*member = value;
           }};

@@ -20,6 +20,12 @@ std::vector<int> Passes::writers_of(int tensor) const {
   return out;
 }
 
+int Passes::logits() const {
+  for (const Pass& p : passes)
+    if (p.class_index >= 0) return p.reads.front().tensor;
+  return -1;
+}
+
 Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
   const std::size_t n = graph.nodes.size();
   values_.assign(n, -1);
@@ -73,7 +79,7 @@ Pass& Lowering::pass(const Node& node, const std::string& what, KernelOp op, Pas
   return out_.passes.back();
 }
 
-void Lowering::lower(const GraphNodes& graph, bool with_gradients, int loss) {
+void Lowering::lower(const GraphNodes& graph, const std::vector<int>& losses) {
   const std::size_t n = graph.nodes.size();
   for (std::size_t i = 0; i < n; i++) {
     if (!needed_[i]) continue;
@@ -83,9 +89,11 @@ void Lowering::lower(const GraphNodes& graph, bool with_gradients, int loss) {
     if (trains_[i]) wants_.insert(values_[i]);
     if (node.op) node.op->forward(*this, node);
   }
-  if (!with_gradients) return;
-  const StepTensor& last = at(out_.tensors, at(values_, loss));
-  add({"gradient of " + last.name, last.shape, DType::f32, TensorRole::seed, last.layer, at(values_, loss)});
+  if (losses.empty()) return;
+  for (const int loss : losses) {
+    const StepTensor last = at(out_.tensors, at(values_, loss));
+    add({"gradient of " + last.name, last.shape, DType::f32, TensorRole::seed, last.layer, at(values_, loss)});
+  }
   for (std::size_t i = n; i-- > 0;) {
     if (!needed_[i] || !trains_[i]) continue;
     const Node& node = graph.nodes[i];

@@ -67,7 +67,7 @@ class Lowering {
   Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
   const StepTensor& tensor(int id) const { return at(out_.tensors, id); }
   Passes& out() { return out_; }
-  void lower(const GraphNodes& graph, bool with_gradients, int loss);
+  void lower(const GraphNodes& graph, const std::vector<int>& losses);  // with the gradients of their sum; none: without
 
  private:
   int add(StepTensor tensor);

@@ -81,20 +81,22 @@ struct DerivedDim {
   enum class Kind : std::uint8_t { scaled, shifted } kind = Kind::scaled;
 };
 
+inline constexpr std::size_t kMostLosses = 24;  // of a step: they travel in one control message
+
 struct Passes {
   std::vector<StepTensor> tensors{};
   std::vector<Pass> passes{};              // in an order in which every tensor is whole before it is read
   std::vector<int> parameters{};           // tensors
   std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
-  std::vector<int> outputs{};              // loss first; then what is to be read
+  std::vector<int> outputs{};              // one rank has all of each: the losses that are trained on, or what is asked for
   std::vector<DerivedDim> derived_dims{};  // in graph order
-  int loss = -1, logits = -1, label = -1;
-  Optimizer optimizer{};  // its learning rate is 0 here: it is read when a step runs (Step::scalars)
-  bool clips = false;     // by the gradients' common norm
-  Index accumulate = 1;   // micro-batches of a step; all sizes are those of one
+  Optimizer optimizer{};                   // its learning rate is 0 here: it is read when a step runs (Step::scalars)
+  bool clips = false;                      // by the gradients' common norm
+  Index accumulate = 1;                    // micro-batches of a step; all sizes are those of one
   bool trains = false;
   int find(const std::string& tensor) const;  // -1: none
   std::vector<int> writers_of(int tensor) const;
+  int logits() const;  // the first tensor that is compared with labels; -1: none
 };
 
 }  // namespace motley

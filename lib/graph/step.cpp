@@ -21,17 +21,46 @@ std::uint64_t Step::hash() const {
   return hash_of(*passes_);
 }
 
+namespace {
+
+bool depends(const GraphNodes& graph, int node, int on) {
+  const std::vector<int>& inputs = at(graph.nodes, node).inputs;
+  return std::any_of(inputs.begin(), inputs.end(), [&](int in) { return in == on || depends(graph, in, on); });
+}
+
+// The gradient of a loss is 1: no other one may add to it.
+void check_losses(const std::vector<Tensor>& losses, const GraphNodes& graph) {
+  for (const Tensor& loss : losses) {
+    if (loss.shape().rank() != 0)
+      throw UserError("\"" + loss.name() + "\" is not a scalar; take its mean() or sum() to train on it");
+    for (const Tensor& other : losses) {
+      if (&loss != &other && loss.name() == other.name()) throw UserError("the loss \"" + loss.name() + "\" is listed twice");
+      if (&loss != &other && depends(graph, GraphNodes::id(other), GraphNodes::id(loss)))
+        throw UserError("the loss \"" + other.name() + "\" is made of the loss \"" + loss.name() + "\"; train on one of them");
+    }
+  }
+}
+
+}  // namespace
+
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options) {
-  auto graph = GraphNodes::graph_of({loss});
-  if (loss.shape().rank() != 0) throw UserError("\"" + loss.name() + "\" is not a scalar; take its mean() or sum() to train on it");
-  Lowering to(*graph, {GraphNodes::id(loss)});
-  to.lower(*graph, true, GraphNodes::id(loss));
+  return training(std::vector<Tensor>{loss}, optimizer, options);
+}
+
+Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, const TrainingOptions& options) {
+  if (losses.empty()) throw UserError("there is no loss to train on");
+  if (losses.size() > kMostLosses)
+    throw UserError(std::to_string(losses.size()) + " losses; a step has " + std::to_string(kMostLosses) + " at most, add() some");
+  auto graph = GraphNodes::graph_of(losses);
+  check_losses(losses, *graph);
+  std::vector<int> ids;
+  for (const Tensor& t : losses) ids.push_back(GraphNodes::id(t));
+  Lowering to(*graph, ids);
+  to.lower(*graph, ids);
   Passes out = to.out();
+  for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));
   if (out.parameters.empty())
-    throw UserError("\"" + loss.name() + "\" does not depend on any parameter: there is nothing to train");
-  out.loss = out.find(loss.name());
-  out.outputs = {out.loss};
-  if (out.logits >= 0) out.outputs.push_back(out.logits);
+    throw UserError("\"" + losses.front().name() + "\" does not depend on any parameter: there is nothing to train");
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
@@ -49,7 +78,7 @@ Step inference(const std::vector<Tensor>& outputs) {
   std::vector<int> ids;
   for (const Tensor& t : outputs) ids.push_back(GraphNodes::id(t));
   Lowering to(*graph, ids);
-  to.lower(*graph, false, -1);
+  to.lower(*graph, {});
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));
   return {std::make_shared<const Passes>(std::move(out)), {}};

@@ -63,19 +63,12 @@ struct Fields<DerivedDim> {
 };
 template <>
 struct Fields<Passes> {
-  static constexpr std::tuple list{field("tensors", &Passes::tensors),
-                                   field("passes", &Passes::passes),
-                                   field("parameters", &Passes::parameters),
-                                   field("parameter_gradients", &Passes::parameter_gradients),
-                                   field("outputs", &Passes::outputs),
-                                   field("derived_dims", &Passes::derived_dims),
-                                   field("loss", &Passes::loss),
-                                   field("logits", &Passes::logits),
-                                   field("label", &Passes::label),
-                                   field("optimizer", &Passes::optimizer),
-                                   field("clips", &Passes::clips),
-                                   field("accumulate", &Passes::accumulate),
-                                   field("trains", &Passes::trains)};
+  static constexpr std::tuple list{
+      field("tensors", &Passes::tensors),       field("passes", &Passes::passes),
+      field("parameters", &Passes::parameters), field("parameter_gradients", &Passes::parameter_gradients),
+      field("outputs", &Passes::outputs),       field("derived_dims", &Passes::derived_dims),
+      field("optimizer", &Passes::optimizer),   field("clips", &Passes::clips),
+      field("accumulate", &Passes::accumulate), field("trains", &Passes::trains)};
 };
 
 }  // namespace motley

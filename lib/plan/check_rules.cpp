@@ -42,13 +42,14 @@ class RuleChecker {
         rules_(rules),
         sizes_(reference_sizes(passes_)),
         batch_(batch_dim(passes_)) {
+    const int logits = passes_.logits();
     for (std::size_t i = 0; i < passes_.tensors.size(); i++) {
       const StepTensor& t = passes_.tensors[i];
       if (t.role == TensorRole::gradient || t.role == TensorRole::parameter_gradient || t.role == TensorRole::seed) continue;
       tensors_.insert(t.name);
       if (t.layer.empty()) continue;
       layers_.insert(t.layer);
-      if (passes_.logits < 0 || static_cast<int>(i) <= passes_.logits) known_layers_.insert(t.layer);
+      if (logits < 0 || static_cast<int>(i) <= logits) known_layers_.insert(t.layer);
     }
     for (std::string here : subject.refused)
       for (; !here.empty(); here.erase(here.rfind('/'))) bad_.insert(here);
@@ -58,6 +59,7 @@ class RuleChecker {
     check_split();
     check_tensors();
     check_places();
+    check_homes();
     for (RuleComplaint& c : conflicts_of_rules(subject_, passes_, rules_, bad_)) out_.push_back(std::move(c));
     return std::move(out_);
   }
@@ -234,6 +236,25 @@ class RuleChecker {
     }
   }
 
+  void check_homes() {
+    for (const StepTensor& t : passes_.tensors) {
+      const auto found = rules_.homes.find(t.name);
+      if (t.role != TensorRole::parameter || found == rules_.homes.end()) continue;
+      const int ranks = subject_.devices == nullptr ? std::numeric_limits<int>::max() : static_cast<int>(subject_.devices->size());
+      std::vector<Box> boxes;
+      Index held = 0;
+      bool fits = true;
+      for (const Shard& h : found->second) {
+        fits = fits && h.rank >= 0 && h.rank < ranks && h.box.size() == t.shape.rank() && contains(whole(t.shape), h.box);
+        held += fits ? volume(h.box) : 0;
+        boxes.push_back(h.box);
+      }
+      if (!fits || held != t.shape.elements() || !subtract(whole(t.shape), boxes).empty())
+        complain("/homes/" + pointer_token(t.name), "expected boxes of the mesh's ranks that hold each element of " +
+                                                        quoted(t.name) + " once, as Plan::homes() gives");
+    }
+  }
+
   inline static const Passes kNothing{};
   const RuleSubject& subject_;
   const Passes& passes_;
@@ -265,6 +286,18 @@ std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mes
   } catch (const UserError& e) {
     return RuleComplaint{"", e.what()};
   }
+}
+
+LayoutRules rules_within(const Passes& passes, LayoutRules rules) {
+  const auto sizes = reference_sizes(passes);
+  auto known = [&](const std::string& name) {
+    return std::any_of(passes.tensors.begin(), passes.tensors.end(),
+                       [&](const StepTensor& t) { return t.name == name || t.layer == name; });
+  };
+  std::erase_if(rules.split, [&](const Rule& rule) { return !sizes.contains(rule.dim); });
+  std::erase_if(rules.tensors, [&](const auto& one) { return !known(one.first); });
+  std::erase_if(rules.places, [&](const auto& one) { return !known(one.first); });
+  return rules;
 }
 
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {

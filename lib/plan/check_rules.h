@@ -39,6 +39,9 @@ std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, c
 // What planning cannot do with rules that are right, at the rule which asks for it.
 std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 
+// Without the rules of dims, tensors and layers that these passes do not have: for a part of the step that they were written for.
+LayoutRules rules_within(const Passes& passes, LayoutRules rules);
+
 // UserError with the first complaint, for rules that were written in C++.
 void require_rules(const Passes& passes, const Mesh& mesh, const LayoutRules& rules);
 

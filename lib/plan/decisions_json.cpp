@@ -78,6 +78,18 @@ Json hops_json(const PlanData& data) {
   return out;
 }
 
+// Those that another plan decided.
+Json homes_json(const LayoutRules& rules) {
+  Json out{Json::Array{}};
+  for (const auto& [name, home] : rules.homes)
+    for (const Shard& h : home) {
+      Json box{Json::Array{}};
+      for (const Range& r : h.box) box.push(Json::Array{Json(r.begin), Json(r.end)});
+      out.push(std::move(Json().set("parameter", name).set("rank", h.rank).set("box", std::move(box))));
+    }
+  return out;
+}
+
 // The place of a parameter's layout among those that its rules allow.
 Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   for (std::size_t k = 0; k < layouts.options(tensor); k++) {
@@ -111,6 +123,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("hops", hops_json(data));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
+  if (!data.rules.homes.empty()) out.set("homes", homes_json(data.rules));
   return out;
 }
 

@@ -33,7 +33,7 @@ std::shared_ptr<const Sweeper::Decided> Sweeper::known(int t, const Boxes& needs
 Sweeper::Boxes Sweeper::outside_needs(int t) const {
   Boxes out(static_cast<std::size_t>(mesh_.ranks()));
   const auto& outputs = passes_.outputs;
-  if (std::find(outputs.begin(), outputs.end(), t) != outputs.end() && (t != passes_.logits || t == passes_.loss))
+  if (std::find(outputs.begin(), outputs.end(), t) != outputs.end())
     at(out, layouts_.busy().front()) = {whole(at(passes_.tensors, t).shape)};
   return out;
 }

@@ -239,7 +239,8 @@ Cut cut_of(const Passes& passes, const Mesh& mesh, const Rule& rule) {
   return CutMaker{mesh, batch_dim(passes)}.make(rule, size->second);
 }
 
-Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) : places_(ranks_of_places(mesh, rules)) {
+Layouts::Layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules)
+    : places_(ranks_of_places(mesh, rules)), homes_(rules.homes) {
   for (int r = 0; r < mesh.ranks(); r++) all_.push_back(r);
   CutsByRule cuts(passes, mesh, rules);
   std::set<int> with_part, with_parameter;
@@ -273,6 +274,11 @@ void Layouts::set_busy(const std::set<int>& with_part) {
   std::set<int> busy = with_part;
   for (const auto& [layer, ranks] : places_) busy.insert(ranks.begin(), ranks.end());
   busy_.assign(busy.begin(), busy.end());
+}
+
+const std::vector<Shard>* Layouts::home(const std::string& parameter) const {
+  const auto found = homes_.find(parameter);
+  return found == homes_.end() ? nullptr : &found->second;
 }
 
 const std::vector<int>& Layouts::place(const std::string& layer) const {

@@ -47,6 +47,8 @@ class Layouts {
   std::size_t chosen(int tensor) const { return choice_[root(tensor)]; }
   const std::vector<int>& place(const std::string& layer) const;  // ranks of a layer; all of them without a rule
   bool placed(const std::string& layer) const { return places_.contains(layer); }
+  // Where another plan stores a parameter; nothing: the rules decide.
+  const std::vector<Shard>* home(const std::string& parameter) const;
   const std::vector<int>& busy() const {
     return busy_;
   }  // ranks that have a part of some tensor that the rules cut (of a parameter where they cut nothing else); all without rules
@@ -58,6 +60,7 @@ class Layouts {
   std::vector<std::vector<Layout>> options_{};
   std::vector<std::size_t> choice_{};
   std::map<std::string, std::vector<int>> places_{};
+  std::map<std::string, std::vector<Shard>> homes_{};
   std::vector<int> all_{}, busy_{};
 };
 

@@ -31,7 +31,7 @@ struct Fields<Rule> {
 template <>
 struct Fields<LayoutRules> {
   static constexpr std::tuple list{field("split", &LayoutRules::split), field("tensors", &LayoutRules::tensors),
-                                   field("places", &LayoutRules::places)};
+                                   field("places", &LayoutRules::places), field("homes", &LayoutRules::homes)};
 };
 template <>
 struct Fields<BalanceOptions> {

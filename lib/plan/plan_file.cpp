@@ -44,6 +44,11 @@ struct HopFile {
   std::string tensor{}, hop{}, tree{};
   std::int64_t chunks = 1, tiles = 0;
 };
+struct HomeFile {
+  std::string parameter{};
+  std::int64_t rank = 0;
+  std::vector<std::vector<Index>> box{};
+};
 struct Decisions {
   std::string step{}, dtype{};
   std::vector<AxisFile> axes{};
@@ -52,6 +57,7 @@ struct Decisions {
   std::vector<PassFile> passes{};
   std::vector<ParameterFile> parameters{};
   std::vector<HopFile> hops{};
+  std::vector<HomeFile> homes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no one has a choice
 };
 struct PlanFile {
@@ -146,6 +152,14 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
   });
 }
 
+const Table<HomeFile>& home_fields() {
+  static const Table<HomeFile> table{text_field("parameter", "that is stored", &HomeFile::parameter),
+                                     integer("rank", "which stores it", &HomeFile::rank),
+                                     {"box", "a range of each of its dims", "list", true,
+                                      [](Reader& r, const Json& j, HomeFile& out) { read_lists(r, j, out.box); }}};
+  return table;
+}
+
 const Table<Decisions>& decision_fields() {
   static const Table<Decisions> table{
       text_field("step", "the hash of what is computed", &Decisions::step),
@@ -159,7 +173,10 @@ const Table<Decisions>& decision_fields() {
       list_field("passes", "which of their indices are cut", &Decisions::passes, pass_fields()),
       list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
       list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
-      {"implementations", "per rank, where its device has a choice", "list", false, read_implementations}};
+      {"implementations", "per rank, where its device has a choice", "list", false, read_implementations},
+      {"homes", "of parameters, where another plan decided them", "list", false, [](Reader& r, const Json& j, Decisions& out) {
+         r.list(j, [&](const Json& one, std::size_t) { r.object(one, home_fields(), out.homes.emplace_back()); });
+       }}};
   return table;
 }
 
@@ -296,6 +313,19 @@ void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& fro
       refuse(file, name_of(h) + "cannot be tiled: kernels cannot be cut at its messages; write \"tiles\": 0");
 }
 
+std::map<std::string, std::vector<Shard>> homes_of(const std::filesystem::path& file, const std::vector<HomeFile>& from) {
+  std::map<std::string, std::vector<Shard>> out;
+  for (const HomeFile& h : from) {
+    Shard one{static_cast<int>(h.rank), {}};
+    for (const std::vector<Index>& range : h.box) {
+      if (range.size() != 2) refuse(file, "/decisions/homes: a range of \"" + h.parameter + "\" is its begin and its end");
+      one.box.push_back({range[0], range[1]});
+    }
+    out[h.parameter].push_back(std::move(one));
+  }
+  return out;
+}
+
 PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
@@ -343,6 +373,7 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   for (const Device& d : mesh.devices()) devices.push_back(d.name);
   if (!from.decisions.devices.empty() && from.decisions.devices != devices)
     refuse(file, "this plan is for other devices, or for these in another order; make it again with balance()");
+  from.decisions.rules.homes = homes_of(file, from.decisions.homes);
   require_rules(step.passes(), mesh, from.decisions.rules);
   PlanData data = data_from(file, from.decisions, step, mesh);
   if (from.ranks.size() != data.predicted.size())

@@ -86,6 +86,7 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
 // all.
 std::vector<Shard> Sweeper::home(int parameter) const {
   const StepTensor& t = at(passes_.tensors, parameter);
+  if (const auto* given = layouts_.home(t.name)) return *given;
   std::vector<Shard> held;
   std::vector<Box> boxes;
   auto take = [&](int rank) {

@@ -35,7 +35,8 @@ void Executor::Bound::take_memory() {
                     private_bytes = static_cast<std::size_t>(arena + rounded(static_cast<Index>(most)));
   const std::size_t bytes = private_bytes + std::max<std::size_t>(flags, 64);
   if (device == nullptr) {
-    memory = transport.allocate(bytes);
+    held = transport.allocate(bytes);
+    memory = held.bytes;
   } else {
     try {
       blocks.push_back(device->allocate(bytes));
@@ -47,16 +48,15 @@ void Executor::Bound::take_memory() {
   }
   workspace = memory.data() + arena;
   if (!program.windows) return;
-  const std::span<std::byte> shared =
-      device == nullptr ? memory : transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
-  peers = std::make_unique<PeerMemory>(program, transport, shared, shared.last(std::max<std::size_t>(flags, 64)).first(flags));
+  if (device != nullptr) held = transport.allocate(std::max<std::size_t>(flags, 64));  // a device has no part but the flags
+  peers = std::make_unique<PeerMemory>(program, transport, held, held.bytes.last(std::max<std::size_t>(flags, 64)).first(flags));
 }
 
 void Executor::Bound::find_state() {
   owned.assign(program.buffers.size(), nullptr);
   for (const Slice& s : program.slices) {
-    at(owned, s.value) = state.address(s.name, StatePart::value, s.box);
-    if (s.velocity >= 0) at(owned, s.velocity) = state.address(s.name, StatePart::velocity, s.box);
+    at(owned, s.value) = state.address(s.name, StatePart::value, at(program.buffers, s.value));
+    if (s.velocity >= 0) at(owned, s.velocity) = state.address(s.name, StatePart::velocity, at(program.buffers, s.velocity));
   }
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];

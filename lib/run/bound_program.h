@@ -55,7 +55,8 @@ struct Executor::Bound {
   std::map<int, std::shared_ptr<std::byte>> kept{};  // by buffer: Space::kept
   std::vector<Step> steps{};
   std::vector<Fed> fed{};
-  std::span<std::byte> memory{};
+  HeldBytes held{};               // of the transport: what peers read
+  std::span<std::byte> memory{};  // arena and workspace
   std::byte* workspace = nullptr;
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
   bool partial = false;                 // the last run ended before the update
@@ -72,6 +73,9 @@ struct Executor::Bound {
   // Messages that an error leaves unfinished go on reading and writing the buffers.
   ~Bound() {
     if (transport.idle()) return;
+    transport.keep(held.holder);
+    if (peers != nullptr)
+      for (const HeldBytes& its : peers->memory()) transport.keep(its.holder);
     for (const DeviceMemory::Block& block : blocks) transport.keep(block);
     for (const auto& block : state.memory()) transport.keep(block);
     for (const auto& [buffer, block] : kept) transport.keep(block);

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "base/at.h"
 #include "kernels/operands.h"
+#include "mesh/control.h"
 
 namespace motley {
 
@@ -72,14 +72,6 @@ void multiply(Spread& seconds, double by) {
 
 void KernelTimer::say(const std::string& line) const {
   if (rt_.rank() == 0 && options_.progress) options_.progress(line);
-}
-
-// One number of every rank.
-std::vector<double> KernelTimer::of_all(double mine) const {
-  std::vector<double> out;
-  for (const auto& bytes : rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1))))
-    std::memcpy(&out.emplace_back(), bytes.data(), sizeof(double));
-  return out;
 }
 
 // All ranks go on to a next round, or none.
@@ -157,7 +149,7 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
 }
 
 void KernelTimer::refuse_budget() const {
-  const std::vector<double> needed = of_all(needed_seconds_);
+  const std::vector<double> needed = control::all_of(rt_.transport(), needed_seconds_);
   const auto most = std::max_element(needed.begin(), needed.end());
   throw UserError("the kernels of this job do not fit a budget of " + std::to_string(static_cast<int>(options_.budget_seconds)) +
                   " s (three rounds on rank " + std::to_string(most - needed.begin()) + " need " +
@@ -187,7 +179,8 @@ void KernelTimer::measure_alone(Profile& profile) {
     }
   }
   const bool all_known = shared[0] > 0 && shared[1] > 0 && alone[0] > 0 && alone[1] > 0;
-  const std::vector<double> all = of_all(all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
+  const std::vector<double> all =
+      control::all_of(rt_.transport(), all_known ? std::clamp((alone[0] + alone[1]) / (shared[0] + shared[1]), 0.1, 1.0) : 1);
   for (std::size_t r = 0; r < all.size(); r++) profile.devices[r].alone_over_shared = all[r];
 }
 

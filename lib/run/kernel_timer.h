@@ -28,7 +28,6 @@ class KernelTimer {
 
  private:
   double seconds() const { return seconds_now() - start_; }
-  std::vector<double> of_all(double mine) const;
   RoundBarrier together();
   Measurement measured(const std::vector<KernelSpec>& specs, double budget, int most_rounds);
   std::vector<KernelSpec> own_largest(const Profile& profile) const;

@@ -40,12 +40,12 @@ std::size_t PeerMemory::flag_bytes(const Program& program) {
   return program.windows ? program.exchange_names.size() * kLine : 0;
 }
 
-PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags)
+PeerMemory::PeerMemory(const Program& program, Transport& transport, const HeldBytes& memory, std::span<std::byte> flags)
     : transport_(transport),
       ranks_(static_cast<std::size_t>(transport.size())),
       memory_(transport.share(memory)),
       buffers_(program.buffers.size()) {
-  std::vector<Shown> mine{{.offset = static_cast<std::uint64_t>(flags.data() - memory.data())}};
+  std::vector<Shown> mine{{.offset = static_cast<std::uint64_t>(flags.data() - memory.bytes.data())}};
   for (const ProgramStep& s : program.steps)
     if (const auto* post = std::get_if<Post>(&s.what))
       for (const Piece& p : post->sends) {
@@ -64,7 +64,7 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
     std::map<int, int> count;
     for (std::size_t i = 1; i < its.size(); i++)
       if (its[i].to == program.rank)
-        shown[{static_cast<int>(r), its[i].exchange, count[its[i].exchange]++}] = memory_[r].data() + its[i].offset;
+        shown[{static_cast<int>(r), its[i].exchange, count[its[i].exchange]++}] = memory_[r].bytes.data() + its[i].offset;
   }
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
@@ -77,7 +77,7 @@ PeerMemory::PeerMemory(const Program& program, Transport& transport, std::span<s
 
 std::atomic<std::uint64_t>& PeerMemory::flag(int owner, int exchange) const {
   const auto o = static_cast<std::size_t>(owner);
-  std::byte* found = memory_[o].data() + flags_[o] + static_cast<std::size_t>(exchange) * kLine;
+  std::byte* found = memory_[o].bytes.data() + flags_[o] + static_cast<std::size_t>(exchange) * kLine;
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   return *std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(found));
 }

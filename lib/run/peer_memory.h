@@ -18,19 +18,20 @@ class PeerMemory {
  public:
   static std::size_t flag_bytes(const Program& program);
   // Collective. memory: this rank's, from Transport::allocate, its arena first; flags: flag_bytes in it, zero.
-  PeerMemory(const Program& program, Transport& transport, std::span<std::byte> memory, std::span<std::byte> flags);
+  PeerMemory(const Program& program, Transport& transport, const HeldBytes& memory, std::span<std::byte> flags);
   std::byte* address(int buffer) const { return at(buffers_, buffer); }  // of a peer buffer
   // Before the forward half. A whole run leaves no read unacknowledged; after a partial run all ranks meet first.
   void next_run() { run_++; }
   void signal(int exchange) const;  // to all peers: this rank has written, or read
   Transport::Ticket await(int exchange, int peer, Index bytes) const;
+  const std::vector<HeldBytes>& memory() const { return memory_; }  // of all ranks, as this one sees it
 
  private:
   std::atomic<std::uint64_t>& flag(int owner, int exchange) const;
   Transport& transport_;
   std::size_t ranks_;
-  std::vector<std::span<std::byte>> memory_;  // per rank
-  std::vector<std::size_t> flags_;            // per rank: where its flags begin
+  std::vector<HeldBytes> memory_;   // per rank
+  std::vector<std::size_t> flags_;  // per rank: where its flags begin
   std::vector<std::byte*> buffers_;
   std::uint64_t run_ = 0;
 };

@@ -119,10 +119,14 @@ void State::set(const std::string& name, const std::vector<double>& values, Stat
   }
 }
 
-std::byte* State::address(const std::string& name, StatePart part, const Box& box) const {
+std::byte* State::address(const std::string& name, StatePart part, const Buffer& as) const {
   for (const Stored& stored : stored_)
-    if (stored.part == part && stored.as.name == name && stored.as.box == box) return stored.memory.get();
-  throw InternalError("this rank's State has the owned boxes of \"" + name + "\" as the Program has them");
+    if (stored.part == part && stored.as.name == name && stored.as.box == as.box && stored.as.dtype == as.dtype &&
+        stored.as.format == as.format)
+      return stored.memory.get();
+  throw UserError("this rank's State does not store \"" + name +
+                  "\" as this plan does; plan with rules.homes = the homes() of the " +
+                  "plan that the State was made from, and with its dtype");
 }
 
 std::vector<std::shared_ptr<std::byte>> State::memory() const {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluate.h"
-
 #include <motley/error.h>
+#include <motley/predictor.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/at.h"
+#include "mesh/control.h"
 #include "plan/plan_data.h"
-#include "run/gather.h"
+#include "train/score.h"
 
 namespace motley {
 
@@ -35,17 +35,6 @@ void Score::add(const std::vector<double>& logits, const std::vector<std::int32_
 
 namespace {
 
-// Which of the logits' dims counts the classes: the one that the labels' loss runs over.
-std::size_t class_dim(const Passes& passes) {
-  for (const Pass& p : passes.passes)
-    if (p.class_index >= 0)
-      for (const PassOperand& o : p.reads)
-        if (const auto found = std::find(o.indices.begin(), o.indices.end(), p.class_index);
-            o.tensor == passes.logits && found != o.indices.end())
-          return static_cast<std::size_t>(found - o.indices.begin());
-  throw InternalError("a pass reads the logits' classes");
-}
-
 // A row-major tensor with its dim `at` outermost.
 std::vector<double> outermost(const std::vector<double>& values, const Shape& shape, std::size_t found) {
   if (found == 0) return values;
@@ -61,25 +50,50 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   return out;
 }
 
+// Where an output has its samples and its classes.
+struct OutputDims {
+  std::size_t samples = 0, classes = 0;
+};
+
+OutputDims dims_of(const Passes& passes, const StepTensor& output, const EvaluateOptions& options) {
+  const int image = passes.find(options.image);
+  if (image < 0) throw UserError("the step has no input \"" + options.image + "\" for the images");
+  const std::string& batch = at(passes.tensors, image).shape[0].name;
+  const Shape& shape = output.shape;
+  if (!shape.has(batch)) throw UserError("\"" + output.name + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
+  std::string over = options.over;
+  if (over.empty() && shape.rank() == 2) over = shape[1 - shape.position(batch)].name;
+  if (over.empty() || over == batch || !shape.has(over))
+    throw UserError("which dim of \"" + output.name + "\" counts the classes? Name it in EvaluateOptions::over" +
+                    (over.empty() ? "" : ", not \"" + over + "\""));
+  return {shape.position(batch), shape.position(over)};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 }  // namespace
 
-Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Executor& executor,
-                    const std::shared_ptr<const Dataset>& data, const FeedNames& names) {
-  const Passes& passes = plan.data().passes;
-  if (passes.logits < 0) throw UserError("this step has no softmax_cross_entropy, so there are no classes to evaluate");
-  const Shape& shape = at(passes.tensors, passes.logits).shape;
-  const std::size_t over = class_dim(passes);
-  const Index classes = shape[over].size;
+Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
+  const PlanData& plan = predictor.plan().data();
+  if (plan.passes.outputs.size() != 1)
+    throw UserError("an evaluation needs a step with one output, the logits; this one has " +
+                    std::to_string(plan.passes.outputs.size()));
+  const StepTensor& output = at(plan.passes.tensors, plan.passes.outputs.front());
+  const Shape& shape = output.shape;
+  const OutputDims dims = dims_of(plan.passes, output, options);
+  const Index classes = shape[dims.classes].size, batch = shape[dims.samples].size;
   Index after = 1;
-  const std::size_t samples = shape.position(at(passes.tensors, passes.find(names.label)).shape[0].name);
-  for (std::size_t d = over + 1; d < shape.rank(); d++)
-    if (d != samples) after *= shape[d].size;
+  for (std::size_t d = dims.classes + 1; d < shape.rank(); d++)
+    if (d != dims.samples) after *= shape[d].size;
   if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
   if (data->classes() > classes)
-    throw UserError("the data has " + std::to_string(data->classes()) + " classes, the step's logits have " +
+    throw UserError("the data has " + std::to_string(data->classes()) + " classes, \"" + output.name + "\" has " +
                     std::to_string(classes));
-  const Index batch = shape[samples].size;
   Score score;
+  std::vector<double> seconds;
   for (Index first = 0; first < data->samples(); first += batch) {
     rt.phase("evaluating from sample " + std::to_string(first));
     std::vector<Index> which(static_cast<std::size_t>(batch), kNoSample);
@@ -88,17 +102,13 @@ Evaluation evaluate(Runtime& rt, const Plan& plan, const Program& program, Execu
       at(which, n - first) = n;
       at(labels, n - first) = data->label(n);
     }
-    const Batch b = batch_of(data, which, 0, 0);
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-      check(name == names.image || name == names.label, "a step reads images and labels");
-      (name == names.image ? b.images : b.labels)(box, out);
-    });
-    executor.run_forward();
-    const std::vector<double> logits = gather_output(plan, program, executor, rt.transport(), passes.logits).values;
-    score.add(outermost(logits, shape, samples), labels, classes, after);
+    seconds.push_back(predictor.run_named({{options.image, batch_of(data, which, 0, 0).images}}).seconds);
+    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after);
   }
+  const auto slowest = control::all_of(rt.transport(), median(std::move(seconds)));
   const auto count = static_cast<double>(score.rows);
-  return {score.samples, static_cast<double>(score.right) / count, score.loss / count};
+  return {score.samples, static_cast<double>(score.right) / count, score.loss / count,
+          *std::max_element(slowest.begin(), slowest.end()), plan.step_seconds};
 }
 
 }  // namespace motley

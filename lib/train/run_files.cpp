@@ -59,6 +59,9 @@ const Table<TrainSummary>& run_fields() {
       number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMost, kMost),
       number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMost),
       number_or_null("test_loss", "mean over the test samples", &TrainSummary::test_loss, 0, kMost),
+      number_or_null("test_batch_seconds", "of the evaluation, median over batches, slowest rank",
+                     &TrainSummary::test_batch_seconds, 0, kMost, false),
+      number_or_null("predicted_test_batch_seconds", "by its plan", &TrainSummary::predicted_test_batch_seconds, 0, kMost, false),
       number_or_null("predicted_step_seconds", "by the plan", &TrainSummary::predicted_step_seconds, 0, kMost),
       number_or_null("measured_step_seconds", "median after warm-up, slowest rank", &TrainSummary::measured_step_seconds, 0, kMost),
       integer_or_null("bytes_predicted", "per step, all ranks", &TrainSummary::bytes_predicted),
@@ -133,7 +136,9 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
       .set("seconds", known(s.seconds))
       .set("train_loss", known(s.train_loss))
       .set("test_accuracy", known(s.test_accuracy));
-  out.set("test_loss", known(s.test_loss)).set("predicted_step_seconds", known(s.predicted_step_seconds));
+  out.set("test_loss", known(s.test_loss)).set("test_batch_seconds", known(s.test_batch_seconds));
+  out.set("predicted_test_batch_seconds", known(s.predicted_test_batch_seconds));
+  out.set("predicted_step_seconds", known(s.predicted_step_seconds));
   out.set("measured_step_seconds", known(s.measured_step_seconds));
   out.set("bytes_predicted", known(s.bytes_predicted)).set("bytes_counted", known(s.bytes_counted));
   out.set("disturbed", known(s.disturbed()));

@@ -46,6 +46,7 @@ struct TrainSummary {
   std::optional<double> seconds{};     // from the first step's start
   std::optional<double> train_loss{};  // of the last step
   std::optional<double> test_accuracy{}, test_loss{};
+  std::optional<double> test_batch_seconds{}, predicted_test_batch_seconds{};  // of the evaluation, per batch
   std::optional<double> predicted_step_seconds{};
   std::optional<double> measured_step_seconds{};            // median after warm-up of the slowest rank
   std::optional<Index> bytes_predicted{}, bytes_counted{};  // per step, summed over ranks

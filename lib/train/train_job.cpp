@@ -2,16 +2,17 @@
 #include "train/train_job.h"
 
 #include <motley/error.h>
+#include <motley/predictor.h>
 #include <motley/trainer.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/core_use.h"
+#include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
 #include "run/start.h"
@@ -68,17 +69,14 @@ class Job {
     if (in_.epochs < 1 && in_.max_steps < 1) throw UserError("nothing to train: set epochs or max_steps to 1 at least");
     total_ = in_.max_steps > 0 ? in_.max_steps : in_.epochs * order_->steps_per_epoch();
     out_.predicted_step_seconds = plan_.data().step_seconds;
-    const Index mine = trainer_.executor().memory_bytes();
-    const auto memory = rt.transport().gather_all(std::as_bytes(std::span(&mine, 1)));
+    const auto memory = control::all_of(rt.transport(), trainer_.executor().memory_bytes());
     for (int r = 0; r < rt.ranks(); r++) {
       const PredictedRank& predicted = at(plan_.data().predicted, r);
       RankFigures& figures = out_.ranks.emplace_back();
       if (out_.predicted_step_seconds) figures.predicted_step_seconds = predicted.seconds;
       figures.bytes_predicted = predicted.bytes;
       out_.bytes_predicted = out_.bytes_predicted.value_or(0) + predicted.bytes;
-      Index taken = 0;
-      std::memcpy(&taken, at(memory, r).data(), sizeof taken);
-      figures.memory_bytes = taken;
+      figures.memory_bytes = at(memory, r);
     }
     timed_.resize(static_cast<std::size_t>(rt.ranks()));
   }
@@ -97,7 +95,10 @@ class Job {
   }
 
  private:
+  bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
+
   void prepare() {
+    if (evaluates()) static_cast<void>(Predictor(rt_, *in_.evaluation, trainer_.state()));  // its memory is there beside training's
     on_rank_0(rt_, [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl");
@@ -132,12 +133,9 @@ class Job {
   // How much of the timed steps others had the ranks' cores. Collective.
   void share_disturbed() {
     const double unknown = -1, mine = cores_ ? cores_->others_share().value_or(unknown) : unknown;
-    const auto all = rt_.transport().gather_all(std::as_bytes(std::span(&mine, 1)));
-    for (std::size_t r = 0; r < all.size(); r++) {
-      double its = 0;
-      std::memcpy(&its, all[r].data(), sizeof its);
-      if (its >= 0) out_.ranks[r].disturbed = its;
-    }
+    const auto all = control::all_of(rt_.transport(), mine);
+    for (std::size_t r = 0; r < all.size(); r++)
+      if (all[r] >= 0) out_.ranks[r].disturbed = all[r];
   }
 
   void note(const StepReport& report) {
@@ -185,10 +183,13 @@ class Job {
     time_steps();
     keep_trace();
     trainer_.compare_copies();
-    if (out_.status == "done" && in_.data.test) {
-      const Evaluation test = evaluate(rt_, plan_, trainer_.program(), trainer_.executor(), in_.data.test, in_.names);
+    if (out_.status == "done" && evaluates()) {
+      Predictor predictor(rt_, *in_.evaluation, trainer_.state());
+      const Evaluation test = evaluate(rt_, predictor, in_.data.test, {.image = in_.names.image, .over = in_.classes});
       out_.test_accuracy = test.accuracy;
       out_.test_loss = test.mean_loss;
+      out_.test_batch_seconds = test.batch_seconds;
+      out_.predicted_test_batch_seconds = test.predicted_seconds;
       if (rt_.rank() == 0 && in_.progress)
         in_.progress("test accuracy " + std::to_string(test.accuracy) + " on " + std::to_string(test.samples) + " samples");
     }

@@ -9,13 +9,15 @@
 #include <functional>
 #include <string>
 
-#include "train/evaluate.h"
+#include "train/feed_names.h"
 #include "train/run_files.h"
 
 namespace motley {
 
 struct TrainPlanInput {
-  const Plan* plan = nullptr;        // a training step over `batch` samples
+  const Plan* plan = nullptr;        // a training step
+  const Plan* evaluation = nullptr;  // an inference step whose output is the logits, on the same State; none: nothing is evaluated
+  std::string classes{};             // the logits' dim of the classes
   const Profile* profile = nullptr;  // what the plan was made from: the trace's simulated side; none or empty: there is none
   Datasets data{};                   // test: may be null, then nothing is evaluated
   FeedNames names{};

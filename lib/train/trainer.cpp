@@ -6,55 +6,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
-#include <type_traits>
 
 #include "base/at.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "mesh/control.h"
-#include "plan/plan_fields.h"
+#include "plan/plan_data.h"
 #include "run/copies.h"
-#include "run/fits_hosts.h"
 #include "run/step_trace.h"
+#include "train/plan_on_rank.h"
 #include "train/update.h"
 
 namespace motley {
 
 namespace {
 
-// Every rank's value of a plain struct, on every rank.
-template <class T>
-std::vector<T> exchange(Transport& transport, const T& mine) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  std::vector<T> out;
-  for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(&mine, 1)))) {
-    check(bytes.size() == sizeof(T), "all ranks send the same control message");
-    std::memcpy(&out.emplace_back(), bytes.data(), sizeof(T));
-  }
-  return out;
-}
-
 // Where a tensor stands in the order of a step: inputs and parameters first, then as the passes write them.
 int order_of(const Passes& passes, int tensor) {
   const auto writers = passes.writers_of(tensor);
   return writers.empty() ? -1 : writers.front();
-}
-
-void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
-  if (plan.mesh().ranks() != rt.ranks())
-    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
-                    " run");
-  struct Hashes {
-    std::uint64_t problem, plan;
-  };
-  const auto all = exchange(transport, Hashes{plan.hash(), hash_of(plan.data())});
-  for (std::size_t r = 1; r < all.size(); r++) {
-    const std::string who = "rank " + std::to_string(r);
-    if (all[r].problem != all[0].problem)
-      throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
-    if (all[r].plan != all[0].plan) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
-  }
 }
 
 }  // namespace
@@ -66,83 +37,74 @@ std::string StepReport::line() const {
 
 struct Trainer::Impl {
   Runtime& rt;
-  const Plan plan;
-  const Program program;
-  const std::unique_ptr<Backend> reference;  // f64 plans run on it
-  Backend& backend;
+  const PlanOnRank on_rank;
+  const Plan& plan = on_rank.plan;
+  const Program& program = on_rank.program;
   State state;
   StepTrace trace;
   Executor executor;
   Copies copies;
   const Index compare_every;
-  const Index samples = micro_batch_size(plan.data().passes);  // of a micro-batch
-  Index step = 0, finite = 0;                                  // finite: the last one before which parameters were seen to be so
+  Index step = 0, finite = 0;  // finite: the last one before which parameters were seen to be so
   bool wants_stop = false, stopped = false;
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
-        plan((compare_plans(runtime, runtime.transport(), p), p)),
-        program(fits_hosts(runtime.transport(), plan, compile(plan, runtime.rank(), {.hosts = runtime.transport().hosts()}))),
-        reference(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
-        backend(reference ? *reference : runtime.backend(plan.mesh())),
-        state(plan, program.rank, options.seed, backend.device_memory()),
+        on_rank((refuse_inference(p), runtime), p),
+        state(plan, program.rank, options.seed, on_rank.backend().device_memory()),
         trace(program.steps.size()),
-        executor(program, backend, runtime.transport(), state),
+        executor(program, on_rank.backend(), runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
         compare_every(options.compare_copies_every) {
-    if (!plan.data().passes.trains)
-      throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference");
     executor.record_into(&trace);
   }
 
-  // Of one micro-batch.
-  void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch) {
-    for (const auto& [name, read] : feeds) {
-      const int tensor = plan.data().passes.find(name);
-      const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
-      if (role != TensorRole::input && role != TensorRole::label)
-        throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
-    }
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-      const auto found = feeds.find(name);
-      if (found == feeds.end()) throw UserError("input \"" + name + "\" is not fed; name it in Trainer::step");
-      micro_batch_of(found->second, micro_batch, samples)(box, out);
-    });
+  static void refuse_inference(const Plan& plan) {
+    if (!plan.data().passes.trains)
+      throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference; run it with a Predictor");
   }
 
-  struct Loss {
-    double value = 0;
-    std::int32_t here = 0;
+  // This rank's part in the losses of a step, summed over its micro-batches: the losses that it has.
+  struct Losses {
+    std::uint32_t has = 0;  // a bit for each
+    double values[kMostLosses]{};
   };
-  // Adds a micro-batch's, on the rank that has it. After run_forward().
-  void add_loss(Loss& sum) const {
-    const int loss = plan.data().passes.loss;
-    for (const Shard& h : at(plan.data().tensors, loss).owners)
-      if (h.rank == rt.rank()) sum = {sum.value + executor.read(at(program.main_buffer, loss), h.box).front(), 1};
+  // Adds a micro-batch's. After run_forward().
+  void add_losses(Losses& sum) const {
+    const auto& losses = plan.data().passes.outputs;
+    for (std::size_t i = 0; i < losses.size(); i++)
+      for (const Shard& h : at(plan.data().tensors, losses[i]).owners)
+        if (h.rank == rt.rank()) {
+          sum.values[i] += executor.read(at(program.main_buffer, losses[i]), h.box).front();
+          sum.has |= 1U << i;
+        }
   }
-  static double loss_of(const std::vector<control::Gathering::Frame>& all) {
-    for (const control::Gathering::Frame& frame : all) {
-      Loss its;
-      std::memcpy(&its, frame.bytes.data(), sizeof its);
-      if (its.here != 0) return its.value;
-    }
-    throw InternalError("no rank holds the loss");
+  std::vector<double> losses_of(const std::vector<control::Gathering::Frame>& all) const {
+    std::vector<double> out;
+    for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++)
+      for (const control::Gathering::Frame& frame : all) {
+        Losses its;
+        std::memcpy(&its, frame.bytes.data(), sizeof its);
+        if (out.size() == i && (its.has & 1U << i) != 0) out.push_back(its.values[i]);
+      }
+    check(out.size() == plan.data().passes.outputs.size(), "some rank has each loss");
+    return out;
   }
 
   // Collective; throws on all ranks. The weights are still those before the step.
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
     int first = -1;
     for (Index m = 0; m < program.micro_batches; m++) {
-      feed(feeds, m);
+      on_rank.feed(executor, feeds, m);
       const int its = executor.first_not_finite();
       if (first < 0) first = its;
     }
-    refuse_values("loss", exchange(rt.transport(), first));
+    refuse_values("loss", control::all_of(rt.transport(), first));
   }
 
   // Collective; throws on all ranks where an owner has a value that is not finite.
   void refuse_parameters() {
-    const auto all = exchange(rt.transport(), executor.first_parameter_not_finite());
+    const auto all = control::all_of(rt.transport(), executor.first_parameter_not_finite());
     if (std::any_of(all.begin(), all.end(), [](int tensor) { return tensor >= 0; }))
       refuse_values("parameters", all, " (finite at step " + std::to_string(finite) + ")");
     finite = step;
@@ -191,11 +153,11 @@ struct Trainer::Impl {
     const double begin = seconds_now();
     double feeding = 0;
     Ran all;
-    Loss sum;
+    Losses sum;
     std::optional<control::Gathering> losses;  // the sum goes to all ranks while the last micro-batch's gradients are computed
     for (Index m = 0; m < program.micro_batches; m++) {
       const double start = seconds_now();
-      feed(feeds, m);
+      on_rank.feed(executor, feeds, m);
       const double fed = seconds_now();
       feeding += fed - start;
       trace.part(TracePart::feed, start, fed);
@@ -205,18 +167,19 @@ struct Trainer::Impl {
         refuse_parameters();
         refuse_copies(copies.compare());
       }
-      add_loss(sum);
+      add_losses(sum);
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
     }
     const double gradients = seconds_now();
     StepReport report;
-    report.loss = loss_of(losses->finish("the loss"));
+    report.losses = losses_of(losses->finish("the loss"));
+    report.loss = std::accumulate(report.losses.begin(), report.losses.end(), 0.0);
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
     const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
     if (update.gradient_norm && !std::isfinite(*update.gradient_norm))
-      refuse_values("norm of the gradients", exchange(rt.transport(), executor.first_gradient_not_finite()));
+      refuse_values("norm of the gradients", control::all_of(rt.transport(), executor.first_gradient_not_finite()));
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);
     all += update.ran;
@@ -244,7 +207,7 @@ struct Trainer::Impl {
       std::int32_t stop;
     };
     const End mine{did, rt.stop_requested() || wants_stop};
-    for (const End& end : exchange(rt.transport(), mine)) {
+    for (const End& end : control::all_of(rt.transport(), mine)) {
       report.measured_seconds = std::max(report.measured_seconds, end.did.seconds);
       report.bytes_received += end.did.bytes_received;
       report.stop = report.stop || end.stop != 0;
@@ -262,10 +225,7 @@ StepReport Trainer::step(std::initializer_list<Feed> feeds) {
 }
 
 StepReport Trainer::step(const std::vector<Feed>& feeds) {
-  std::map<std::string, ReadBox> named;
-  for (const Feed& f : feeds)
-    if (!named.emplace(f.tensor.name(), f.data).second) throw UserError("\"" + f.tensor.name() + "\" is fed twice");
-  return step_named(named);
+  return step_named(by_name(feeds));
 }
 
 StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) {

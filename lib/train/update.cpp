@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "graph/passes.h"
+#include "mesh/control.h"
 
 namespace motley {
 
@@ -31,11 +31,7 @@ Update prepare_update(Executor& executor, const Step& step, Transport& transport
   if (step.passes().clips) {
     const double mine = executor.squared_norm();
     double sum = 0;
-    for (const auto& bytes : transport.gather_all(std::as_bytes(std::span(&mine, 1)))) {  // in rank order
-      double its = 0;
-      std::memcpy(&its, bytes.data(), sizeof its);
-      sum += its;
-    }
+    for (const double its : control::all_of(transport, mine)) sum += its;  // in rank order
     out.gradient_norm = std::sqrt(sum);
     factor = std::min(1.0, scalars.clip_norm / (*out.gradient_norm + 1e-6));
   }

@@ -94,8 +94,9 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
                     const RunRecord* like = nullptr) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
-  const CompileOptions options{
-      .keep_gradients = true, .keep = record == Record::decisions ? deciding : std::vector<int>{}, .hosts = transport.hosts()};
+  const int logits_tensor = passes.logits();
+  CompileOptions options{.keep_gradients = true, .keep = {logits_tensor}, .hosts = transport.hosts()};
+  if (record == Record::decisions) options.keep.insert(options.keep.end(), deciding.begin(), deciding.end());
   const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
   State state(plan, program.rank, in.seed, backend.device_memory());
   Executor executor(program, backend, transport, state);
@@ -110,6 +111,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   };
   RunRecord out;
   out.weights_before = parameters(Part::value);
+  const Shape& labels = at(passes.tensors, passes.find(in.names.label)).shape;
   const Index samples = micro_batch_size(passes);
   const Batch batch = first_batch(in, samples * passes.accumulate);
   for (Index s = 0; s < in.steps; s++) {
@@ -137,9 +139,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
           out.decided.back().emplace(whole.name, std::move(whole));
         }
       }
-      append(loss, gather_output(plan, program, executor, transport, passes.loss), {});
-      if (s == 0)
-        append(logits, gather_output(plan, program, executor, transport, passes.logits), at(passes.tensors, passes.label).shape);
+      append(loss, gather_output(plan, program, executor, transport, passes.outputs.front()), {});
+      if (s == 0) append(logits, gather_output(plan, program, executor, transport, logits_tensor), labels);
       executor.run_backward();
     }
     prepare_update(executor, plan.step(), transport, s + 1);
@@ -219,7 +220,7 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
     dims.front().size *= passes.accumulate;
     return Shape(dims);
   };
-  const Shape images = all_samples(passes.find(in.names.image)), labels = all_samples(passes.label);
+  const Shape images = all_samples(passes.find(in.names.image)), labels = all_samples(passes.find(in.names.label));
   const Batch batch = first_batch(in, labels[0].size);
   WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
   batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
@@ -293,7 +294,7 @@ std::string VerifyReport::text() const {
 VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
   const Passes& passes = in.step->passes();
-  if (passes.logits < 0 || passes.label < 0 || !passes.trains)
+  if (passes.logits() < 0 || passes.find(in.names.label) < 0 || passes.outputs.size() != 1 || !passes.trains)
     throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
   if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
   std::optional<StopsAtOnce> nothing_to_save(std::in_place);

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "run/gather.h"
-#include "train/evaluate.h"
+#include "train/feed_names.h"
 
 namespace motley {
 

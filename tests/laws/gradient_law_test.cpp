@@ -42,7 +42,7 @@ struct Runner {
   double loss() {
     feed();
     executor.run_forward();
-    return executor.read(program.main_buffer[static_cast<std::size_t>(plan.data().passes.loss)], {}).front();
+    return executor.read(program.main_buffer[static_cast<std::size_t>(plan.data().passes.outputs.front())], {}).front();
   }
 };
 

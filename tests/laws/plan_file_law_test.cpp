@@ -112,6 +112,29 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   CHECK(in_trees > when_all(100));
 }
 
+TEST_CASE("plan file law: where another plan stores parameters is kept", "[law]") {
+  const Folder folder("motley-plan-file");
+  int found = 0;
+  for (unsigned number = 0; number < share_of(20U); number++) {
+    const auto one = random_plan(57000 + number);
+    if (!one) continue;
+    const Step step = inference({one->net.logits});
+    LayoutRules rules{{"batch", one->mesh.axes().front().name, CutBy::even}};
+    rules.homes = one->plan.homes();
+    const Plan plan = balance(step, one->mesh, rules, {});
+    std::string text = plan.json();
+    const Plan loaded = Plan::load(folder.write("plan.json", text), step, one->mesh);
+    CHECK(loaded.homes() == one->plan.homes());
+    CHECK(loaded.hash() == plan.hash());
+    CHECK(loaded.json() == text);
+    const auto at = text.find("\"rank\": ", text.find("\"homes\""));
+    text.replace(at, 9, "\"rank\": 7");
+    CHECK_THAT(refusal(folder.write("rank.json", text), step, one->mesh), Catch::Contains("hold each element of"));
+    found++;
+  }
+  CHECK(found > when_all(10));
+}
+
 TEST_CASE("plan file law: what does not fit is refused", "[law]") {
   const Folder folder("motley-plan-file");
   const auto one = random_plan(51003), other = random_plan(51004);

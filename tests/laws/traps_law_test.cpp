@@ -168,7 +168,7 @@ TEST_CASE("trap 12: softmax over a cut class dim, on one axis and on two", "[law
   const Case one{net, kThree, {{"classes", {"all"}, "", {{4, 0, 3}}}}, 0};
   const Network built = build(one.net);
   const Plan plan = balance(training(built.loss, Sgd{}), mesh_of(one.axes), rules_of(one, built), {});
-  const TensorPlan& logits = plan.data().tensors[static_cast<std::size_t>(plan.data().passes.logits)];
+  const TensorPlan& logits = plan.data().tensors[static_cast<std::size_t>(plan.data().passes.logits())];
   for (const auto hop : kHops) CHECK_FALSE((logits.*hop).travels());
 }
 

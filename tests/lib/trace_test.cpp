@@ -302,8 +302,8 @@ TEST_CASE("trace: a rank that holds fewer steps, and one whose clock is another"
       int peer(Ticket ticket) const override { return inner_.peer(ticket); }
       bool idle() const override { return inner_.idle(); }
       std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) override { return inner_.gather_all(mine); }
-      std::span<std::byte> allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
-      std::vector<std::span<std::byte>> share(std::span<std::byte> mine) override { return inner_.share(mine); }
+      HeldBytes allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
+      std::vector<HeldBytes> share(const HeldBytes& mine) override { return inner_.share(mine); }
       Ticket await(const std::atomic<std::uint64_t>& flag, std::uint64_t value, int from, std::int64_t bytes) override {
         return inner_.await(flag, value, from, bytes);
       }

@@ -14,9 +14,10 @@ namespace motley {
 inline constexpr Index kClasses = 3;
 
 // conv2d - max_pool2d - conv2d - dense over images [batch, 2, 6, 5].
-inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3},
-                       const TrainingOptions& options = {}) {
-  Graph g;
+struct SmallNet {
+  Tensor logits{}, loss{};
+};
+inline SmallNet small_net(Graph& g, Index batch) {
   const Dim n{"batch", batch}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f1{"f1", 5}, f2{"f2", 4},
       classes{"classes", kClasses};
   const Tensor image = g.input("image", {n, in, rows, cols});
@@ -25,7 +26,18 @@ inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .mo
   h = max_pool2d(h, {.window = 2, .padding = same});
   h = relu(conv2d(h, {.out = f2, .window = 3, .padding = same}));
   const Tensor logits = dense(h, {.out = {classes}});
-  return training(mean(softmax_cross_entropy(logits, label, classes)), sgd, options);
+  return {logits, mean(softmax_cross_entropy(logits, label, classes))};
+}
+
+inline Step small_step(Index batch, const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3},
+                       const TrainingOptions& options = {}) {
+  Graph g;
+  return training(small_net(g, batch).loss, sgd, options);
+}
+
+inline Step small_inference(Index batch) {
+  Graph g;
+  return inference({small_net(g, batch).logits});
 }
 
 inline Datasets small_data(Index samples) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer, evaluation and the files of a training job, on ranks that are threads.
 #include <motley/error.h>
+#include <motley/predictor.h>
 #include <motley/trainer.h>
 
 #include <catch2/catch.hpp>
@@ -16,10 +17,11 @@
 #include "base/json.h"
 #include "base/npy.h"
 #include "plan/plan_data.h"
+#include "program/views.h"
 #include "run/copies.h"
 #include "run/gather.h"
 #include "tests/lib/train_nets.h"
-#include "train/evaluate.h"
+#include "train/score.h"
 #include "train/train_job.h"
 
 using namespace motley;
@@ -33,6 +35,14 @@ std::map<std::string, ReadBox> feeds(const Batch& b) {
 Plan small_plan(int ranks, DType dtype, Index batch = 4,
                 const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
   return balance(small_step(batch, sgd), line_of(ranks), small_rules(ranks), {}, {.dtype = dtype});
+}
+
+// The small network's logits, on the parameters as `plan` stores them.
+Plan evaluation_plan(const Plan& plan, Index batch = 4) {
+  const int ranks = plan.mesh().ranks();
+  LayoutRules rules = small_rules(ranks);
+  rules.homes = plan.homes();
+  return balance(small_inference(batch), line_of(ranks), rules, {}, {.dtype = plan.data().dtype});
 }
 
 std::vector<double> losses(int ranks, DType dtype, int steps) {
@@ -428,21 +438,46 @@ TEST_CASE("score: several rows a sample, classes not last", "[train]") {
   CHECK(score.right == 1);  // of {5 0 0} {0 5 0} {0 9 0} {0 0 9}
 }
 
+TEST_CASE("predictor: what it took is given back, what is wrong is refused", "[train]") {
+  const Plan plan = small_plan(1, DType::f32), evaluation = evaluation_plan(plan);
+  auto shared = [] {  // memory of transports that this process maps
+    std::ifstream maps("/proc/self/maps");
+    int found = 0;
+    for (std::string line; std::getline(maps, line);) found += line.find("memfd:motley") != std::string::npos;
+    return found;
+  };
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const int before = shared();
+    {
+      Predictor predictor(rt, evaluation, trainer.state());
+      CHECK(shared() == before + 1);
+      CHECK_THROWS_WITH(predictor.run_named({}), Catch::Contains("\"image\" is not fed"));
+      CHECK_THROWS_WITH(predictor.get("relu_2"), Catch::Contains("\"relu_2\" is not an output of this step"));
+    }
+    CHECK(shared() == before);
+    CHECK_THROWS_WITH(Predictor(rt, plan, trainer.state()), Catch::Contains("this one trains; run it with a Trainer"));
+    CHECK_THROWS_WITH(Trainer(rt, evaluation), Catch::Contains("this one is inference; run it with a Predictor"));
+  });
+}
+
 TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
   const auto data = std::make_shared<Fixed>(10);  // batches of 4: 4, 4, 2
   Evaluation one, whole;
   {  // one batch of all ten, nothing padded
-    const Plan plan = small_plan(1, DType::f64, 10);
+    const Plan plan = evaluation_plan(small_plan(1, DType::f64, 10), 10);
     run_ranks_in_memory(1, [&](Runtime& rt) {
-      Trainer trainer(rt, plan, {.seed = 2});
-      whole = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+      State state(plan, rt.rank(), 2);
+      Predictor predictor(rt, plan, state);
+      whole = evaluate(rt, predictor, data);
     });
   }
   for (int ranks = 1; ranks <= 4; ranks++) {
     const Plan plan = small_plan(ranks, DType::f64);
     run_ranks_in_memory(ranks, [&](Runtime& rt) {
       Trainer trainer(rt, plan, {.seed = 2});
-      const Evaluation e = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+      Predictor predictor(rt, evaluation_plan(plan), trainer.state());
+      const Evaluation e = evaluate(rt, predictor, data);
       if (rt.rank() == ranks - 1) one = e;
     });
     CHECK(one.samples == 10);
@@ -460,11 +495,13 @@ TEST_CASE("evaluation: the logits' samples in any place among their dims", "[tra
     const Tensor label = g.input("label", {n}, DType::i32);
     const Tensor image = g.input("image", {n, in, rows, cols});
     const Tensor logits = dense(transpose(image, order), {.in = {in, cols}, .out = {classes}, .name = "out"});
-    const Plan plan = balance(training(mean(softmax_cross_entropy(logits, label, classes)), Sgd{}), line_of(2),
-                              {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
+    const Plan plan = balance(inference({logits}), line_of(2), {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
     run_ranks_in_memory(2, [&](Runtime& rt) {
-      Trainer trainer(rt, plan, {.seed = 2});
-      const Evaluation e = evaluate(rt, plan, trainer.program(), trainer.executor(), data);
+      State state(plan, rt.rank(), 2);
+      Predictor predictor(rt, plan, state);
+      CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.over = "batch"}), Catch::Contains("counts the classes? Name it"));
+      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("counts the classes? Name it"));
+      const Evaluation e = evaluate(rt, predictor, data, {.over = "classes"});
       if (rt.rank() == 0) found.push_back(e);
     });
   }
@@ -472,6 +509,46 @@ TEST_CASE("evaluation: the logits' samples in any place among their dims", "[tra
   CHECK(found[1].samples == data->samples());
   CHECK(found[0].accuracy == found[1].accuracy);
   CHECK(found[0].mean_loss == Approx(found[1].mean_loss).epsilon(1e-12));
+}
+
+TEST_CASE("trainer: the sum of several losses is trained, each is reported", "[train]") {
+  auto report_of = [](bool several) {
+    Graph g;
+    const Tensor x = g.input("image", {{"batch", 4}, {"in", 3}});
+    const Tensor h = dense(x, {.out = {Dim{"f", 5}}, .name = "first"});
+    const Tensor one = mean(relu(dense(h, {.out = {Dim{"a", 2}}, .name = "a"}))),
+                 other = sum(sigmoid(dense(h, {.out = {Dim{"b", 3}}, .name = "b"})));
+    const Step step = several ? training({one, other}, Sgd{}) : training(add(one, other), Sgd{});
+    if (several) {
+      CHECK_THROWS_WITH(training({one, add(one, other)}, Sgd{}), Catch::Contains("is made of the loss"));
+      CHECK_THROWS_WITH(training({one, one}, Sgd{}), Catch::Contains("is listed twice"));
+      CHECK_THROWS_WITH(training(std::vector<Tensor>{}, Sgd{}), Catch::Contains("no loss to train on"));
+    }
+    const Plan plan =
+        balance(step, line_of(3), {{"f", "all", Sizes{{2, 0, 3}}}, {"b", "all", Sizes{{0, 1, 2}}}}, {}, {.dtype = DType::f64});
+    std::vector<StepReport> reports;
+    run_ranks_in_memory(3, [&](Runtime& rt) {
+      Trainer trainer(rt, plan);
+      for (int s = 0; s < 3; s++) {
+        const StepReport report = trainer.step({{x, [](const Box& box, std::span<std::byte> out) {
+                                                   auto* to = reinterpret_cast<double*>(out.data());
+                                                   for_each_index(box, [&](const std::vector<Index>& i) {
+                                                     *to++ = std::sin(static_cast<double>(1 + i[0] * 3 + i[1]));
+                                                   });
+                                                 }}});
+        if (rt.rank() == 0) reports.push_back(report);
+      }
+    });
+    return reports;
+  };
+  const auto both = report_of(true), sum = report_of(false);
+  for (std::size_t s = 0; s < both.size(); s++) {
+    CHECK(both[s].loss == Approx(sum[s].loss).epsilon(1e-13));
+    REQUIRE(both[s].losses.size() == 2);
+    CHECK(sum[s].losses == std::vector<double>{sum[s].loss});
+    CHECK(both[s].losses[0] + both[s].losses[1] == both[s].loss);
+    CHECK(both[s].losses[0] != both[s].losses[1]);
+  }
 }
 
 TEST_CASE("copies: one that is not its owner's is named", "[train]") {
@@ -491,7 +568,9 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
     // The owners change their values after they have sent them: what the others read is old then.
     executor.on_step([&](const char* what) {
       if (std::string(what) != "dense_6 forward") return;
-      for (const Slice& s : program.slices) *reinterpret_cast<double*>(state.address(s.name, StatePart::value, s.box)) += 1;
+      for (const Slice& s : program.slices)
+        *reinterpret_cast<double*>(state.address(s.name, StatePart::value, program.buffers[static_cast<std::size_t>(s.value)])) +=
+            1;
     });
     const auto second = copies_differ(plan, program, executor, rt.transport());
     if (rt.rank() != 0) return;
@@ -565,10 +644,11 @@ TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and
 TEST_CASE("a training job leaves its files", "[train]") {
   const Folder folder, dump;
   const Datasets data = small_data(20);
-  const Plan plan = small_plan(3, DType::f32);
+  const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
   std::vector<std::string> lines;
   run_ranks_in_memory(3, [&](Runtime& rt) {
     const TrainSummary s = train_job(rt, {.plan = &plan,
+                                          .evaluation = &evaluation,
                                           .data = data,
                                           .epochs = 2,
                                           .run_directory = folder.path(),
@@ -584,6 +664,7 @@ TEST_CASE("a training job leaves its files", "[train]") {
   CHECK(number(run, "/measured_step_seconds") > 0);
   CHECK(std::holds_alternative<std::nullptr_t>(run.at("/predicted_step_seconds")->value));
   CHECK(number(run, "/test_accuracy") >= 0);
+  CHECK(number(run, "/test_batch_seconds") > 0);
   CHECK(std::get<Json::Array>(run.at("/copies_differ")->value).empty());
   REQUIRE(std::get<Json::Array>(run.at("/ranks")->value).size() == 3);
   for (const char* key :

@@ -127,7 +127,8 @@ void sizes_that_differ(Transport& t) {
 
 void memory(Transport& t) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{100'001}}) {
-    const auto bytes = t.allocate(size);
+    const HeldBytes held = t.allocate(size);
+    const std::span<std::byte> bytes = held.bytes;
     expect(bytes.size() == size && reinterpret_cast<std::uintptr_t>(bytes.data()) % 4096 == 0, "aligned, as long as asked");
     expect(std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }), "zeroed");
     std::fill(bytes.begin(), bytes.end(), std::byte{1});
@@ -141,8 +142,11 @@ void shared_memory(Transport& t) {
   expect(static_cast<int>(t.hosts().size()) == t.size(), "a host number per rank");
   const auto me = static_cast<std::size_t>(t.rank()), ranks = static_cast<std::size_t>(t.size());
   const std::size_t size = 5000 + 4096 * me;
-  const auto mine = t.allocate(size);
-  const auto all = t.share(mine);
+  const HeldBytes held = t.allocate(size);
+  const std::vector<HeldBytes> views = t.share(held);
+  const std::span<std::byte> mine = held.bytes;
+  std::vector<std::span<std::byte>> all;
+  for (const HeldBytes& view : views) all.push_back(view.bytes);
   expect(all.size() == ranks && all[me].data() == mine.data(), "one view per rank");
   auto flag = [&](std::size_t owner, std::size_t which) -> std::atomic<std::uint64_t>& {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(all[owner].data() + 64 * which);

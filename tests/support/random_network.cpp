@@ -209,6 +209,7 @@ Network build(const Recipe& r) {
   const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
   net.dims = {batch, rows, cols};
   Tensor h = net.graph->input("image", {batch, {"in", r.in}, rows, cols});
+  net.inputs.emplace("image", h);
   for (const Layer& layer : r.layers) h = add_layer(net, layer, h);
   if (r.head == Recipe::Head::global_pool) h = global_avg_pool2d(h);
   if (r.head == Recipe::Head::flatten) h = flatten(h, "flat");
@@ -219,9 +220,14 @@ Network build(const Recipe& r) {
     net.dims.push_back(hidden);
     h = relu(dense(h, {.out = {hidden}}));
   }
-  const Tensor logits = dense(h, {.out = {classes}});
-  net.loss =
-      r.integers ? sum(logits) : mean(softmax_cross_entropy(logits, net.graph->input("label", {batch}, DType::i32), classes));
+  net.logits = dense(h, {.out = {classes}});
+  if (r.integers) {
+    net.loss = sum(net.logits);
+    return net;
+  }
+  const Tensor label = net.graph->input("label", {batch}, DType::i32);
+  net.inputs.emplace("label", label);
+  net.loss = mean(softmax_cross_entropy(net.logits, label, classes));
   return net;
 }
 

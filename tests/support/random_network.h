@@ -7,6 +7,7 @@
 #include <motley/rules.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -55,8 +56,9 @@ Recipe random_integer_recipe(Random& random);
 
 struct Network {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-  Tensor loss{};
-  std::vector<Dim> dims{};  // that a rule may name
+  Tensor logits{}, loss{};
+  std::map<std::string, Tensor> inputs{};  // by name
+  std::vector<Dim> dims{};                 // that a rule may name
 };
 Network build(const Recipe& recipe);
 

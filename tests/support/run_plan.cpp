@@ -75,6 +75,8 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   CompileOptions compiled = options.program;
   compiled.keep_gradients = true;
   compiled.hosts = transport.hosts();
+  const int logits = passes.logits();
+  if (logits >= 0) compiled.keep.push_back(logits);
   Program program = compile(plan, transport.rank(), compiled);
   cut_pieces(program, plan, options.piece_bytes);
   State state(plan, program.rank, options.seed, backend->device_memory());
@@ -85,7 +87,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
     executor.on_step([&](const char*) {
       if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
     });
-  const Index classes = passes.logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(passes.logits)].shape.dims().back().size;
+  const Index classes = logits < 0 ? 1 : passes.tensors[static_cast<std::size_t>(logits)].shape.dims().back().size;
   Outcome mine;
   const double scale = options.integers ? 3.0 : 1.0;
   auto value = [&](const RandomStream& stream, Index g) {
@@ -116,8 +118,8 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
       const std::lock_guard hold(lock);
       out.counted[static_cast<std::size_t>(transport.rank())] = ran.bytes_received;
     }
-    mine.loss = gather_output(plan, program, executor, transport, passes.loss).values[0];
-    if (passes.logits >= 0) mine.logits = gather_output(plan, program, executor, transport, passes.logits).values;
+    mine.loss = gather_output(plan, program, executor, transport, passes.outputs.front()).values[0];
+    if (logits >= 0) mine.logits = gather_output(plan, program, executor, transport, logits).values;
     for (int p : passes.parameters) {
       const WholeTensor g = gather_parameter(plan, program, executor, transport, p, Part::gradient);
       mine.gradients[g.name] = g.values;

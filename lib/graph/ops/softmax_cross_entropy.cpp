@@ -61,8 +61,6 @@ class SoftmaxCrossEntropy final : public Op {
     int logits, label, max, exp, hit;
   };
   Parts parts(Lowering& to, const Node& node) const {
-    to.out().logits = to.value(node.inputs[0]);
-    to.out().label = to.value(node.inputs[1]);
     return {to.value(node.inputs[0]), to.value(node.inputs[1]), to.inner(node, "max", node.shape),
             to.inner(node, "exp", node.shape), to.inner(node, "hit", node.shape)};
   }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a plan's inference steps on this rank, on the parameters of a State: predictions and evaluations.
+#pragma once
+#include <motley/data.h>
+#include <motley/executor.h>
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley {
+/// @addtogroup running
+/// @{
+
+/// One rank's inference: a plan of its own, with its own batch, cuts and memory, on parameters that a Trainer (or another plan)
+/// stores. Plan it with where they are: `rules.homes = training_plan.homes()`.
+class Predictor {
+ public:
+  /// Collective: the ranks compare the plan's hash. `state` outlives it. UserError: the plans differ; the plan trains; the State
+  /// stores its parameters in other boxes. DeviceError: out of memory.
+  Predictor(Runtime& rt, const Plan& plan, State& state);
+  ~Predictor();
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+  /// Collective: computes the step's outputs from these inputs and the parameters as they are now. UserError: an input that is
+  /// missing, fed twice or not one of the step's.
+  Ran run(std::initializer_list<Feed> feeds);
+  Ran run(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
+  Ran run_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names
+  /// One of the step's outputs, of the last run(), row-major: the complete tensor on every rank. Collective. UserError: no output
+  /// has this name.
+  std::vector<double> get(const std::string& output) const;
+  std::vector<double> get(const Tensor& output) const { return get(output.name()); }  ///< the same
+  const Plan& plan() const;                                                           ///< that it runs
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Options of evaluate(). Every field has a default.
+struct EvaluateOptions {
+  std::string image = "image";  ///< the input that the samples are fed to; its first dim is the batch
+  std::string over{};           ///< the output's dim of the classes; empty: the only one besides the batch
+};
+
+/// How good the parameters are on labelled samples.
+struct Evaluation {
+  Index samples = 0;                          ///< that were seen
+  double accuracy = 0;                        ///< right / rows; of equal logits the first counts
+  double mean_loss = 0;                       ///< softmax cross entropy over all rows
+  double batch_seconds = 0;                   ///< median over batches, of the slowest rank, without reading the samples
+  std::optional<double> predicted_seconds{};  ///< of a batch, by the plan; nothing without a profile
+};
+
+/// Collective; the same on every rank and, but for rounding of the logits, for every layout. Every sample once: a short last batch
+/// is filled up and masked. In f64 from the logits, the predictor's only output, one dim of which is the batch; where it has more
+/// dims than that and the classes, a sample has several rows, all of its label. UserError: other outputs; no samples; more classes
+/// than logits.
+Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data,
+                    const EvaluateOptions& options = {});
+
+/// @}
+}  // namespace motley

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan_on_rank.h"
+
+#include <motley/error.h>
+
+#include "base/at.h"
+#include "base/hash.h"
+#include "mesh/control.h"
+#include "plan/plan_fields.h"
+#include "run/fits_hosts.h"
+#include "train/update.h"
+
+namespace motley {
+
+namespace {
+
+void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
+  if (plan.mesh().ranks() != rt.ranks())
+    throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
+                    " run");
+  struct Hashes {
+    std::uint64_t problem, plan;
+  };
+  const auto all = control::all_of(transport, Hashes{plan.hash(), hash_of(plan.data())});
+  for (std::size_t r = 1; r < all.size(); r++) {
+    const std::string who = "rank " + std::to_string(r);
+    if (all[r].problem != all[0].problem)
+      throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
+    if (all[r].plan != all[0].plan) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
+  }
+}
+
+}  // namespace
+
+PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p)
+    : plan((compare_plans(rt, rt.transport(), p), p)),
+      program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}))),
+      reference_(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
+      backend_(reference_ ? reference_.get() : &rt.backend(plan.mesh())),
+      samples_(micro_batch_size(plan.data().passes)) {}
+
+void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number) const {
+  for (const auto& [name, read] : feeds) {
+    const int tensor = plan.data().passes.find(name);
+    const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
+    if (role != TensorRole::input && role != TensorRole::label)
+      throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
+  }
+  executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+    const auto found = feeds.find(name);
+    if (found == feeds.end()) throw UserError("input \"" + name + "\" is not fed");
+    micro_batch_of(found->second, number, samples_)(box, out);
+  });
+}
+
+std::map<std::string, ReadBox> by_name(const std::vector<Feed>& feeds) {
+  std::map<std::string, ReadBox> named;
+  for (const Feed& f : feeds)
+    if (!named.emplace(f.tensor.name(), f.data).second) throw UserError("\"" + f.tensor.name() + "\" is fed twice");
+  return named;
+}
+
+}  // namespace motley

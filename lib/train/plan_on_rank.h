@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan on this rank: what a Trainer and a Predictor begin with.
+#pragma once
+#include <motley/batch.h>
+#include <motley/executor.h>
+#include <motley/plan.h>
+#include <motley/runtime.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+class PlanOnRank {
+ public:
+  // Collective: compares the ranks' plans, and what the Programs take with the memory of their hosts. UserError, DeviceError.
+  PlanOnRank(Runtime& rt, const Plan& plan);
+  const Plan plan;
+  const Program program;
+  Backend& backend() const { return *backend_; }  // f64 plans run on the reference kernels
+  // Micro-batch `number` of what is fed. UserError: an input that is missing, or not one of the step's.
+  void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0) const;
+
+ private:
+  const std::unique_ptr<Backend> reference_;
+  Backend* const backend_;
+  const Index samples_;  // of a micro-batch
+};
+
+// By the inputs' names. UserError: one is fed twice.
+std::map<std::string, ReadBox> by_name(const std::vector<Feed>& feeds);
+
+}  // namespace motley

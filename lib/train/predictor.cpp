@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+#include <motley/predictor.h>
+
+#include <algorithm>
+
+#include "base/at.h"
+#include "plan/plan_data.h"
+#include "run/gather.h"
+#include "train/plan_on_rank.h"
+
+namespace motley {
+
+struct Predictor::Impl {
+  Runtime& rt;
+  const PlanOnRank on_rank;
+  Executor executor;
+
+  Impl(Runtime& runtime, const Plan& plan, State& state)
+      : rt(runtime),
+        on_rank((refuse_training(plan), runtime), plan),
+        executor(on_rank.program, on_rank.backend(), runtime.transport(), state) {}
+
+  static void refuse_training(const Plan& plan) {
+    if (plan.data().passes.trains)
+      throw UserError("a Predictor runs a step made by inference(outputs), this one trains; run it with a Trainer");
+  }
+};
+
+Predictor::Predictor(Runtime& rt, const Plan& plan, State& state) : impl_(new Impl(rt, plan, state)) {}
+Predictor::~Predictor() = default;
+
+Ran Predictor::run(std::initializer_list<Feed> feeds) {
+  return run(std::vector<Feed>(feeds));
+}
+
+Ran Predictor::run(const std::vector<Feed>& feeds) {
+  return run_named(by_name(feeds));
+}
+
+Ran Predictor::run_named(const std::map<std::string, ReadBox>& feeds) {
+  impl_->on_rank.feed(impl_->executor, feeds);
+  return impl_->executor.run();
+}
+
+std::vector<double> Predictor::get(const std::string& output) const {
+  const PlanData& data = plan().data();
+  const auto& outputs = data.passes.outputs;
+  const int tensor = data.passes.find(output);
+  if (std::find(outputs.begin(), outputs.end(), tensor) == outputs.end())
+    throw UserError("\"" + output + "\" is not an output of this step; name it in inference()");
+  return gather_output(plan(), impl_->on_rank.program, impl_->executor, impl_->rt.transport(), tensor).values;
+}
+
+const Plan& Predictor::plan() const {
+  return impl_->on_rank.plan;
+}
+
+}  // namespace motley
