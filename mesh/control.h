@@ -14,7 +14,7 @@
 namespace motley::control {
 
 // Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
-constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5;
+constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6;
 
 // Every rank's bytes on every rank, begun now and finished later: the messages travel while the rank computes. One at a time per
 // tag.

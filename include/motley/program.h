@@ -132,15 +132,15 @@ struct CompileOptions {
 /// The Program of one rank. Pure; no device. InternalError only.
 Program compile(const Plan& plan, int rank, const CompileOptions& options = {});
 
-/// One step of a Program, in virtual seconds from the training step's start; a Post takes none.
+/// One step of a Program, in virtual seconds from when the first rank begins the training step; a Post takes none.
 struct SimulatedStep {
   double begin = 0;  ///< seconds
   double end = 0;    ///< seconds
 };
 /// A predicted training step.
 struct Simulated {
-  double step_seconds = 0;                ///< of the slowest rank
-  std::vector<double> busy_seconds{};     ///< computing, by rank
+  double step_seconds = 0;             ///< from when all ranks have ended the training step before to when all have ended this one
+  std::vector<double> busy_seconds{};  ///< computing, by rank
   std::vector<double> waiting_seconds{};  ///< for other ranks, by rank
   /// Per rank, per step of its Program, of the last micro-batch; empty unless the options say so.
   std::vector<std::vector<SimulatedStep>> timeline{};
@@ -149,6 +149,7 @@ struct Simulated {
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {
   bool timeline = false;  ///< whether Simulated::timeline is filled
+  int steps = 1;          ///< training steps, one after another, at least 1; of the last one is what is returned
 };
 /// Runs all ranks' Programs in virtual time.
 Simulated simulate(const std::vector<Program>& ranks, const Profile& profile, const SimulateOptions& options = {});

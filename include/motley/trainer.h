@@ -28,16 +28,23 @@ struct RankStep {
 };
 
 /// What all ranks did in a step; the same on every rank.
+struct StepFigures {
+  Index step = 0;                 ///< counted from 1; 0: none is known yet
+  double seconds = 0;             ///< slowest rank
+  Index bytes_received = 0;       ///< summed over ranks
+  std::vector<RankStep> ranks{};  ///< by rank
+};
+
+/// What came of a step; but for the seconds the same on every rank.
 struct StepReport {
   Index step = 0;                             ///< counted from 1
   double loss = 0;                            ///< of this step, before its update: the sum of all losses
   std::vector<double> losses{};               ///< each, in the order of training()
   double learning_rate = 0;                   ///< of its update
   std::optional<double> gradient_norm{};      ///< before clipping; nothing where gradients are not clipped
-  double measured_seconds = 0;                ///< slowest rank
+  double measured_seconds = 0;                ///< of this rank, by the clock, its inputs read before
   std::optional<double> predicted_seconds{};  ///< by the plan; nothing without a profile
-  Index bytes_received = 0;                   ///< summed over ranks
-  std::vector<RankStep> ranks{};              ///< by rank
+  StepFigures before{};                       ///< of the step before: they travel during this one
   bool stop = false;                          ///< some rank got a signal or called ask_to_stop(): all ranks see it in the same step
   std::string line() const;                   ///< "step 12  loss 0.4312  12.3 ms (predicted 11.9 ms)"
 };
@@ -94,6 +101,8 @@ class Trainer {
   /// Looks for parameters that are not finite, then runs the forward half on the last step's batch, which fills all copies, and
   /// compares them. Collective. Throws LossNotFinite, CopiesDiffer.
   void compare_copies();
+  /// What all ranks did in the last step: waits for them. Collective.
+  const StepFigures& figures();
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors
   State& state();                  ///< this rank's parameters and slots, by name; to be written between steps

@@ -23,8 +23,13 @@ constexpr Index kAgreementBytes = 256;  // of a control message
 
 class Simulator {
  public:
-  Simulator(const std::vector<Program>& programs, const Profile& profile, bool timeline)
-      : programs_(programs), profile_(profile), ranks_(programs.size()), timeline_(timeline) {
+  Simulator(const std::vector<Program>& programs, const Profile& profile, const SimulateOptions& options)
+      : programs_(programs),
+        profile_(profile),
+        ranks_(programs.size()),
+        timeline_(options.timeline),
+        verdicts_(static_cast<std::size_t>(options.steps)),
+        ends_(static_cast<std::size_t>(options.steps), 0) {
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
     for (std::size_t r = 0; r < programs.size(); r++) {  // small messages between every two ranks
@@ -51,36 +56,46 @@ class Simulator {
       if (!std::isfinite(passes)) break;
       let_pass(passes);
     }
-    for (std::size_t r = 0; r < ranks_.size(); r++)
-      check(ranks_[r].at == programs_[r].steps.size(), "every rank's Program comes to its end");
-    return out_;
+    for (std::size_t r = 0; r < ranks_.size(); r++) check(is_done(r) && is_last_step(r), "every rank's Program comes to its end");
+    return of_last_step();
   }
 
  private:
   enum class Doing { next, computing, arriving, blocked, meeting, agreeing };
   struct Rank {
     std::size_t at = 0;
-    int micro_batch = 0;
+    int step = 0, micro_batch = 0;
     Doing doing = Doing::next;
-    bool agreed = false;
-    double forward_end = 0;   // when the forward half ended
-    double to_read = 0;       // in place, by the next kernel: profiled seconds
-    double left = 0;          // computing: profiled seconds; arriving: seconds
-    double line = 0;          // when all messages so far will have arrived at the host
-    double down = 0, up = 0;  // when all copies from and to the device's own memory will be done
-    double since = 0;         // when the step before ended
+    bool sent = false, agreed = false;        // of the verdict on the update
+    double begin = 0, busy = 0, waiting = 0;  // of the last step: when it began; seconds before it
+    double to_read = 0;                       // in place, by the next kernel: profiled seconds
+    double left = 0;                          // computing: profiled seconds; arriving: seconds
+    double line = 0;                          // when all messages so far will have arrived at the host
+    double down = 0, up = 0;                  // when all copies from and to the device's own memory will be done
+    double since = 0;                         // when the step before ended
   };
   struct Posted {
     const Post* post = nullptr;
     std::vector<double> copied{};  // per send: when the host has it
   };
 
+  struct Verdict {         // on a step's update
+    std::size_t sent = 0;  // ranks that have sent what the others wait for
+    double last = 0;       // when the last one did
+  };
+
   // Starts what this rank can start now; false: nothing.
   bool go_on(std::size_t r) {
     Rank& rank = ranks_[r];
     if (rank.doing != Doing::next && rank.doing != Doing::blocked && rank.doing != Doing::meeting) return false;
+    if (!rank.sent && sends_here(r)) {
+      rank.sent = true;
+      Verdict& verdict = verdict_of(r);
+      verdict.sent++;
+      verdict.last = std::max(verdict.last, out_.step_seconds);
+    }
     if (agrees_here(r)) return meet(r);
-    if (rank.at == programs_[r].steps.size()) return false;
+    if (is_done(r)) return next_step(r);
     const auto& what = programs_[r].steps[rank.at].what;
     if (const auto* kernel = std::get_if<RunKernel>(&what)) {
       rank.doing = Doing::computing;
@@ -122,18 +137,50 @@ class Simulator {
     return true;
   }
 
-  // Of an exchange in the rank's micro-batch: each runs the same steps.
+  bool is_done(std::size_t r) const { return ranks_[r].at == programs_[r].steps.size() && !agrees_here(r); }
+  bool is_last_step(std::size_t r) const { return static_cast<std::size_t>(ranks_[r].step) + 1 == ends_.size(); }
+  Verdict& verdict_of(std::size_t r) { return verdicts_[static_cast<std::size_t>(ranks_[r].step)]; }
+  bool next_step(std::size_t r) {
+    Rank& rank = ranks_[r];
+    if (is_last_step(r)) return false;
+    rank.step++;
+    rank.at = 0;
+    rank.micro_batch = 0;
+    rank.sent = rank.agreed = false;
+    rank.begin = out_.step_seconds;
+    rank.busy = out_.busy_seconds[r];
+    rank.waiting = out_.waiting_seconds[r];
+    return true;
+  }
+  Simulated of_last_step() {
+    double begin = HUGE_VAL;
+    for (const Rank& rank : ranks_) begin = std::min(begin, rank.begin);
+    for (std::size_t r = 0; r < ranks_.size(); r++) {
+      out_.busy_seconds[r] -= ranks_[r].busy;
+      out_.waiting_seconds[r] -= ranks_[r].waiting;
+      if (!agrees_) out_.agreement[r] = {ranks_[r].begin, ranks_[r].begin};
+      auto shift = [&](SimulatedStep& s) { s = {s.begin - begin, s.end - begin}; };
+      shift(out_.agreement[r]);
+      if (timeline_) std::for_each(out_.timeline[r].begin(), out_.timeline[r].end(), shift);
+    }
+    out_.step_seconds = ends_.back() - (ends_.size() > 1 ? ends_[ends_.size() - 2] : 0);
+    return std::move(out_);
+  }
+
+  // Of an exchange in the rank's step and micro-batch: each runs the same steps.
   int number_of(int exchange, std::size_t r) const {
-    return exchange + ranks_[r].micro_batch * static_cast<int>(programs_[r].exchange_names.size());
+    const Rank& rank = ranks_[r];
+    return exchange +
+           (rank.step * programs_[r].micro_batches + rank.micro_batch) * static_cast<int>(programs_[r].exchange_names.size());
   }
   bool is_last(std::size_t r) const { return ranks_[r].micro_batch + 1 == programs_[r].micro_batches; }
   // Before the update of a training step; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
     return agrees_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].update_begin);
   }
-  // Has it sent what the others wait for: the loss, or its part of the norm?
-  bool has_sent(std::size_t r) const {
-    if (clips_) return ranks_[r].agreed || ranks_[r].doing == Doing::meeting;
+  // Does it know what the others wait for: the loss, or its part of the norm?
+  bool sends_here(std::size_t r) const {
+    if (clips_) return agrees_here(r);
     return is_last(r) && ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
   }
   // True: all have come so far.
@@ -141,14 +188,11 @@ class Simulator {
     Rank& rank = ranks_[r];
     if (rank.doing != Doing::meeting) out_.agreement[r].begin = out_.step_seconds;
     rank.doing = Doing::meeting;
-    double sent = 0;
-    for (std::size_t q = 0; q < ranks_.size(); q++) {
-      if (!has_sent(q)) return false;
-      sent = std::max(sent, clips_ ? out_.agreement[q].begin : ranks_[q].forward_end);
-    }
+    const Verdict& verdict = verdict_of(r);
+    if (verdict.sent < ranks_.size()) return false;
     rank.doing = Doing::agreeing;
     rank.agreed = true;
-    rank.left = std::max(0.0, sent + agreement_seconds_ - out_.step_seconds);
+    rank.left = std::max(0.0, verdict.last + agreement_seconds_ - out_.step_seconds);
     return true;
   }
 
@@ -211,6 +255,7 @@ class Simulator {
       const bool ends = rank.left * paces[r] <= seconds * (1 + 1e-12);
       rank.left -= seconds / paces[r];
       if (!ends) continue;
+      ends_[static_cast<std::size_t>(rank.step)] = out_.step_seconds;
       if (std::exchange(rank.doing, Doing::next) == Doing::agreeing)
         rank.since = out_.agreement[r].end = out_.step_seconds;
       else
@@ -223,7 +268,6 @@ class Simulator {
     if (timeline_) out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
     rank.since = out_.step_seconds;
     rank.at++;
-    if (rank.at == static_cast<std::size_t>(programs_[r].forward_steps)) rank.forward_end = out_.step_seconds;
     if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
       rank.at = 0;
       rank.micro_batch++;
@@ -238,13 +282,16 @@ class Simulator {
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   double agreement_seconds_ = 0;
   bool agrees_ = false, clips_ = false;
+  std::vector<Verdict> verdicts_;  // by training step
+  std::vector<double> ends_;       // by training step: when the last rank ended it
   Simulated out_{};
 };
 
 }  // namespace
 
 Simulated simulate(const std::vector<Program>& programs, const Profile& profile, const SimulateOptions& options) {
-  return Simulator(programs, profile, options.timeline).run();
+  check(options.steps >= 1, "a simulation has a training step");
+  return Simulator(programs, profile, options).run();
 }
 
 }  // namespace motley

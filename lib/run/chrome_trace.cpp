@@ -152,8 +152,10 @@ class Writer {
       } else {
         *at = end;
       }
-      const TraceSpan timed{
-          begin, begin + rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)].begin};
+      const auto part = [&](TracePart which) {
+        return rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(which)];
+      };
+      const TraceSpan timed{begin + part(TracePart::feed).end, begin + part(TracePart::figures).begin};
       add_step(r, Side::simulated, lane == 0 ? kSteps : kBeside + lane - 1, trace_.steps[k], timed, [&](std::size_t i) {
         return TraceSpan{begin + rank.simulated[i].begin, begin + rank.simulated[i].end};
       });

@@ -4,11 +4,13 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <map>
 
 #include "base/at.h"
+#include "base/clock.h"
 #include "kernels/kernel_names.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
@@ -17,6 +19,7 @@ namespace motley {
 
 namespace {
 
+constexpr int kClockRounds = 16;
 constexpr std::size_t kFeed = static_cast<std::size_t>(TracePart::feed), kLoss = static_cast<std::size_t>(TracePart::loss),
                       kFigures = static_cast<std::size_t>(TracePart::figures);
 
@@ -70,6 +73,7 @@ TraceItem item_of(const Program& program, int exchange, const Post& post, TraceI
 struct Recorded {  // by one rank's ring
   std::vector<Index> steps{};
   std::vector<TraceSpan> spans{};
+  double ahead = 0;  // seconds to add to that rank's clock
 };
 
 Recorded recorded_by(const StepTrace& trace) {
@@ -93,6 +97,12 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
   std::vector<Recorded> all;
   if (transport.rank() != 0) {
     const std::uint64_t sizes[2]{mine.steps.size(), mine.spans.size()};
+    for (int k = 0; k < kClockRounds; k++) {
+      double now = 0;
+      pass(receive, 0, std::as_writable_bytes(std::span(&now, 1)));
+      now = seconds_now();
+      pass(send, 0, std::as_bytes(std::span(&now, 1)));
+    }
     pass(send, 0, std::as_bytes(std::span(sizes)));
     pass(send, 0, std::as_bytes(std::span(mine.steps)));
     pass(send, 0, std::as_bytes(std::span(mine.spans)));
@@ -100,11 +110,22 @@ std::vector<Recorded> collect(Recorded mine, Transport& transport) {
   }
   all.push_back(std::move(mine));
   for (int r = 1; r < transport.size(); r++) {
+    double least = HUGE_VAL, ahead = 0;  // its clock is read in the middle of the shortest round trip
+    for (int k = 0; k < kClockRounds; k++) {
+      const double before = seconds_now();
+      double its = 0;
+      pass(send, r, std::as_bytes(std::span(&before, 1)));
+      pass(receive, r, std::as_writable_bytes(std::span(&its, 1)));
+      const double after = seconds_now();
+      if (after - before < least) ahead = (before + after) / 2 - its;
+      least = std::min(least, after - before);
+    }
     std::uint64_t sizes[2]{};
     pass(receive, r, std::as_writable_bytes(std::span(sizes)));
     Recorded& its = all.emplace_back();
     its.steps.resize(sizes[0]);
     its.spans.resize(sizes[1]);
+    its.ahead = ahead;
     pass(receive, r, std::as_writable_bytes(std::span(its.steps)));
     pass(receive, r, std::as_writable_bytes(std::span(its.spans)));
   }
@@ -122,30 +143,20 @@ std::vector<Index> recorded_by_all(const std::vector<Recorded>& ranks) {
   return common;
 }
 
-// Seconds to add to that rank's clock.
-double ahead_of(const RankTrace& rank, const RankTrace& first, std::size_t steps) {
-  std::vector<double> differences;
-  for (std::size_t k = 0; k < steps; k++)
-    differences.push_back(first.at(k, first.items.size() - kTraceParts + kFigures).end -
-                          rank.at(k, rank.items.size() - kTraceParts + kFigures).end);
-  if (differences.empty()) return 0;
-  const auto half = differences.begin() + static_cast<std::ptrdiff_t>(differences.size() / 2);
-  std::nth_element(differences.begin(), half, differences.end());
-  return *half;
-}
-
-// Reading the inputs takes no time in virtual time; who is done waits at the figures for the slowest rank.
+// Reading the inputs and the figures take no time in virtual time.
 void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const Profile& profile) {
-  const Simulated all = simulate(programs, profile, {.timeline = true});
+  const Simulated all = simulate(programs, profile, {.timeline = true, .steps = 2});
   trace.predicted_step_seconds = all.step_seconds;
   for (std::size_t r = 0; r < programs.size(); r++) {
     std::vector<TraceSpan>& out = trace.ranks[r].simulated;
     for (const SimulatedStep& s : all.timeline[r]) out.push_back({s.begin, s.end});
-    const double end = out.empty() ? 0 : out.back().end;
+    const TraceSpan agreed{all.agreement[r].begin, all.agreement[r].end};
+    double begin = agreed.begin, end = agreed.end;
+    for (const TraceSpan& s : out) begin = std::min(begin, s.begin), end = std::max(end, s.end);
     TraceSpan parts[kTraceParts];
-    parts[kFeed] = {0, 0};
-    parts[kLoss] = {all.agreement[r].begin, all.agreement[r].end};
-    parts[kFigures] = {end, all.step_seconds};
+    parts[kFeed] = {begin, begin};
+    parts[kLoss] = agreed;
+    parts[kFigures] = {end, end};
     out.insert(out.end(), std::begin(parts), std::end(parts));
   }
 }
@@ -197,13 +208,12 @@ RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace&
                              all[r].spans.begin() + static_cast<std::ptrdiff_t>((k + 1) * events));
     if (hosts.empty() || hosts[r] == hosts[0]) continue;
     other_hosts = true;
-    const double ahead = ahead_of(rank, out.ranks.front(), out.steps.size());
-    for (TraceSpan& s : rank.measured) s = {s.begin + ahead, s.end + ahead};
+    for (TraceSpan& s : rank.measured) s = {s.begin + all[r].ahead, s.end + all[r].ahead};
   }
   if (other_hosts)
     out.notes.push_back(
-        "ranks that cannot map rank 0's memory (other hosts): their clocks are set so that a step's exchange of figures ends when "
-        "it ends on rank 0");
+        "ranks that cannot map rank 0's memory (other hosts): their clocks are set by the shortest of 16 round trips after the "
+        "run");
   if (profile.empty())
     out.notes.push_back(
         "no profile: nothing is predicted; motley profile JOB measures one, and a job that names it has a simulated side");

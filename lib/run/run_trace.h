@@ -36,8 +36,9 @@ struct RankTrace {
   std::string device{};    // its name in the mesh
   bool own_clock = false;  // kernels were timed by the device, which runs beside the host's waits and posts
   std::vector<TraceItem> items{};
-  std::vector<TraceSpan> measured{};   // step after step one per item; by rank 0's clock
-  std::vector<TraceSpan> simulated{};  // one per item, in seconds from the training step's start; empty: no profile
+  std::vector<TraceSpan> measured{};  // step after step one per item; by rank 0's clock
+  std::vector<TraceSpan>
+      simulated{};  // one per item, in seconds from when the first rank begins the training step; empty: no profile
   TraceSpan at(std::size_t step, std::size_t item) const { return measured[step * items.size() + item]; }
   // The training step as it is timed: from the inputs read to the figures' exchange.
   TraceSpan step(std::size_t step) const {
@@ -54,8 +55,7 @@ struct RunTrace {
 };
 
 // Collective. On rank 0 every rank's trace, elsewhere nothing. `profile`: what the plan was made from; empty: nothing is simulated.
-// Clocks of other hosts are set so that the figures' exchange of a step ends at the same time as on rank 0 (the median over the
-// steps).
+// Clocks of other hosts are set by the shortest of some round trips.
 RunTrace gather_trace(const Plan& plan, const Profile& profile, const StepTrace& mine, Transport& transport);
 
 }  // namespace motley

@@ -16,7 +16,7 @@ struct TraceSpan {  // seconds of CLOCK_MONOTONIC (std::chrono::steady_clock), w
 };
 
 // What a training step does outside its Program: reading the inputs, the ranks' agreement on the loss (before the update), and
-// their exchange of figures at the end, which waits for the slowest rank.
+// their exchange of figures at the end: those of the step before have come, this one's are sent.
 enum class TracePart : std::uint8_t { feed, loss, figures };
 constexpr std::size_t kTraceParts = 3;
 

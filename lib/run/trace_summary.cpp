@@ -79,7 +79,10 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
       rows.predict(kBetween, kBetween, 0);
       groups.predict(kBetween, kBetween, 0);
     }
-    out.predicted_step = rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)].begin;
+    const auto part = [&](TracePart which) {
+      return rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(which)];
+    };
+    out.predicted_step = part(TracePart::figures).begin - part(TracePart::feed).end;
   }
   out.rows = rows.rows();
   out.groups = groups.rows();

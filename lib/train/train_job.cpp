@@ -119,7 +119,10 @@ class Job {
       if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
       const Batch b = batch_of(in_.data.train, std::move(which), s, epoch);
       const StepReport report = trainer_.step_named({{in_.names.image, b.images}, {in_.names.label, b.labels}});
-      note(report);
+      stop_ = report.stop;
+      out_.steps = report.step;
+      out_.train_loss = report.loss;
+      note(report.before);
       out_.seconds = seconds_now() - start;
       if (rt_.rank() == 0) write_step(report, epoch);
     }
@@ -127,6 +130,7 @@ class Job {
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
     if (written.status != 0) throw Error(static_cast<Exit>(written.status), written.text);
     if (stop_) out_.status = "stopped";
+    note(trainer_.figures());
     share_disturbed();
   }
 
@@ -138,15 +142,12 @@ class Job {
       if (all[r] >= 0) out_.ranks[r].disturbed = all[r];
   }
 
-  void note(const StepReport& report) {
-    stop_ = report.stop;
-    out_.steps = report.step;
-    out_.train_loss = report.loss;
-    out_.bytes_counted = report.bytes_received;
-    slowest_.push_back(report.measured_seconds);
+  void note(const StepFigures& figures) {
+    if (figures.step == 0) return;
+    out_.bytes_counted = figures.bytes_received;
     for (std::size_t r = 0; r < timed_.size(); r++) {
-      timed_[r].push_back(report.ranks[r]);
-      out_.ranks[r].bytes_counted = report.ranks[r].bytes_received;
+      timed_[r].push_back(figures.ranks[r]);
+      out_.ranks[r].bytes_counted = figures.ranks[r].bytes_received;
     }
   }
 
@@ -162,8 +163,7 @@ class Job {
   }
 
   void time_steps() {
-    const auto skip = static_cast<std::ptrdiff_t>(warm_up(slowest_.size()));
-    out_.measured_step_seconds = median({slowest_.begin() + skip, slowest_.end()});
+    const auto skip = static_cast<std::ptrdiff_t>(warm_up(timed_.front().size()));
     for (std::size_t r = 0; r < timed_.size(); r++) {
       std::vector<double> all, busy, waiting, feed;
       for (auto s = timed_[r].begin() + skip; s != timed_[r].end(); ++s) {
@@ -173,6 +173,7 @@ class Job {
         feed.push_back(s->feed_seconds);
       }
       out_.ranks[r].measured_step_seconds = median(all);
+      if (!all.empty()) out_.measured_step_seconds = std::max(out_.measured_step_seconds.value_or(0), *median(all));
       out_.ranks[r].busy_seconds = median(busy);
       out_.ranks[r].waiting_seconds = median(waiting);
       out_.ranks[r].feed_seconds = median(feed);
@@ -210,7 +211,7 @@ class Job {
     const RunTrace trace =
         gather_trace(plan_, in_.profile == nullptr ? Profile() : *in_.profile, trainer_.trace(), rt_.transport());
     on_rank_0(rt_, [&] {
-      TraceSummary summary = summarise(trace, static_cast<Index>(warm_up(slowest_.size())) + 1);
+      TraceSummary summary = summarise(trace, static_cast<Index>(warm_up(timed_.front().size())) + 1);
       for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
       save(summary, in_.run_directory / kTraceFile);
       if (in_.trace.empty()) return;
@@ -233,6 +234,7 @@ class Job {
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
     note_failure(out_, e);
+    if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on it, so their figures are here
     time_steps();
     try {
       write_run_json(in_.run_directory, out_);
@@ -252,9 +254,8 @@ class Job {
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
   TrainSummary out_{};
   bool stop_ = false;
-  std::optional<CoreUse> cores_{};  // since the first timed step
-  std::vector<Index> seen_{};       // samples, step after step
-  std::vector<double> slowest_{};
+  std::optional<CoreUse> cores_{};              // since the first timed step
+  std::vector<Index> seen_{};                   // samples, step after step
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step
 };
 

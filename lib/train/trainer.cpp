@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
+#include <exception>
 #include <optional>
 
 #include "base/at.h"
@@ -45,7 +45,10 @@ struct Trainer::Impl {
   Executor executor;
   Copies copies;
   const Index compare_every;
-  Index step = 0, finite = 0;  // finite: the last one before which parameters were seen to be so
+  std::optional<control::Gathering> sent_figures{};  // of the last step: they travel during the next one
+  StepFigures known{};                               // of the last step whose figures all ranks have
+  Index sent_step = 0;                               // whose figures were sent last
+  Index step = 0, finite = 0;                        // finite: the last one before which parameters were seen to be so
   bool wants_stop = false, stopped = false;
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
@@ -59,14 +62,24 @@ struct Trainer::Impl {
     executor.record_into(&trace);
   }
 
+  // The others' figures are on their way, unless an error ends the run.
+  ~Impl() {
+    try {
+      if (std::uncaught_exceptions() == 0) static_cast<void>(figures());
+    } catch (const Error&) {
+      known = {};  // another rank's error ends the run
+    }
+  }
+
   static void refuse_inference(const Plan& plan) {
     if (!plan.data().passes.trains)
       throw UserError("a Trainer runs a step made by training(loss, optimizer), this one is inference; run it with a Predictor");
   }
 
-  // This rank's part in the losses of a step, summed over its micro-batches: the losses that it has.
+  // What a rank sends all before the update: the losses that it has, summed over its micro-batches.
   struct Losses {
-    std::uint32_t has = 0;  // a bit for each
+    std::int32_t stop = 0;
+    std::uint32_t has = 0;  // a bit for each loss
     double values[kMostLosses]{};
   };
   // Adds a micro-batch's. After run_forward().
@@ -79,16 +92,16 @@ struct Trainer::Impl {
           sum.has |= 1U << i;
         }
   }
-  std::vector<double> losses_of(const std::vector<control::Gathering::Frame>& all) const {
-    std::vector<double> out;
-    for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++)
-      for (const control::Gathering::Frame& frame : all) {
-        Losses its;
-        std::memcpy(&its, frame.bytes.data(), sizeof its);
-        if (out.size() == i && (its.has & 1U << i) != 0) out.push_back(its.values[i]);
-      }
-    check(out.size() == plan.data().passes.outputs.size(), "some rank has each loss");
-    return out;
+  void hear(const std::vector<control::Gathering::Frame>& all, StepReport& report) const {
+    std::vector<Losses> ranks;
+    for (const control::Gathering::Frame& frame : all) std::memcpy(&ranks.emplace_back(), frame.bytes.data(), sizeof(Losses));
+    for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
+      const auto its = std::find_if(ranks.begin(), ranks.end(), [&](const Losses& r) { return (r.has & 1U << i) != 0; });
+      check(its != ranks.end(), "some rank has each loss");
+      report.losses.push_back(its->values[i]);
+      report.loss += its->values[i];
+    }
+    report.stop = std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.stop != 0; });
   }
 
   // Collective; throws on all ranks. The weights are still those before the step.
@@ -168,14 +181,14 @@ struct Trainer::Impl {
         refuse_copies(copies.compare());
       }
       add_losses(sum);
+      sum.stop = rt.stop_requested() || wants_stop;
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
     }
     const double gradients = seconds_now();
     StepReport report;
-    report.losses = losses_of(losses->finish("the loss"));
-    report.loss = std::accumulate(report.losses.begin(), report.losses.end(), 0.0);
+    hear(losses->finish("the loss"), report);
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
     const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
     if (update.gradient_norm && !std::isfinite(*update.gradient_norm))
@@ -185,13 +198,17 @@ struct Trainer::Impl {
     all += update.ran;
     all += executor.run_update();
     const double end = seconds_now();
-    report_all(report, {.seconds = end - begin - feeding,
-                        .busy_seconds = all.busy_seconds,
-                        .waiting_seconds = all.waiting_seconds + agreed - gradients - update.ran.seconds,
-                        .feed_seconds = feeding,
-                        .bytes_received = all.bytes_received});
+    const RankStep did{.seconds = end - begin - feeding,
+                       .busy_seconds = all.busy_seconds,
+                       .waiting_seconds = all.waiting_seconds + agreed - gradients - update.ran.seconds,
+                       .feed_seconds = feeding,
+                       .bytes_received = all.bytes_received};
+    report.before = figures();
+    sent_step = step;
+    sent_figures.emplace(rt.transport(), control::kFigures, std::as_bytes(std::span(&did, 1)), sizeof did);
     report.learning_rate = update.learning_rate;
     report.gradient_norm = update.gradient_norm;
+    report.measured_seconds = did.seconds;
     trace.part(TracePart::figures, end, seconds_now());
     trace.end();
     stopped = report.stop;
@@ -200,20 +217,19 @@ struct Trainer::Impl {
     return report;
   }
 
-  // Every rank's figures of the step, on every rank.
-  void report_all(StepReport& report, const RankStep& did) {
-    struct End {
-      RankStep did;
-      std::int32_t stop;
-    };
-    const End mine{did, rt.stop_requested() || wants_stop};
-    for (const End& end : control::all_of(rt.transport(), mine)) {
-      report.measured_seconds = std::max(report.measured_seconds, end.did.seconds);
-      report.bytes_received += end.did.bytes_received;
-      report.stop = report.stop || end.stop != 0;
-      report.ranks.push_back(end.did);
+  // Of the last step whose figures were sent.
+  const StepFigures& figures() {
+    if (!sent_figures) return known;
+    known = {.step = sent_step};
+    for (const control::Gathering::Frame& frame : sent_figures->finish("the figures of step " + std::to_string(known.step))) {
+      RankStep its;
+      std::memcpy(&its, frame.bytes.data(), sizeof its);
+      known.seconds = std::max(known.seconds, its.seconds);
+      known.bytes_received += its.bytes_received;
+      known.ranks.push_back(its);
     }
-    for (RankStep& each : report.ranks) each.waiting_seconds += report.measured_seconds - each.seconds;  // for the slowest
+    sent_figures.reset();
+    return known;
   }
 };
 
@@ -233,6 +249,9 @@ StepReport Trainer::step_named(const std::map<std::string, ReadBox>& feeds) {
 }
 void Trainer::compare_copies() {
   impl_->compare_copies();
+}
+const StepFigures& Trainer::figures() {
+  return impl_->figures();
 }
 void Trainer::ask_to_stop() {
   impl_->wants_stop = true;

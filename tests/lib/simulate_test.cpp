@@ -20,6 +20,7 @@ KernelSpec update(Index elements) {
 std::vector<Program> two_ranks() {
   std::vector<Program> out(2);
   const Place nowhere{0, 0};
+  for (Program& p : out) p.exchange_names = {"message"};
   out[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, {{1, nowhere, 1000}}, {}}}, {Wait{0}}};
   out[1].steps = {{RunKernel{update(1), {}, "first", false}},
                   {Post{0, {}, {{0, nowhere, 1000}}}},
@@ -48,6 +49,17 @@ TEST_CASE("virtual time: kernels, one message and who waits for it") {
   CHECK(s.busy_seconds[0] == Approx(4));
   CHECK(s.busy_seconds[1] == Approx(2));
   CHECK(s.waiting_seconds[1] == Approx(3 + 1.5));
+}
+
+TEST_CASE("virtual time: of several training steps the last, while a rank that is done has begun the next") {
+  const Simulated s = simulate(two_ranks(), one_second_an_element(1), {.timeline = true, .steps = 3});
+  CHECK(s.step_seconds == Approx(4));
+  CHECK(s.busy_seconds[0] == Approx(4));
+  CHECK(s.waiting_seconds[0] == Approx(0));
+  CHECK(s.busy_seconds[1] == Approx(2));
+  CHECK(s.waiting_seconds[1] == Approx(2));
+  CHECK(s.timeline[0].front().begin == Approx(0));
+  CHECK(s.timeline[1].front().begin == Approx(2.5));
 }
 
 TEST_CASE("virtual time: the timeline says when each step of each Program began and ended") {

@@ -261,10 +261,14 @@ TEST_CASE("trace: Chrome JSON has measured and simulated ranks side by side", "[
           CHECK(chrome.events.at(measured).size() == 4);
           CHECK(chrome.names.at(measured) == chrome.names.at(simulated));
           for (int step = 1; step <= 4; step++) {
-            double first = chrome.begins.at("rank 0 measured").at(step);
-            for (int q = 1; q < ranks; q++)
-              first = std::min(first, chrome.begins.at("rank " + std::to_string(q) + " measured").at(step));
-            CHECK(chrome.begins.at(simulated).at(step) == Approx(first).margin(2e-3));
+            auto first = [&](const std::string& side) {
+              double least = HUGE_VAL;
+              for (int q = 0; q < ranks; q++)
+                least = std::min(least, chrome.begins.at("rank " + std::to_string(q) + " " + side).at(step));
+              return least;
+            };
+            CHECK(first("simulated") == Approx(first("measured")).margin(2e-3));
+            CHECK(chrome.begins.at(simulated).at(step) >= first("measured") - 2e-3);
           }
         }
         for (const auto& [track, events] : chrome.tracks) check_nesting(events);
@@ -288,7 +292,7 @@ TEST_CASE("trace: without a profile nothing is simulated, and that is said", "[t
   CHECK(to_text(summary).find("predicted step  unknown") != std::string::npos);
 }
 
-TEST_CASE("trace: a rank that holds fewer steps, and one whose clock is another", "[trace]") {
+TEST_CASE("trace: a rank that holds fewer steps, and one of another host", "[trace]") {
   const Plan plan = plan_on(2, true);
   RunTrace trace;
   run_ranks_in_memory(2, [&](Runtime& rt) {
@@ -325,8 +329,9 @@ TEST_CASE("trace: a rank that holds fewer steps, and one whose clock is another"
   CHECK(trace.steps == std::vector<Index>{3, 4, 5});
   for (std::size_t k = 0; k < 3; k++)
     for (const RankTrace& rank : trace.ranks) {
-      CHECK(rank.step(k).begin == static_cast<double>(k) + 3.125);
-      CHECK(rank.step(k).end == static_cast<double>(k) + 3.5);
+      const double ahead = &rank == &trace.ranks[0] ? 0 : 1000;  // of the times that were recorded; both read one clock
+      CHECK(rank.step(k).begin == Approx(ahead + static_cast<double>(k) + 3.125).margin(0.05));
+      CHECK(rank.step(k).end == Approx(ahead + static_cast<double>(k) + 3.5).margin(0.05));
     }
   REQUIRE(trace.notes.size() == 2);
   CHECK(trace.notes[0].find("clocks") != std::string::npos);
