@@ -35,8 +35,8 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
 PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p)
     : plan((compare_plans(rt, rt.transport(), p), p)),
       program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}))),
-      reference_(plan.data().dtype == DType::f64 ? reference_backend() : nullptr),
-      backend_(reference_ ? reference_.get() : &rt.backend(plan.mesh())),
+      f64_(plan.data().dtype == DType::f64 ? f64_backend() : nullptr),
+      backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())),
       samples_(micro_batch_size(plan.data().passes)) {}
 
 void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number) const {

@@ -19,12 +19,12 @@ class PlanOnRank {
   PlanOnRank(Runtime& rt, const Plan& plan);
   const Plan plan;
   const Program program;
-  Backend& backend() const { return *backend_; }  // f64 plans run on the reference kernels
+  Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
   // Micro-batch `number` of what is fed. UserError: an input that is missing, or not one of the step's.
   void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0) const;
 
  private:
-  const std::unique_ptr<Backend> reference_;
+  const std::unique_ptr<Backend> f64_;
   Backend* const backend_;
   const Index samples_;  // of a micro-batch
 };

@@ -300,11 +300,11 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
   Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
-  const auto reference = reference_backend();
+  const auto in_f64 = f64_backend();
   const Plan f32_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f32});
   const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Record::decisions);
   const Plan f64_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f64});
-  const RunRecord f64 = run_steps(f64_plan, *reference, rt.transport(), in, phases("f64: "));
+  const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
   VerifyReport report;
   int status = 0;
   std::string text;
@@ -313,8 +313,8 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       const Mesh one({{"one", 1}}, {in.mesh->device(0)});
       const Plan whole = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f64}),
                  plan = balance(*in.step, one, {}, {}, {.dtype = DType::f64});
-      const RunRecord truth = run_steps(whole, *reference, *in_memory(1).front(), in, alive);
-      RunRecord same = run_steps(plan, *reference, *in_memory(1).front(), in, alive, Record::results, &f32);
+      const RunRecord truth = run_steps(whole, *in_f64, *in_memory(1).front(), in, alive);
+      RunRecord same = run_steps(plan, *in_f64, *in_memory(1).front(), in, alive, Record::results, &f32);
       same.logits = truth.logits;  // before any gradient nothing depends on decisions
       same.losses.front() = truth.losses.front();
       report = {difference(f64, truth), difference(f32, same)};

@@ -57,7 +57,7 @@ struct RunRecord {
 // NaN where a value is missing or no number.
 Difference difference(const RunRecord& run, const RunRecord& truth);
 
-// Collective; the same on every rank. Both sharded runs over all ranks: f64 by the reference kernels, f32 by the kernels of this
+// Collective; the same on every rank. Both sharded runs over all ranks: f64 by f64_backend(), f32 by the kernels of this
 // rank's device; rank 0 then runs the unsharded one. Rank 0 writes the dump. Errors: those of planning and of devices; (io).
 VerifyReport verify(Runtime& rt, const VerifyInput& input);
 

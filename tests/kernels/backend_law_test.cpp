@@ -2,9 +2,12 @@
 // Every backend against the reference, for every KernelSpec.
 #include "tests/support/backend_law.h"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "kernels/emulated/emulated_backend.h"
+#include "kernels/f64/products.h"
 #include "tests/support/fake_device.h"
 
 using namespace motley;
@@ -14,6 +17,51 @@ TEST_CASE("backend law: the reference in f32") {
   const auto backend = reference_backend();
   CHECK(backend_law(*backend, 1, 1500, LawMode::exact) == "");
   CHECK(backend_law(*backend, 2, 1500, LawMode::tolerance) == "");
+}
+
+TEST_CASE("backend law: the products of f64") {
+  const auto backend = f64_backend();
+  CHECK(backend_law(*backend, 11, 1500, LawMode::exact, DType::f64) == "");
+  CHECK(backend_law(*backend, 12, 1500, LawMode::tolerance, DType::f64) == "");
+}
+
+TEST_CASE("backend law: the products of f64 on every ISA of this CPU") {
+  using namespace motley::f64;
+  std::vector<const Products*> all{&baseline::kProducts};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) all.push_back(&avx2::kProducts);
+  if (__builtin_cpu_supports("avx512f")) all.push_back(&avx512::kProducts);
+#endif
+  CHECK(products().isa == all.back()->isa);
+  for (const auto& [m, k, n] : {std::array<Index, 3>{1, 1, 1}, {3, 40, 1}, {1, 7, 33}, {17, 0, 5}, {65, 70, 129}, {0, 3, 4}}) {
+    auto numbers = [](Index count, Index step) {
+      std::vector<double> out;
+      for (Index i = 0; i < count; i++) out.push_back(static_cast<double>(i * step % 11 - 5));
+      return out;
+    };
+    auto a = numbers(m * k, 7), b = numbers(k * n, 3);
+    std::vector<double> expected(static_cast<std::size_t>(m * n), 2.0), at, bt;
+    for (Index i = 0; i < m; i++)
+      for (Index j = 0; j < n; j++)
+        for (Index l = 0; l < k; l++)
+          expected[static_cast<std::size_t>(i * n + j)] +=
+              a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
+    for (Index l = 0; l < k; l++)
+      for (Index i = 0; i < m; i++) at.push_back(a[static_cast<std::size_t>(i * k + l)]);
+    for (Index j = 0; j < n; j++)
+      for (Index l = 0; l < k; l++) bt.push_back(b[static_cast<std::size_t>(l * n + j)]);
+    for (const Products* its : all) {
+      INFO(its->isa << " " << m << " " << k << " " << n);
+      for (int which = 0; which < 3; which++) {
+        std::vector<double> c(static_cast<std::size_t>(m * n), 2.0);
+        const Matrix to{c.data(), m, n};
+        if (which == 0) its->plain({a.data(), m, k}, {b.data(), k, n}, to);
+        if (which == 1) its->first_transposed({at.data(), k, m}, {b.data(), k, n}, to);
+        if (which == 2) its->second_transposed({a.data(), m, k}, {bt.data(), n, k}, to);
+        CHECK(c == expected);
+      }
+    }
+  }
 }
 
 TEST_CASE("backend law: an emulated backend") {

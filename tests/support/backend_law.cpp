@@ -17,7 +17,10 @@
 namespace motley::testing {
 namespace {
 
-constexpr double kUnit = 0x1p-24;       // u: half a step of f32
+// u: half a step
+double unit_of(DType dtype) {
+  return dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
+}
 constexpr double kFunction = 0x1p-19;   // sigmoid, tanh, elu, exp, log: what vendors' approximations are allowed
 constexpr double kExactBelow = 0x1p24;  // integers that f32 keeps
 
@@ -97,7 +100,7 @@ bool is_smooth(const KernelSpec& spec) {
 
 double bound_of(const KernelSpec& spec, double magnitude) {
   if (spec.op == KernelOp::max_pool2d && spec.pass == PassKind::forward) return 0;
-  const double rounding = (terms_of(spec) + 8) * kUnit * magnitude;
+  const double rounding = (terms_of(spec) + 8) * unit_of(spec.dtype) * magnitude;
   return is_smooth(spec) ? rounding + kFunction * (1 + magnitude) * std::max(1.0, std::abs(spec.scale)) : rounding;
 }
 
@@ -209,13 +212,14 @@ std::string nan_law(Backend& backend, const std::vector<Activation>& activations
   return failures;
 }
 
-std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode) {
+std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype) {
   constexpr int kShown = 5;
   const std::unique_ptr<Backend> reference = reference_backend();
   std::string failures;
   int failed = 0;
   for (int number = 0; number < cases; number++) {
-    const LawCase one = law_case(seed, number, mode);
+    LawCase one = law_case(seed, number, mode);
+    if (dtype == DType::f64) one.spec = in_f64(one.spec);
     std::string wrong;
     try {
       wrong = compare_all(backend, *reference, one, mode);

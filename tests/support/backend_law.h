@@ -33,7 +33,8 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 // Runs cases 0..cases-1: f32, every op, pass, format (mixed too), stride, dilation, padding (uneven, negative, wider than the
 // window), even windows, extents of 0, folds of every kind over strided views, some in place. Each kernel runs twice.
 // Returns "" where the law holds; else the first failing cases and how many there are. A refusal (DeviceError) is a failure.
-std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode);
+// dtype f64: the same cases in f64, u = 2^-53.
+std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype = DType::f32);
 
 // A NaN in x is in exactly those results whose windows reach it, through bias and these activations (none, relu) too: convolutions
 // of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads it), with the
