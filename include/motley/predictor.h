@@ -38,6 +38,7 @@ class Predictor {
   std::vector<double> get(const std::string& output) const;
   std::vector<double> get(const Tensor& output) const { return get(output.name()); }  ///< the same
   const Plan& plan() const;                                                           ///< that it runs
+  Index memory_bytes() const;  ///< that it has taken on this rank, kernel workspaces included; without the parameters
 
  private:
   struct Impl;

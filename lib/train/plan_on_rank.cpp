@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "mesh/control.h"
 #include "plan/plan_fields.h"
-#include "run/fits_hosts.h"
 #include "train/update.h"
 
 namespace motley {
@@ -32,9 +31,9 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
 
 }  // namespace
 
-PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p)
+PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
     : plan((compare_plans(rt, rt.transport(), p), p)),
-      program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}))),
+      program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}), parameters)),
       f64_(plan.data().dtype == DType::f64 ? f64_backend() : nullptr),
       backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())),
       samples_(micro_batch_size(plan.data().passes)) {}

@@ -11,12 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "run/fits_hosts.h"
+
 namespace motley {
 
 class PlanOnRank {
  public:
   // Collective: compares the ranks' plans, and what the Programs take with the memory of their hosts. UserError, DeviceError.
-  PlanOnRank(Runtime& rt, const Plan& plan);
+  PlanOnRank(Runtime& rt, const Plan& plan, Parameters parameters);
   const Plan plan;
   const Program program;
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()

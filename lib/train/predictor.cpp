@@ -18,7 +18,7 @@ struct Predictor::Impl {
 
   Impl(Runtime& runtime, const Plan& plan, State& state)
       : rt(runtime),
-        on_rank((refuse_training(plan), runtime), plan),
+        on_rank((refuse_training(plan), runtime), plan, Parameters::there),
         executor(on_rank.program, on_rank.backend(), runtime.transport(), state) {}
 
   static void refuse_training(const Plan& plan) {
@@ -50,6 +50,11 @@ std::vector<double> Predictor::get(const std::string& output) const {
   if (std::find(outputs.begin(), outputs.end(), tensor) == outputs.end())
     throw UserError("\"" + output + "\" is not an output of this step; name it in inference()");
   return gather_output(plan(), impl_->on_rank.program, impl_->executor, impl_->rt.transport(), tensor).values;
+}
+
+Index Predictor::memory_bytes() const {
+  const Program& program = impl_->on_rank.program;
+  return impl_->executor.memory_bytes() + bytes_of(program, Parameters::there) - bytes_of(program, Parameters::to_be_made);
 }
 
 const Plan& Predictor::plan() const {

@@ -98,7 +98,7 @@ class Job {
   bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
 
   void prepare() {
-    if (evaluates()) static_cast<void>(Predictor(rt_, *in_.evaluation, trainer_.state()));  // its memory is there beside training's
+    if (evaluates()) require_memory();
     on_rank_0(rt_, [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl");
@@ -108,6 +108,19 @@ class Job {
           "note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all "
           "exchanges are messages");
     dump_weights("weights_before");
+  }
+
+  // The evaluation's is there beside training's, before the first step.
+  void require_memory() {
+    const Predictor predictor(rt_, *in_.evaluation, trainer_.state());
+    const Device& device = plan_.mesh().device(rt_.rank());
+    const Index training = trainer_.executor().memory_bytes(), all = training + predictor.memory_bytes();
+    if (device.memory_bytes > 0 && all > device.memory_bytes)
+      throw UserError("rank " + std::to_string(rt_.rank()) + " (" + device.name + ") needs " + std::to_string(training) +
+                          " bytes for a training step and " + std::to_string(all - training) +
+                          " for the evaluation beside it, the mesh gives it " + std::to_string(device.memory_bytes) +
+                          "; use a smaller batch or give this rank a smaller part",
+                      Exit::device);
   }
 
   void loop() {

@@ -53,7 +53,7 @@ struct Trainer::Impl {
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
-        on_rank((refuse_inference(p), runtime), p),
+        on_rank((refuse_inference(p), runtime), p, Parameters::to_be_made),
         state(plan, program.rank, options.seed, on_rank.backend().device_memory()),
         trace(program.steps.size()),
         executor(program, on_rank.backend(), runtime.transport(), state),

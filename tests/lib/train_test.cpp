@@ -641,6 +641,37 @@ TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and
   }
 }
 
+TEST_CASE("a training job whose evaluation does not fit beside it ends before its first step", "[train]") {
+  Index both = 0;
+  const Plan unlimited = small_plan(1, DType::f32), evaluated = evaluation_plan(unlimited);
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer trainer(rt, unlimited);
+    both = trainer.executor().memory_bytes() + Predictor(rt, evaluated, trainer.state()).memory_bytes();
+  });
+  for (const Index missing : {0, 1}) {
+    Device device;
+    device.memory_bytes = both - missing;
+    const Mesh mesh({{"all", 1}}, {device});
+    const Plan plan = balance(small_step(4), mesh, {}, {});
+    LayoutRules rules;
+    rules.homes = plan.homes();
+    const Plan evaluation = balance(small_inference(4), mesh, rules, {});
+    const Folder folder;
+    auto train = [&] {
+      run_ranks_in_memory(1, [&](Runtime& rt) {
+        train_job(
+            rt, {.plan = &plan, .evaluation = &evaluation, .data = small_data(20), .max_steps = 1, .run_directory = folder.path()});
+      });
+    };
+    if (missing == 0) {
+      train();
+    } else {
+      CHECK_THROWS_WITH(train(), Catch::Contains("for the evaluation beside it, the mesh gives it"));
+      CHECK_FALSE(std::filesystem::exists(folder.path() / "metrics.jsonl"));
+    }
+  }
+}
+
 TEST_CASE("a training job leaves its files", "[train]") {
   const Folder folder, dump;
   const Datasets data = small_data(20);
