@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -89,15 +90,20 @@ std::vector<Atom> atoms(std::span<const Shard> all) {
   return out;
 }
 
-std::vector<Shard> owners(std::span<const Shard> held) {
+std::vector<Shard> owners(std::span<const Shard> held, const ChooseOwner& choose, const Ownership& ownership) {
   std::vector<Shard> tiles;
   for (const auto& [atom, who] : atoms(held)) {
-    const std::size_t dims = atom.size();
-    if (dims == 0) return {{who.front(), {}}};
+    const Index elements = volume(atom);
+    if (elements < ownership.whole_below || atom.empty()) {
+      tiles.push_back({choose(who, elements), atom});
+      continue;
+    }
     std::size_t longest = 0;
-    for (std::size_t k = 1; k < dims; k++)
+    for (std::size_t k = 1; k < atom.size(); k++)
       if (atom[k].size() > atom[longest].size()) longest = k;
-    const Partition share = Partition::even(atom[longest].size(), static_cast<int>(who.size()));
+    const Index inner = elements / atom[longest].size();  // per index of that dim
+    const Partition share = Partition::even(atom[longest].size(), static_cast<int>(who.size()),
+                                            ownership.multiple / std::gcd(inner, ownership.multiple));
     for (std::size_t j = 0; j < who.size(); j++) {
       Box tile = atom;
       const Range part = share.range(static_cast<int>(j));
@@ -107,6 +113,10 @@ std::vector<Shard> owners(std::span<const Shard> held) {
   }
   std::sort(tiles.begin(), tiles.end());
   return tiles;
+}
+
+std::vector<Shard> owners(std::span<const Shard> held) {
+  return owners(held, [](const std::vector<int>& ranks, Index) { return ranks.front(); }, {.whole_below = 0});
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <motley/dims.h>
 #include <motley/dtype.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,9 +41,19 @@ struct Atom {
 /// The maximal boxes that are in the same set of ranks' boxes, with those ranks.
 std::vector<Atom> atoms(std::span<const Shard> held);
 
-/// One owner per element: space is split into atoms(); the ranks of an atom share it evenly along its longest dim (first of
-/// equals), in rank order. Sorted by rank. A rank owns only what it stores.
-std::vector<Shard> owners(std::span<const Shard> held);
+/// How the ranks that have an atom divide it. Counted in elements, so that every dtype has the same owners.
+struct Ownership {
+  /// An atom of fewer elements has one owner. 4 KiB of f32: a link of 1 Gbit/s takes as long for them as for the message itself.
+  Index whole_below = 1024;
+  Index multiple = 16;  ///< elements in every share but the last where the atom allows it: a cache line of f32
+};
+/// Which of an atom's ranks (ascending) gets all of it.
+using ChooseOwner = std::function<int(const std::vector<int>& ranks, Index elements)>;
+
+/// One owner per element: space is split into atoms(); a small atom has the owner that is chosen for it, the ranks of a larger one
+/// share it evenly along its longest dim (first of equals), in rank order. Sorted by rank. A rank owns only what it stores.
+std::vector<Shard> owners(std::span<const Shard> held, const ChooseOwner& choose, const Ownership& ownership = {});
+std::vector<Shard> owners(std::span<const Shard> held);  ///< Every atom is shared; a scalar is the first rank's.
 
 /// Who sends what so that every box of `to` is filled from `from` (which covers it, each element once). Sorted by (to, box, from).
 std::vector<BoxMessage> copies(std::span<const Shard> from, std::span<const Shard> to);

@@ -16,6 +16,8 @@ class Partition {
  public:
   Partition() = default;
   static Partition even(Index size, int parts);  ///< size / parts each; the first size % parts get one more
+  /// The same, inner boundaries rounded to multiples of `multiple` where size has as many of them as there are parts.
+  static Partition even(Index size, int parts, Index multiple);
   /// Largest remainder; ties to the lower rank; a share of 0 gets nothing. UserError: no share above 0.
   static Partition proportional(Index size, std::span<const double> shares);
   static Partition of(std::span<const Index> sizes);                   ///< these sizes. UserError: a negative size

@@ -15,6 +15,17 @@ Partition Partition::even(Index size, int parts) {
   return out;
 }
 
+Partition Partition::even(Index size, int parts, Index multiple) {
+  check(multiple > 0, "a multiple of something");
+  Partition out = even(size, parts);
+  if (multiple == 1 || size / multiple < parts) return out;
+  for (int i = 1; i < parts; i++) {
+    Index& offset = out.offsets_[static_cast<std::size_t>(i)];
+    offset = (2 * i * size + parts * multiple) / (2 * parts * multiple) * multiple;
+  }
+  return out;
+}
+
 Partition Partition::proportional(Index size, std::span<const double> shares) {
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
   const bool bad = std::any_of(shares.begin(), shares.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });

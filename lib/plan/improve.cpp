@@ -134,6 +134,7 @@ Sweep Sweeper::run(const std::map<int, Pick>& picks) {
 void Sweeper::choose(int parameter, std::size_t option) {
   if (layouts_.chosen(parameter) == option) return;
   layouts_.choose(parameter, option);
+  homes_.clear();
   for (auto& of_tensor : known_) of_tensor.clear();
   for (auto& of_pass : candidates_) of_pass.clear();
 }

@@ -65,10 +65,10 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
 }
 
 PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules,
-                       const std::map<int, Pick>& picks, DType dtype) {
+                       const std::map<int, Pick>& picks, DType dtype, const Ownership& ownership) {
   const Profile none;
   const Cost cost(passes, mesh, none, speeds_from_parts(passes, mesh, layouts), dtype, common_formats(passes, mesh, dtype));
-  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost).run(picks), dtype);
+  PlanData data = data_of(passes, mesh, layouts, Sweeper(passes, mesh, layouts, cost, ownership).run(picks), dtype);
   data.rules = rules;
   return data;
 }

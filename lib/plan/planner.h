@@ -21,7 +21,7 @@ PlanData data_of(const Passes& passes, const Mesh& mesh, const Layouts& layouts,
 Plan plan_from(const Step& step, const Mesh& mesh, PlanData data);
 // A plan of these picks, one per pass (no predicted seconds yet); `rules` made the layouts.
 PlanData plan_of_picks(const Passes& passes, const Mesh& mesh, const Layouts& layouts, const LayoutRules& rules,
-                       const std::map<int, Pick>& picks, DType dtype);
+                       const std::map<int, Pick>& picks, DType dtype, const Ownership& ownership = {});
 // A plan whose rules have all their parts (no predicted seconds yet).
 PlanData plan_with(const Passes& passes, const Mesh& mesh, const LayoutRules& resolved, const Profile& profile, DType dtype);
 // The same with the picks of another plan, whose rules differ in sizes alone: one sweep that improves nothing.

@@ -23,8 +23,8 @@ std::vector<Shard> held_of(const std::vector<std::vector<Box>>& boxes) {
 
 }  // namespace
 
-Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost)
-    : passes_(passes), mesh_(mesh), layouts_(std::move(layouts)), cost_(cost) {
+Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost, const Ownership& ownership)
+    : passes_(passes), mesh_(mesh), layouts_(std::move(layouts)), cost_(cost), ownership_(ownership) {
   for (std::size_t t = 0; t < passes.tensors.size(); t++) writers_.push_back(passes.writers_of(static_cast<int>(t)));
   known_.resize(passes.tensors.size());
   candidates_.resize(passes.passes.size());
@@ -84,7 +84,7 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
 
 // Ranks that have a part of the step's work. Where the rules give parts of this parameter to others too (all that they have), to
 // all.
-std::vector<Shard> Sweeper::home(int parameter) const {
+std::vector<Shard> Sweeper::holders(int parameter) const {
   const StepTensor& t = at(passes_.tensors, parameter);
   if (const auto* given = layouts_.home(t.name)) return *given;
   std::vector<Shard> held;
@@ -99,7 +99,26 @@ std::vector<Shard> Sweeper::home(int parameter) const {
     for (int r = 0; r < mesh_.ranks(); r++) take(r);
   }
   check(subtract(whole(t.shape), boxes).empty(), "every element of a parameter has an owner");
-  return owners(held);
+  return held;
+}
+
+// Of passes and layouts alone, so that a plan file need not have it. Small ones are distributed in turn, from the longest parameter
+// to the shortest: to the rank that has fewest so far, of these to the one that has fewest elements, of these to the first.
+const std::vector<Shard>& Sweeper::home(int parameter) const {
+  if (homes_.empty()) {
+    std::vector<std::pair<Index, Index>> given(static_cast<std::size_t>(mesh_.ranks()));  // small ones, their elements
+    const auto in_turn = [&](const std::vector<int>& ranks, Index elements) {
+      const int next = *std::min_element(ranks.begin(), ranks.end(), [&](int a, int b) { return at(given, a) < at(given, b); });
+      at(given, next).first++;
+      at(given, next).second += elements;
+      return next;
+    };
+    std::vector<int> order = passes_.parameters;
+    const auto elements = [&](int t) { return at(passes_.tensors, t).shape.elements(); };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return elements(a) > elements(b); });
+    for (int t : order) homes_[t] = owners(holders(t), in_turn, ownership_);
+  }
+  return homes_.at(parameter);
 }
 
 // A tensor with a rule is stored by it; on its other axes a coordinate holds what it reads.
@@ -206,7 +225,8 @@ Sweeper::Moves Sweeper::route(const std::vector<int>& writers, const std::vector
       for (const Shard& h : may) boxes.push_back(h.box);
       return subtract(t.box, boxes).empty();
     });
-    moves.owners = motley::owners(covers ? may : targets);
+    // Shared, however small: the readers wait for the sum, and one owner would take in every other rank's whole partial sum first.
+    moves.owners = owners(covers ? may : targets);
   }
   for (const Shard& owner : moves.owners) {
     std::map<std::pair<int, Box>, std::vector<int>> parts;

@@ -21,7 +21,7 @@ struct Sweep {
 
 class Sweeper {
  public:
-  Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost);
+  Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost, const Ownership& ownership = {});
   // Every pick given, or (an absent one) chosen by least local cost.
   Sweep run(const std::map<int, Pick>& picks);
   // From these picks (absent ones chosen by least local cost), one change at a time while the whole plan gets cheaper.
@@ -77,7 +77,8 @@ class Sweeper {
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
   Pick cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const;
-  std::vector<Shard> home(int parameter) const;
+  std::vector<Shard> holders(int parameter) const;
+  const std::vector<Shard>& home(int parameter) const;
   std::vector<Shard> resting(int tensor, const std::vector<Shard>& needs) const;
   std::vector<bool> ruled(int tensor) const;
   double compute(int pass, const PassPlan& plan) const;
@@ -93,6 +94,7 @@ class Sweeper {
   const Mesh& mesh_;
   Layouts layouts_;
   const Cost& cost_;
+  const Ownership ownership_;
   std::vector<double> speeds_{};             // per rank: 1 / seconds of the whole step alone
   std::vector<std::vector<int>> writers_{};  // per tensor
   std::vector<int> pass_order_{};        // in which picks are chosen: the last first, but of one layer's the gradient of its input
@@ -105,6 +107,7 @@ class Sweeper {
   };
   std::vector<std::vector<Reader>> readers_{};           // per tensor that is read, in order
   mutable std::vector<std::vector<Pick>> candidates_{};  // per pass; empty: not made yet
+  mutable std::map<int, std::vector<Shard>> homes_{};    // of parameters; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
       known_{};  // per tensor: an improving sweep asks the same again and again
 };

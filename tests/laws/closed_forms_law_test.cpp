@@ -91,11 +91,13 @@ Plan both_cut(const std::string& index) {
 TEST_CASE("closed form: data parallel, a reduce-scatter and an all-gather per parameter, whatever the parts", "[law]") {
   for (const Counts& cut : {Counts{2, 2, 2}, Counts{4, 1, 1}}) {
     Net net(6, 2, 5, 5);
-    const Plan plan = planned(net.conv("f", 6, 3).step(), mesh_of({{"all", 3}}), {{"batch", "all", Sizes{cut}}},
-                              {{"conv2d_1 backward_filter", {"batch"}}});
-    const Index w = 6 * 2 * 9, owned = w / 3;
+    const Plan plan = planned(net.conv("f", 96, 3).conv("g", 1, 3).step(), mesh_of({{"all", 3}}), {{"batch", "all", Sizes{cut}}},
+                              {{"conv2d_1 backward_filter", {"batch"}}, {"conv2d_2 backward_filter", {"batch"}}});
+    const Index w = 96 * 2 * 9, owned = w / 3, small = 96 * 9;
     CHECK(received(plan, "gradient of conv2d_1.weight") == Counts(3, 2 * owned));
     CHECK(received(plan, "conv2d_1.weight") == Counts(3, w - owned));
+    CHECK(received(plan, "gradient of conv2d_2.weight") == Counts{2 * small, 0, 0});  // one owner
+    CHECK(received(plan, "conv2d_2.weight") == Counts{0, small, small});
   }
 }
 

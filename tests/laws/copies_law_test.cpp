@@ -93,8 +93,8 @@ std::optional<Plan> random_plan(unsigned number) {
   const Mesh mesh = mesh_of(one.axes, static_cast<int>(number % 2) + 1);
   try {
     const LayoutRules rules = rules_of(one, net);
-    const Plan plan =
-        chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, DType::f32) : balance(step, mesh, rules, {});
+    const Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh, rules, number, DType::f32, random_ownership(number))
+                                          : balance(step, mesh, rules, {});
     return chance(random, 0.5) ? with_random_schedules(plan, number) : plan;
   } catch (const UserError&) {
     return std::nullopt;

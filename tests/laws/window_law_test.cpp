@@ -46,8 +46,9 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   try {
     const Step step = step_of(net, chance(random, 0.4) ? 2 : 1);
     const Mesh mesh(one.axes, devices);
+    const auto number = static_cast<unsigned>(random());
     const Plan plan = chance(random, 0.5)
-                          ? with_random_picks(step, mesh, rules_of(one, net), static_cast<unsigned>(random()), dtype)
+                          ? with_random_picks(step, mesh, rules_of(one, net), number, dtype, random_ownership(number))
                           : balance(step, mesh, rules_of(one, net), {}, {.dtype = dtype});
     return chance(random, 0.5) ? with_random_schedules(plan, static_cast<unsigned>(random())) : plan;
   } catch (const UserError& e) {

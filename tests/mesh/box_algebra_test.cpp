@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -120,12 +121,63 @@ TEST_CASE("owners: one per element, among its holders") {
   }
 }
 
+TEST_CASE("owners: small atoms have one, larger ones are shared in multiples where there are enough") {
+  for (int round = 0; round < 400; round++) {
+    const Box space = random_space(1 + static_cast<std::size_t>(round % 4));
+    const std::vector<Shard> held = random_held(space, 1 + static_cast<int>(below(4)));
+    const Ownership rules{.whole_below = 1 + below(40), .multiple = 1 + below(6)};
+    std::vector<int> chosen;  // for small atoms, in their order
+    const auto last = [&](const std::vector<int>& ranks, Index elements) {
+      REQUIRE(elements < rules.whole_below);
+      chosen.push_back(ranks.back());
+      return ranks.back();
+    };
+    const std::vector<Shard> owned = owners(held, last, rules);
+    std::size_t small = 0;
+    Index covered = 0;
+    for (const Atom& atom : atoms(held)) {
+      std::vector<Shard> its;
+      for (const Shard& o : owned)
+        if (contains(atom.box, o.box)) its.push_back(o);
+      covered += volume(atom.box);
+      if (volume(atom.box) < rules.whole_below) {
+        REQUIRE(its == std::vector<Shard>{{atom.ranks.back(), atom.box}});
+        REQUIRE(chosen.at(small++) == atom.ranks.back());
+        continue;
+      }
+      Index longest = 0, elements = 0, most = 0, least = volume(atom.box);
+      for (const Range& r : atom.box) longest = std::max(longest, r.size());
+      const Index inner = volume(atom.box) / longest, step = rules.multiple / std::gcd(inner, rules.multiple);
+      const auto ranks = static_cast<Index>(atom.ranks.size());
+      for (std::size_t k = 0; k < its.size(); k++) {
+        const Index size = volume(its[k].box);
+        elements += size;
+        most = std::max(most, size);
+        least = std::min(least, size);
+        REQUIRE(its[k].rank == atom.ranks[k]);
+        if (k + 1 < its.size() && longest / step >= ranks) REQUIRE(size % rules.multiple == 0);
+      }
+      REQUIRE(elements == volume(atom.box));
+      if (longest >= ranks) REQUIRE(static_cast<Index>(its.size()) == ranks);
+      REQUIRE(most - least <= (longest / step >= ranks ? 2 * step : 1) * inner);
+    }
+    REQUIRE(small == chosen.size());
+    Index all = 0;
+    for (const Shard& o : owned) all += volume(o.box);
+    REQUIRE(all == covered);
+  }
+}
+
 TEST_CASE("owners: what everybody holds is shared evenly along the longest dim, in rank order") {
-  const Box box{{0, 3}, {0, 10}, {0, 10}};
-  const std::vector<Shard> owned = owners(std::vector<Shard>{{2, box}, {0, box}, {1, box}});
-  CHECK(owned ==
-        std::vector<Shard>{{0, {{0, 3}, {0, 4}, {0, 10}}}, {1, {{0, 3}, {4, 7}, {0, 10}}}, {2, {{0, 3}, {7, 10}, {0, 10}}}});
-  // More holders than elements: the later ones own nothing. An empty box owns nothing, no one owns nothing.
+  auto all_hold = [](const Box& box) { return std::vector<Shard>{{2, box}, {0, box}, {1, box}}; };
+  CHECK(owners(all_hold({{0, 4}, {0, 10}, {0, 64}})) ==
+        std::vector<Shard>{{0, {{0, 4}, {0, 10}, {0, 22}}}, {1, {{0, 4}, {0, 10}, {22, 42}}}, {2, {{0, 4}, {0, 10}, {42, 64}}}});
+  CHECK(owners(all_hold({{0, 1024}})) == std::vector<Shard>{{0, {{0, 336}}}, {1, {{336, 688}}}, {2, {{688, 1024}}}});
+  const auto first = [](const std::vector<int>& ranks, Index) { return ranks.front(); };
+  CHECK(owners(all_hold({{0, 1024}}), first) == owners(all_hold({{0, 1024}})));
+  CHECK(owners(all_hold({{0, 1023}}), first) == std::vector<Shard>{{0, {{0, 1023}}}});
+  CHECK(owners(all_hold({{0, 8}})) == std::vector<Shard>{{0, {{0, 3}}}, {1, {{3, 6}}}, {2, {{6, 8}}}});
+  // More holders than indices: the later ones own nothing. An empty box owns nothing, no one owns nothing.
   CHECK(owners(std::vector<Shard>{{0, {{0, 1}}}, {1, {{0, 1}}}, {2, {{0, 0}}}}) == std::vector<Shard>{{0, {{0, 1}}}});
   CHECK(owners({}).empty());
   CHECK(owners(std::vector<Shard>{{1, {}}, {0, {}}}) == std::vector<Shard>{{0, {}}});

@@ -43,6 +43,24 @@ TEST_CASE("even parts differ by at most one, the greater first") {
     }
 }
 
+TEST_CASE("even parts in multiples: none is empty, each is within one multiple of its share") {
+  for (int round = 0; round < 2000; round++) {
+    const int parts = static_cast<int>(1 + below(8));
+    const Index multiple = 1 + below(17), size = below(round % 5 == 0 ? 1'000'000'000'000 : 300);
+    const Partition p = Partition::even(size, parts, multiple);
+    check_tiles(p, size, parts);
+    if (multiple == 1 || size / multiple < parts) {
+      REQUIRE(p == Partition::even(size, parts));
+      continue;
+    }
+    for (int i = 0; i < parts; i++) {
+      if (i + 1 < parts) REQUIRE(p.range(i).size() % multiple == 0);
+      REQUIRE(p.range(i).size() > 0);
+      REQUIRE(std::abs(p.range(i).size() - size / parts) <= multiple + 1);
+    }
+  }
+}
+
 TEST_CASE("proportional parts are within one of their share, zero shares get nothing") {
   for (int round = 0; round < 2000; round++) {
     const auto parts = static_cast<std::size_t>(1 + below(6));

@@ -16,7 +16,15 @@
 
 namespace motley::law {
 
-Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype) {
+Ownership random_ownership(unsigned number) {
+  Random random(number);
+  Ownership out;
+  if (chance(random, 0.6)) out = {.whole_below = pick(random, 1, 40), .multiple = chance(random, 0.5) ? 1 : pick(random, 2, 5)};
+  return out;
+}
+
+Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype,
+                       const Ownership& ownership) {
   Random random(number);
   const Passes passes = passes_for(step, rules);
   Layouts layouts(passes, mesh, rules);
@@ -31,7 +39,7 @@ Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& ru
     const auto all = sweeper.candidates(p);
     picks[p] = all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
   }
-  PlanData data = plan_of_picks(passes, mesh, layouts, rules, picks, dtype);
+  PlanData data = plan_of_picks(passes, mesh, layouts, rules, picks, dtype, ownership);
   tile_all(data, [&](const Hop&) { return chance(random, 0.5) ? static_cast<int>(pick(random, 1, 5)) : 0; });
   return plan_from(step, mesh, std::move(data));
 }
@@ -173,7 +181,7 @@ Verdict verdict_on(const Case& one) {
     const DType dtype = integers ? DType::f32 : DType::f64;
     std::optional<Plan> many;
     try {
-      many = one.picks != 0 ? with_random_picks(step, mesh, rules, one.picks, dtype)
+      many = one.picks != 0 ? with_random_picks(step, mesh, rules, one.picks, dtype, random_ownership(one.picks))
                             : balance(step, mesh, rules, {}, {.dtype = dtype});
     } catch (const UserError& e) {
       verdict.refused = std::string(e.what()).find("cannot both be cut") != std::string::npos;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a law says of a case, and the smallest case near a failing one that still fails.
 #pragma once
+#include <motley/exchange.h>
 #include <motley/plan.h>
 
 #include <functional>
@@ -12,7 +13,10 @@ namespace motley::law {
 
 // Every pass takes one of its legal picks at random, determined by the number, and tensors that may be tiled are, at random.
 // UserError: the rules do not go together.
-Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype);
+Plan with_random_picks(const Step& step, const Mesh& mesh, const LayoutRules& rules, unsigned number, DType dtype,
+                       const Ownership& ownership = {});
+// Small networks have few atoms that several ranks would share: at times they share smaller ones too, determined by the number.
+Ownership random_ownership(unsigned number);
 
 // The same plan, every exchange by a schedule at random, determined by the number.
 Plan with_random_schedules(const Plan& plan, unsigned number);
