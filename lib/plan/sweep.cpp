@@ -86,7 +86,6 @@ std::vector<bool> Sweeper::ruled(int tensor) const {
 // all.
 std::vector<Shard> Sweeper::holders(int parameter) const {
   const StepTensor& t = at(passes_.tensors, parameter);
-  if (const auto* given = layouts_.home(t.name)) return *given;
   std::vector<Shard> held;
   std::vector<Box> boxes;
   auto take = [&](int rank) {
@@ -116,7 +115,10 @@ const std::vector<Shard>& Sweeper::home(int parameter) const {
     std::vector<int> order = passes_.parameters;
     const auto elements = [&](int t) { return at(passes_.tensors, t).shape.elements(); };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return elements(a) > elements(b); });
-    for (int t : order) homes_[t] = owners(holders(t), in_turn, ownership_);
+    for (int t : order) {
+      const auto* elsewhere = layouts_.home(at(passes_.tensors, t).name);  // another plan's
+      homes_[t] = elsewhere != nullptr ? *elsewhere : owners(holders(t), in_turn, ownership_);
+    }
   }
   return homes_.at(parameter);
 }

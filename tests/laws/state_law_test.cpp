@@ -62,8 +62,10 @@ std::optional<Planned> planned(Random& random, const Recipe& recipe, int ranks, 
   const Step step = trained == nullptr ? training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}) : inference({net.logits});
   if (trained != nullptr) rules.homes = trained->homes();
   try {
-    Plan plan = chance(random, 0.5) ? with_random_picks(step, mesh_of(one.axes), rules, static_cast<unsigned>(random()), DType::f64)
-                                    : balance(step, mesh_of(one.axes), rules, {}, {.dtype = DType::f64});
+    const auto number = static_cast<unsigned>(random());
+    Plan plan = chance(random, 0.5)
+                    ? with_random_picks(step, mesh_of(one.axes), rules, number, DType::f64, random_ownership(number))
+                    : balance(step, mesh_of(one.axes), rules, {}, {.dtype = DType::f64});
     return Planned{std::move(net), std::move(plan)};
   } catch (const UserError& e) {
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
