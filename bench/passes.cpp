@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does each pass of the compiler do? Three convolutions of 256 filters (16 x 16) on two hosts with one rank each, and VGG-16
-// (one dense layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32: all passes, then each of them
-// switched off. Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with one
-// rate for all kernels of a kind (200 Gflop/s for contractions) and links of 0.5 GB/s between hosts, 10 GB/s inside one; the same
-// on every machine.
+// (one dense layer of 4096 instead of two, 224 x 224) on two hosts with two ranks each, batch 32, and ResNet-50's convolutions
+// (biases in place of batch norms) on four hosts with one rank each and on one host: all passes, then each of them switched off.
+// Nothing runs: kernels, messages and bytes are counted in the four Programs, seconds are the simulator's with one rate for all
+// kernels of a kind (200 Gflop/s for contractions) and links of 30 us and 0.5 GB/s between hosts, 1 us and 10 GB/s inside one; the
+// same on every machine.
 //   passes [--quick] [--json FILE]
 #include <motley/error.h>
 #include <motley/motley.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <tuple>
 
 #include "base/json.h"
@@ -25,7 +27,10 @@ namespace {
 Profile profile_of(const Mesh& mesh) {
   Profile out = testing::synthetic_profile(mesh, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 20), 5e8);
   for (Link& link : out.links)
-    if (mesh.device(link.from).host == mesh.device(link.to).host) link.segments = link.in_place = {{Index{1} << 40, 1e-6, 10e9}};
+    if (mesh.device(link.from).host == mesh.device(link.to).host)
+      link.segments = link.in_place = {{Index{1} << 40, 1e-6, 10e9}};
+    else
+      link.segments = {{Index{1} << 40, 30e-6, 5e8}};
   return out;
 }
 
@@ -36,7 +41,7 @@ struct Way {
 };
 
 // Prints its line.
-Json row_of(const std::string& net, const std::string& cut, const Way& way, const Profile& profile) {
+Json row_of(const std::string& net, int hosts, const std::string& cut, const Way& way, const Profile& profile) {
   std::vector<Program> programs;
   for (int r = 0; r < way.plan.mesh().ranks(); r++) programs.push_back(compile(way.plan, r, way.options));
   Index kernels = 0, messages = 0, sent = 0, in_place = 0, flags = 0, arena = 0;
@@ -44,23 +49,27 @@ Json row_of(const std::string& net, const std::string& cut, const Way& way, cons
     arena = std::max(arena, p.arena_bytes);
     for (const ProgramStep& s : p.steps) {
       kernels += std::holds_alternative<RunKernel>(s.what) ? 1 : 0;
-      if (const auto* post = std::get_if<Post>(&s.what))
-        for (const Piece& piece : post->receives) {
-          messages += piece.window ? 0 : 1;
-          flags += piece.window ? 1 : 0;
-          (piece.window ? in_place : sent) += piece.bytes;
-        }
+      const auto* post = std::get_if<Post>(&s.what);
+      if (post == nullptr) continue;
+      std::set<int> signal;  // peers
+      for (const Piece& piece : post->receives) {
+        messages += piece.window ? 0 : 1;
+        if (piece.window) signal.insert(piece.peer);
+        (piece.window ? in_place : sent) += piece.bytes;
+      }
+      flags += static_cast<Index>(signal.size());
     }
   }
   const Simulated times = simulate(programs, profile);
   const double waiting = *std::max_element(times.waiting_seconds.begin(), times.waiting_seconds.end());
   auto in = [](Index count, double unit) { return static_cast<double>(count) / unit; };
-  std::printf("%-6s %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", net.c_str(), way.plan.mesh().ranks(),
-              cut.c_str(), way.off, in(kernels, 1), in(messages, 1), in(sent, 1e6), in(flags, 1), in(in_place, 1e6), in(arena, 1e6),
-              times.step_seconds * 1e3, waiting * 1e3);
+  std::printf("%-8s %5d %5d  %-8s %-12s %9.0f %9.0f %11.1f %6.0f %12.1f %9.1f %8.2f %11.2f\n", net.c_str(), way.plan.mesh().ranks(),
+              hosts, cut.c_str(), way.off, in(kernels, 1), in(messages, 1), in(sent, 1e6), in(flags, 1), in(in_place, 1e6),
+              in(arena, 1e6), times.step_seconds * 1e3, waiting * 1e3);
   Json row;
   row.set("net", net)
       .set("ranks", way.plan.mesh().ranks())
+      .set("hosts", hosts)
       .set("cut", cut)
       .set("off", way.off)
       .set("kernels", kernels)
@@ -75,13 +84,17 @@ Json row_of(const std::string& net, const std::string& cut, const Way& way, cons
 int bench_all(const std::string& json) {
   Json rows{Json::Array{}};
   std::printf(
-      "net    ranks  cut      off            kernels  messages  message MB  flags  in place MB  arena MB  step ms  waiting ms\n");
-  for (const auto& [name, ranks, cut] :
-       {std::tuple{std::string("wide"), 2, std::string("filters")}, {"vgg16", 4, "filters"}, {"vgg16", 4, "batch"}}) {
+      "net      ranks hosts  cut      off            kernels  messages  message MB  flags  in place MB  arena MB  step ms  waiting "
+      "ms\n");
+  for (const auto& [name, ranks, hosts, cut] : {std::tuple{std::string("wide"), 2, 2, std::string("filters")},
+                                                {"vgg16", 4, 2, "filters"},
+                                                {"vgg16", 4, 2, "batch"},
+                                                {"resnet50", 4, 4, "batch"},
+                                                {"resnet50", 4, 1, "batch"}}) {
     const bench::Network net = bench::network(name, 32);
     const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
     std::vector<Device> devices(static_cast<std::size_t>(ranks));
-    for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].host = r < ranks / 2 ? "here" : "there";
+    for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].host = "host " + std::to_string(r * hosts / ranks);
     const Mesh mesh({{"all", ranks}}, devices);
     const Profile profile = profile_of(mesh);
     LayoutRules rules;
@@ -89,9 +102,10 @@ int bench_all(const std::string& json) {
       rules.split.push_back({dim, "all", CutBy::even});
     const Plan plan = balance(step, mesh, rules, profile);
     for (const Way& way : {Way{"nothing", plan}, Way{"fuse", plan, {.fuse = false}}, Way{"share", plan, {.share = false}},
-                           Way{"tile", bench::without_tiles(plan)}, Way{"overlap", plan, {.pending = Pending::none}},
-                           Way{"settle", plan, {.settle = false}}, Way{"place", plan, {.reuse_memory = false}}}) {
-      rows.push(row_of(name, cut, way, profile));
+                           Way{"coalesce", plan, {.coalesce = false}}, Way{"tile", bench::without_tiles(plan)},
+                           Way{"overlap", plan, {.pending = Pending::none}}, Way{"settle", plan, {.settle = false}},
+                           Way{"place", plan, {.reuse_memory = false}}}) {
+      rows.push(row_of(name, hosts, cut, way, profile));
     }
   }
   if (!json.empty()) write_file(json, to_text(rows, 1) + "\n");

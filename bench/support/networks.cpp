@@ -30,6 +30,20 @@ struct Layers {
         h = max_pool2d(h, {.window = 2});
     }
   }
+  // 3x3 of stride `stride` between two 1x1, with the residual connection around them.
+  void bottleneck(Index filters, Index stride) {
+    const Tensor x = h;
+    const auto layer = [&](const Tensor& in, Index out, Index window, Index by) {
+      const Dim f{"filters" + std::to_string(++convolutions), out};
+      net.filter_dims.push_back(f.name);
+      return conv2d(in, {.out = f, .window = window, .stride = by, .padding = same});
+    };
+    h = layer(relu(layer(relu(layer(x, filters, 1, 1)), filters, 3, stride)), 4 * filters, 1, 1);
+    const std::string out = net.filter_dims.back();
+    const bool same_shape = stride == 1 && x.shape().dims()[1].size == 4 * filters;
+    const Tensor shortcut = same_shape ? x : layer(x, 4 * filters, 1, stride);
+    h = relu(add(h, rename(shortcut, shortcut.shape().dims()[1], {out, 4 * filters})));
+  }
   void hidden(Index size) {
     h = relu(dense(h, {.out = {Dim{"hidden", size}}}));
     net.column_dims.push_back("hidden");
@@ -90,6 +104,16 @@ Network network(const std::string& name, Index batch) {
     l.hidden(4096);
     return l.finish(batch, 1000);
   }
+  if (name == "resnet50") {  // a bias where it has a batch norm
+    Layers l(image(batch, 3, 224));
+    l.h = conv2d(l.h, {.out = {"filters0", 64}, .window = 7, .stride = 2, .padding = same});
+    l.net.filter_dims.push_back("filters0");
+    l.h = max_pool2d(relu(l.h), {.window = 3, .stride = 2, .padding = same});
+    for (const auto& [filters, blocks] : {std::pair{64, 3}, {128, 4}, {256, 6}, {512, 3}})
+      for (int b = 0; b < blocks; b++) l.bottleneck(filters, b == 0 && filters > 64 ? 2 : 1);
+    l.h = global_avg_pool2d(l.h);
+    return l.finish(batch, 1000);
+  }
   if (name == "pair") {  // one column -> row pair and little else
     Layers l(image(batch, 128, 16));
     l.conv(128, 3);
@@ -109,7 +133,8 @@ Network network(const std::string& name, Index batch) {
     l.h = global_avg_pool2d(l.h);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name + "\" (known: paper_mnist, paper_cifar, vgg11, vgg16, pair, four, wide, quickstart)");
+  throw UserError("no network \"" + name +
+                  "\" (known: paper_mnist, paper_cifar, vgg11, vgg16, resnet50, pair, four, wide, quickstart)");
 }
 
 }  // namespace motley::bench

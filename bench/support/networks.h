@@ -18,7 +18,7 @@ struct Network {
 };
 
 // "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10), "vgg16"
-// (224 x 224, one dense layer of 4096, then 1000), "pair"
+// (224 x 224, one dense layer of 4096, then 1000), "resnet50" (a bias in place of each batch norm), "pair"
 // (two 3x3 convolutions, 128 channels, 16x16: one column -> row pair), "four" (convolutions of 64 to 128 filters at 32x32),
 // "wide" (three of 256 at 16x16), "quickstart" (configs/models/quickstart.json).
 Network network(const std::string& name, Index batch);

@@ -125,6 +125,7 @@ struct CompileOptions {
   Pending pending = Pending::far;  ///< which exchanges overlap with kernels
   bool fuse = true;                ///< kernels add their bias and apply the activation after them
   bool share = true;               ///< ranks of a host read each other's memory and store once what all of them read
+  bool coalesce = true;            ///< small messages that are ready together travel as one
   bool settle = true;        ///< a rank waits for its peers to have read its memory where it uses that memory again, not before
   bool reuse_memory = true;  ///< buffers that are not live at the same time may overlap in the arena
 };

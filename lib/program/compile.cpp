@@ -13,9 +13,9 @@ namespace {
 std::set<int> tiled_exchanges(const Draft& draft) {
   std::set<int> out;
   for (int e = 0; e < static_cast<int>(draft.moved.size()); e++)
-    if (const Draft::Moved& of = at(draft.moved, e);
-        of.tensor >= 0 && of.hop > 0 && draft.plan.plan_of(of.tensor).arriving().tiles > 0)
-      out.insert(e);
+    if (const Draft::Moved& of = at(draft.moved, e); of.hop > 0)
+      for (int t : of.tensors)
+        if (draft.plan.plan_of(t).arriving().tiles > 0) out.insert(e);
   return out;
 }
 
@@ -32,6 +32,7 @@ Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
   Draft draft = lower(local);
   exchange(draft);
   share(draft);
+  coalesce(draft);
   const std::set<int> tiled = tiled_exchanges(draft);
   Program out = finished(std::move(draft));
   tile(out, plan);
@@ -43,11 +44,7 @@ Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
 }
 
 Program finished(Draft draft) {
-  const Passes& passes = draft.plan.passes();
-  int middle = 0;  // the first pass of the backward half
-  const auto count = static_cast<int>(passes.passes.size());
-  auto is_backward = [&](TensorRole role) { return role == TensorRole::gradient || role == TensorRole::parameter_gradient; };
-  while (middle < count && !is_backward(draft.plan.tensor(draft.plan.pass(middle).writes.tensor).role)) middle++;
+  const int middle = draft.plan.backward_turn();
   Program out = std::move(draft.program);
   out.combine_begin = out.update_begin = -1;
   std::vector<bool> used(out.buffers.size(), false);

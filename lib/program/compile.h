@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan becomes one rank's Program by passes. The first three make a draft, the others change a Program; each is alone in its
+// A plan becomes one rank's Program by passes. The first four make a draft, the others change a Program; each is alone in its
 // file.
 #pragma once
 #include <motley/program.h>
@@ -13,7 +13,10 @@ namespace motley {
 Draft lower(const LocalPlan& plan);  // kernels; where values move, a Move
 void exchange(Draft& draft);         // a Move becomes messages and the kernels that pack, add and unpack them
 void share(Draft& draft);  // messages between ranks that share memory become reads in place; what all of them read is stored once
+void coalesce(Draft& draft);  // small messages from one rank to another in one exchange become one
 Program finished(Draft draft);
+// Tensors whose values, or partial sums, travel as one: `lower` emits one Move for them.
+std::vector<MovedTogether> moved_together(const LocalPlan& plan);
 
 // ---- Programs
 void tile(Program& program, const PlanData& plan);  // messages from and to a device with memory of its own go in pieces

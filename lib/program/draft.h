@@ -24,16 +24,22 @@ struct Contribution {
 
 // The point at which a tensor's values move between ranks (pass `exchange` makes messages of it).
 struct Move {
-  int tensor = -1;
+  std::vector<int> tensors{};  // several: they travel as one (LocalPlan::together)
   bool only_fill = false;      // a parameter: nothing is added
   bool inside_kernel = false;  // on this rank the tensor exists only inside a fused kernel
 };
 
+// What a piece of a Post carries.
+struct Payload {
+  int tensor = -1;
+  Box box{};
+};
+
 struct DraftStep {
   std::variant<RunKernel, Post, Wait, Move> what{};
-  int turn = 0;                         // the pass at whose turn it comes; after the last pass: LocalPlan::update_turn
-  int pass = -1;                        // whose kernel it is, or belongs to; -1: no pass's
-  std::vector<Box> sent{}, received{};  // of a Post: what its pieces hold
+  int turn = 0;                             // the pass at whose turn it comes; after the last pass: LocalPlan::update_turn
+  int pass = -1;                            // whose kernel it is, or belongs to; -1: no pass's
+  std::vector<Payload> sent{}, received{};  // of a Post: of its pieces, until `share`
 };
 
 class Draft {
@@ -44,7 +50,7 @@ class Draft {
   Program program{};  // all but its steps
   std::vector<DraftStep> steps{};
   struct Moved {
-    int tensor = -1;  // -1: an acknowledgement or a grant
+    std::vector<int> tensors{};  // none: an acknowledgement or a grant
     std::size_t hop = 0, stage = 0;
   };
   std::vector<Moved> moved{};          // per exchange

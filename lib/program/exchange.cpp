@@ -23,11 +23,16 @@ struct Adding {
 
 struct Pieces {
   std::vector<Piece> pieces{};
-  std::vector<Box> boxes{};
-  void add(Piece piece, const Box& box) {
+  std::vector<Payload> holds{};
+  void add(Piece piece, int t, const Box& box) {
     pieces.push_back(piece);
-    boxes.push_back(box);
+    holds.push_back({t, box});
   }
+};
+
+// All that one exchange carries between this rank and others.
+struct Both {
+  Pieces sends{}, receives{};
 };
 
 class Exchanger {
@@ -45,35 +50,50 @@ class Exchanger {
   }
 
  private:
+  using Tensors = std::vector<int>;
+  using Trees = std::map<int, Adding>;
+  using Arrived = std::map<int, std::vector<Contribution>>;  // per tree
+  struct Unpack {
+    int tensor = -1;
+    View from{}, to{};
+  };
+
   const std::string& name(int t) const { return plan_.tensor(t).name; }
   Index bytes(int t, const Box& box) const { return volume(box) * static_cast<Index>(bytes_of(plan_.dtype_of(t))); }
 
   void emit(const Move& move) {
-    const int t = move.tensor;
-    if (move.only_fill) return copy_hop(t, 2, "values of " + name(t));
-    add_hop(t, move.inside_kernel);
-    copy_hop(t, 1, "copies of " + name(t));
-    copy_hop(t, 2, "parts of " + name(t));
+    const Tensors& all = move.tensors;
+    if (move.only_fill) return copy_hop(all, 2, "values of ");
+    add_hop(all, move.inside_kernel);
+    copy_hop(all, 1, "copies of ");
+    copy_hop(all, 2, "parts of ");
   }
 
   // Every rank numbers all exchanges, those too that it has no part in. Per stage; -1: nothing travels.
-  std::vector<int> exchanges_of(int t, std::size_t hop, const std::string& what) {
+  std::vector<int> exchanges_of(const Tensors& all, std::size_t hop, const std::string& what) {
     std::vector<int> out;
-    const Stages& stages = plan_.stages_of(t)[hop];
-    for (std::size_t k = 0; k < stages.size(); k++) {
+    const std::string others = all.size() == 1 ? "" : " + " + std::to_string(all.size() - 1) + " more";
+    const std::size_t stages = plan_.stages_of(all.front())[hop].size();  // of each of them
+    for (std::size_t k = 0; k < stages; k++) {
       out.push_back(-1);
-      if (std::none_of(stages[k].begin(), stages[k].end(), [](const BoxMessage& m) { return m.from != m.to; })) continue;
+      const bool travels = std::any_of(all.begin(), all.end(), [&](int t) {
+        const auto& stage = plan_.stages_of(t)[hop][k];
+        return std::any_of(stage.begin(), stage.end(), [](const BoxMessage& m) { return m.from != m.to; });
+      });
+      if (!travels) continue;
       out.back() = static_cast<int>(draft_.moved.size());
-      draft_.moved.push_back({t, hop, k});
-      draft_.program.exchange_names.push_back(k == 0 ? what : what + ", stage " + std::to_string(k + 1));
+      draft_.moved.push_back({all, hop, k});
+      const std::string stage = k == 0 ? "" : ", stage " + std::to_string(k + 1);
+      draft_.program.exchange_names.push_back(what + name(all.front()) + others + stage);
     }
     return out;
   }
 
-  void post_and_wait(int exchange, Pieces sends, Pieces receives) {
+  void post_and_wait(int exchange, Both both) {
+    auto& [sends, receives] = both;
     if (sends.pieces.empty() && receives.pieces.empty()) return;
     draft_.steps.push_back({Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1,
-                            std::move(sends.boxes), std::move(receives.boxes)});
+                            std::move(sends.holds), std::move(receives.holds)});
     draft_.steps.push_back({Wait{exchange}, draft_.turn, -1, {}, {}});
   }
 
@@ -84,32 +104,34 @@ class Exchanger {
   }
 
   // ---- copies of finished values: rank to rank, and from a parameter's owned part to where kernels read it
-  void copy_hop(int t, std::size_t hop, const std::string& what) {
-    const std::vector<int> exchanges = exchanges_of(t, hop, what);
-    for (std::size_t k = 0; k < exchanges.size(); k++) copy_stage(t, plan_.stages_of(t)[hop][k], exchanges[k]);
+  void copy_hop(const Tensors& all, std::size_t hop, const std::string& what) {
+    const std::vector<int> exchanges = exchanges_of(all, hop, what);
+    for (std::size_t k = 0; k < exchanges.size(); k++) {
+      Both both;
+      std::vector<Unpack> unpacks;
+      for (int t : all) copy_stage(t, plan_.stages_of(t)[hop][k], both, unpacks);
+      post_and_wait(exchanges[k], std::move(both));
+      for (const auto& [t, from, to] : unpacks) draft_.copy(from, to, plan_.dtype_of(t), "unpack " + name(t));
+    }
   }
 
-  void copy_stage(int t, const std::vector<BoxMessage>& messages, int exchange) {
-    Pieces sends, receives;
-    std::vector<std::pair<View, View>> unpack;
+  void copy_stage(int t, const std::vector<BoxMessage>& messages, Both& both, std::vector<Unpack>& unpacks) {
     for (const BoxMessage& m : messages) {
       if (m.from == rank_ && m.to == rank_) {
         if (plan_.tensor(t).role != TensorRole::parameter) continue;  // it is there already
         const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
         if (from.buffer != to.buffer) draft_.copy(from, to, plan_.dtype_of(t), "local part of " + name(t));
       } else if (m.from == rank_) {
-        sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), m.box);
+        both.sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), t, m.box);
       } else if (m.to == rank_) {
         View to = draft_.main_view(t, m.box);
         if (!is_dense(to, plan_.format_of(t))) {
-          unpack.emplace_back(received_view(t, m.box), to);
-          to = unpack.back().first;
+          unpacks.push_back({t, received_view(t, m.box), to});
+          to = unpacks.back().from;
         }
-        receives.add({m.from, {to.buffer, to.element}, bytes(t, m.box)}, m.box);
+        both.receives.add({m.from, {to.buffer, to.element}, bytes(t, m.box)}, t, m.box);
       }
     }
-    post_and_wait(exchange, std::move(sends), std::move(receives));
-    for (const auto& [from, to] : unpack) draft_.copy(from, to, plan_.dtype_of(t), "unpack " + name(t));
   }
 
   // One dense block of the message's box in the tensor's format, made from the sum of what this rank has.
@@ -126,17 +148,30 @@ class Exchanger {
   }
 
   // ---- partial sums
-  void add_hop(int t, bool inside_kernel) {
-    const std::vector<int> exchanges = exchanges_of(t, 0, "results of " + name(t));
+  void add_hop(const Tensors& all, bool inside_kernel) {
+    const std::vector<int> exchanges = exchanges_of(all, 0, "results of ");
     if (inside_kernel) return;
-    const Stages& stages = plan_.stages_of(t)[0];
-    std::map<int, Adding> trees;
-    for (std::size_t k = 0; k < stages.size(); k++)
-      for (const BoxMessage& m : stages[k]) {
-        if (m.from == rank_) trees[m.tree].own = &m;
-        if (m.to == rank_) trees[m.tree].last = k;
-      }
-    for (std::size_t k = 0; k < stages.size(); k++) add_stage(t, k, exchanges[k], trees);
+    std::map<int, Trees> trees;  // per tensor
+    for (int t : all) {
+      const Stages& stages = plan_.stages_of(t)[0];
+      for (std::size_t k = 0; k < stages.size(); k++)
+        for (const BoxMessage& m : stages[k]) {
+          if (m.from == rank_) trees[t][m.tree].own = &m;
+          if (m.to == rank_) trees[t][m.tree].last = k;
+        }
+    }
+    for (std::size_t k = 0; k < exchanges.size(); k++) {
+      Both both;
+      std::map<int, Arrived> arrived;
+      for (int t : all) arrived[t] = exchange_sums(t, k, trees[t], both);
+      post_and_wait(exchanges[k], std::move(both));
+      for (int t : all) add_stage(t, k, std::move(arrived[t]), trees[t]);
+    }
+    for (int t : all) add_unreached(t);
+  }
+
+  // What no partial sum reaches is 0.
+  void add_unreached(int t) {
     const TensorPlan& plan = plan_.plan_of(t);
     std::vector<Box> reached;
     for (const BoxMessage& m : plan.add.messages)
@@ -148,10 +183,10 @@ class Exchanger {
 
   // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after
   // the first such stage. It sends the sum on; the owner makes the tensor from what the last stage brings.
-  void add_stage(int t, std::size_t stage, int exchange, std::map<int, Adding>& trees) {
+  void add_stage(int t, std::size_t stage, Arrived arrived, Trees& trees) {
     std::vector<Contribution> last;
     const bool only = plan_.stages_of(t)[0].size() == 1;
-    for (auto& [tree, sums] : exchange_sums(t, stage, exchange, trees)) {
+    for (auto& [tree, sums] : arrived) {
       Adding& adding = trees.at(tree);
       const bool owner = only || adding.is_owner(rank_);
       if (adding.sum) sums.insert(sums.begin(), *adding.sum);
@@ -170,16 +205,14 @@ class Exchanger {
       if (own.rank == rank_) add_owned(t, own.box, last);
   }
 
-  // What arrives, per tree and in the messages' order: (writer's rank, box, pass) inside each owned box.
-  std::map<int, std::vector<Contribution>> exchange_sums(int t, std::size_t stage, int exchange,
-                                                         const std::map<int, Adding>& trees) {
+  // What will have arrived, in the messages' order: (writer's rank, box, pass) inside each owned box.
+  Arrived exchange_sums(int t, std::size_t stage, const Trees& trees, Both& both) {
     const Stages& stages = plan_.stages_of(t)[0];
-    Pieces sends, receives;
-    std::map<int, std::vector<Contribution>> arrived;
+    Arrived arrived;
     for (const BoxMessage& m : stages[stage]) {
       if (m.from == rank_ && m.to != rank_) {
         const auto& sum = trees.at(m.tree).sum;
-        sends.add(outgoing(t, sum ? std::vector<Contribution>{*sum} : own_sums(t, m), m), m.box);
+        both.sends.add(outgoing(t, sum ? std::vector<Contribution>{*sum} : own_sums(t, m), m), t, m.box);
       }
       if (m.to != rank_) continue;
       std::vector<Contribution>& sums = arrived[m.tree];
@@ -193,9 +226,8 @@ class Exchanger {
       const bool owner = stages.size() == 1 || trees.at(m.tree).is_owner(rank_);
       const bool in_place = alone && owner && is_dense(draft_.main_view(t, m.box), plan_.format_of(t));
       sums.push_back({m.box, in_place ? draft_.main_view(t, m.box) : received_view(t, m.box)});
-      receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, m.box);
+      both.receives.add({m.from, {sums.back().view.buffer, sums.back().view.element}, bytes(t, m.box)}, t, m.box);
     }
-    post_and_wait(exchange, std::move(sends), std::move(receives));
     return arrived;
   }
 

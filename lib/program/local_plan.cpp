@@ -6,6 +6,7 @@
 #include "plan/kernel_of.h"
 #include "plan/schedules.h"
 #include "plan/tiles.h"
+#include "program/compile.h"
 
 namespace motley {
 
@@ -44,8 +45,29 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
   for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter: when its values are first put together
     for (int w : writers(pass(p).writes.tensor))
       for (const PassOperand& o : pass(w).reads)
-        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0)
+        if ((w == p || is_view(w)) && tensor(o.tensor).role == TensorRole::parameter && opened_at(o.tensor) < 0) {
           at(opened_, o.tensor) = p;
+          filled_.push_back(o.tensor);
+        }
+  together_ = moved_together(*this);
+  for (const MovedTogether& m : together_)
+    for (int t : m.tensors)
+      if (tensor(t).role == TensorRole::parameter) at(opened_, t) = m.turn;
+}
+
+const MovedTogether* LocalPlan::together(int t) const {
+  const auto found =
+      std::find_if(together_.begin(), together_.end(), [&](const MovedTogether& m) { return has_value(m.tensors, t); });
+  return found == together_.end() ? nullptr : &*found;
+}
+
+int LocalPlan::backward_turn() const {
+  const auto& all = passes().passes;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Pass& p) {
+    const TensorRole role = tensor(p.writes.tensor).role;
+    return role == TensorRole::gradient || role == TensorRole::parameter_gradient;
+  });
+  return static_cast<int>(found - all.begin());
 }
 
 bool LocalPlan::works(int p) const {

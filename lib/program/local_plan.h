@@ -22,6 +22,12 @@ struct SharedTensor {
   bool has(int rank) const;
 };
 
+// Tensors that travel as one (coalesce.cpp): parameters, in the order in which they are read, or their gradients.
+struct MovedTogether {
+  std::vector<int> tensors{};
+  int turn = 0;
+};
+
 class LocalPlan {
  public:
   LocalPlan(const PlanData& data, int rank, const CompileOptions& options);
@@ -40,7 +46,9 @@ class LocalPlan {
   const std::vector<int>& writers(int t) const { return at(writers_, t); }  // passes
   const std::vector<int>& readers(int t) const { return at(readers_, t); }
   int writer_index(int p) const;
-  const std::array<Stages, 3>& stages_of(int t) const;  // by hop
+  const std::array<Stages, 3>& stages_of(int t) const;        // by hop
+  const std::vector<int>& filled() const { return filled_; }  // parameters, in the order in which their values are put together
+  const MovedTogether* together(int t) const;                 // null: it moves alone
 
   // ---- fused kernels
   bool is_view(int p) const;  // a copy or broadcast that needs no kernel: its source is read in place
@@ -52,6 +60,7 @@ class LocalPlan {
   bool same_memory(int a, int b) const;     // these two read each other's memory
   const SharedTensor& shared(int t) const;  // of this rank
   SharedTensor shared_of(int t, int rank) const;
+  int backward_turn() const;  // the first pass of the backward half
   // Turns are passes; then a micro-batch's gradients are added up, then come the sums of all and their norms, then the update.
   int sum_turn() const { return static_cast<int>(passes().passes.size()); }
   int combine_turn() const { return sum_turn() + 1; }
@@ -66,8 +75,9 @@ class LocalPlan {
   const PlanData& data_;
   int rank_;
   const CompileOptions& options_;
-  std::vector<std::vector<int>> writers_{}, readers_{};                 // per tensor
-  std::vector<int> opened_{};                                           // per tensor
+  std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor
+  std::vector<int> opened_{}, filled_{};                 // per tensor; parameters
+  std::vector<MovedTogether> together_{};
   mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is called often
   mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor
   mutable std::vector<std::optional<SharedTensor>> shared_{};           // per tensor

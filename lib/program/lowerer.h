@@ -18,6 +18,7 @@ class Lowerer {
   void run();
 
  private:
+  void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of these
   void emit_pass(int p);
   void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);

@@ -49,6 +49,10 @@ class Sharer {
   struct Flags {
     int granted = -1, acknowledged = -1;  // exchanges
   };
+  struct Unpack {
+    int tensor = -1;
+    View from{}, to{};
+  };
 
   int number(const std::string& name) {
     draft_.moved.push_back({});
@@ -61,8 +65,9 @@ class Sharer {
     for (int e = 0; e < exchanges; e++) {
       const Draft::Moved of = at(draft_.moved, e);
       bool near = false, far = false;
-      for (const BoxMessage& m : plan_.stages_of(of.tensor)[of.hop][of.stage])
-        if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? near : far) = true;
+      for (int t : of.tensors)
+        for (const BoxMessage& m : plan_.stages_of(t)[of.hop][of.stage])
+          if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? near : far) = true;
       if (!near) continue;
       const std::string name = at(draft_.program.exchange_names, e);
       const int flags = far ? number(name + ", same host") : e;
@@ -141,24 +146,24 @@ class Sharer {
       await_acknowledgements();
       if (auto shown = showing_.find(flags); shown != showing_.end())
         shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
-      for (const auto& [from, to] : std::exchange(copies_, {})) {
+      for (const auto& [t, from, to] : std::exchange(unpacks_, {})) {
         enter(to.buffer);
-        draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(at(draft_.moved, exchange).tensor).name);
+        draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(t).name);
       }
     }
   }
 
   void rewrite(Post& post, DraftStep& step) {
-    const Draft::Moved of = at(draft_.moved, post.exchange);
-    const bool shared = shared_.contains(of.tensor) && of.hop != 0;
+    const bool sums = at(draft_.moved, post.exchange).hop == 0;
+    auto shared = [&](const Payload& holds) { return shared_.contains(holds.tensor) && !sums; };
     const int flags = flags_of(post.exchange);
     for (std::size_t k = 0; k < post.sends.size(); k++)
-      if (plan_.same_memory(rank_, post.sends[k].peer)) show(post.sends[k], step.sent[k], of.tensor, shared, flags);
+      if (plan_.same_memory(rank_, post.sends[k].peer)) show(post.sends[k], step.sent[k], shared(step.sent[k]), flags);
     std::map<int, int> counts;  // per peer
     for (std::size_t k = 0; k < post.receives.size(); k++)
       if (plan_.same_memory(rank_, post.receives[k].peer)) {
         int& count = counts[post.receives[k].peer];
-        read_in_place(post.receives[k], step.received[k], of.tensor, shared, flags, count++);
+        read_in_place(post.receives[k], step.received[k], shared(step.received[k]), flags, count++);
       }
     auto others_read = [&](const Piece& p) {  // a message may come while a peer still reads what is there
       return !p.window && std::any_of(shown_.begin(), shown_.end(), [&](const auto& shown) {
@@ -186,7 +191,8 @@ class Sharer {
   }
 
   // A peer reads this rank's arena; what is stored once for several ranks follows rules of its own.
-  void show(Piece& piece, const Box& box, int t, bool shared, int exchange) {
+  void show(Piece& piece, const Payload& holds, bool shared, int exchange) {
+    const auto& [t, box] = holds;
     piece.window = true;
     if (shared) {
       const int buffer = draft_.main_buffer(t);
@@ -205,7 +211,8 @@ class Sharer {
     showing_[exchange].push_back({piece.peer, piece.at, 0, true});
   }
 
-  void read_in_place(Piece& piece, const Box& box, int t, bool shared, int exchange, int count) {
+  void read_in_place(Piece& piece, const Payload& holds, bool shared, int exchange, int count) {
+    const auto& [t, box] = holds;
     piece.window = true;
     if (shared) {
       const int buffer = draft_.main_buffer(t);
@@ -219,7 +226,7 @@ class Sharer {
       View to = from;
       to.buffer = buffer;
       to.element = piece.at.element;
-      copies_.emplace_back(from, to);
+      unpacks_.push_back({t, from, to});
       buffer = from.buffer;
     }
     Buffer& b = draft_.buffer(buffer);
@@ -295,7 +302,7 @@ class Sharer {
   std::map<int, int> not_granted_{};   // such a buffer in a peer's memory -> what to wait for before it is written
   std::map<int, std::vector<Piece>> showing_{}, to_acknowledge_{};  // per exchange
   std::vector<std::pair<int, std::vector<Piece>>> shown_{};         // what peers may still read: acknowledgement, pieces
-  std::vector<std::pair<View, View>> copies_{};                     // after the wait
+  std::vector<Unpack> unpacks_{};                                   // after the wait
   std::set<int> packs_{}, dropped_{};                               // buffers that shared tensors may not need
   std::size_t settled_ = 0;                                         // the step after the last wait for others' reads
 };

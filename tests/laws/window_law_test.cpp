@@ -281,8 +281,13 @@ TEST_CASE("window law: every read is ordered against every write, and no one wai
     if (!plan) continue;
     INFO("case " << number);
     const bool keep = chance(random, 0.5);
-    // After each pass that may make a rank wait: exchange, share, settle, overlap; and where it packs less, or takes more memory.
+    // After each pass that may make a rank wait: exchange, coalesce, share, settle, overlap; and where it packs less, or takes more
+    // memory.
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .share = false, .coalesce = false}, &unshared,
+                  &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .share = false}, &unshared, &at_once) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .coalesce = false, .settle = false}, &shared,
+                  &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none, .settle = false}, &shared, &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none}, &shared, &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep}, &shared, &hidden) == "");
@@ -315,7 +320,7 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
   CHECK(Races(programs).check() == "");
 }
 
-TEST_CASE("pass law: share, overlap and place change no bit and no byte counted, whichever rank is late", "[law]") {
+TEST_CASE("pass law: share, coalesce, overlap and place change no bit and no byte counted, whichever rank is late", "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(41000 + number));
     const auto plan = random_plan(random, DType::f64);
@@ -329,13 +334,75 @@ TEST_CASE("pass law: share, overlap and place change no bit and no byte counted,
       CHECK(other.counted == one.counted);
     };
     const unsigned seed = 1 + static_cast<unsigned>(number);
-    const Outcome messages = run_plan(*plan, {.steps = 3, .program = {.pending = Pending::none, .share = false}});
+    const Outcome messages =
+        run_plan(*plan, {.steps = 3, .program = {.pending = Pending::none, .share = false, .coalesce = false}});
     same(messages, run_plan(*plan, {.steps = 3, .restless = seed}));
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.coalesce = false}}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.share = false}, .restless = seed}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.reuse_memory = false}}));
     const Plan apart = with_hosts_apart(*plan);
-    same(run_plan(apart, {.steps = 3, .program = {.pending = Pending::none}}), run_plan(apart, {.steps = 3, .restless = seed}));
+    same(run_plan(apart, {.steps = 3, .program = {.pending = Pending::none, .coalesce = false}}),
+         run_plan(apart, {.steps = 3, .restless = seed}));
   }
+}
+
+TEST_CASE("pass law: coalesced messages are fewer, and change no bit and no byte", "[law]") {
+  const auto sent = [](const Plan& plan, const CompileOptions& options) {  // messages; waits for a peer's flag
+    std::pair<Index, Index> out;
+    for (int r = 0; r < plan.mesh().ranks(); r++)
+      for (const ProgramStep& s : compile(plan, r, options).steps)
+        if (const auto* post = std::get_if<Post>(&s.what)) {
+          std::set<int> flags;
+          for (const Piece& p : post->receives) {
+            out.first += p.window ? 0 : 1;
+            if (p.window) flags.insert(p.peer);
+          }
+          out.second += static_cast<Index>(flags.size());
+        }
+    return out;
+  };
+  const auto host_of = [](int hosts, std::size_t rank) { return std::to_string(rank % static_cast<std::size_t>(hosts)); };
+  for (const bool batch : {true, false})
+    for (const int ranks : {2, 3, 4})
+      for (const int hosts : {1, 2, ranks}) {
+        Recipe recipe;
+        recipe.batch = 5, recipe.in = 2, recipe.rows = 6, recipe.cols = 5, recipe.classes = 3, recipe.hidden = 20;
+        for (Index k = 0; k < 4; k++)
+          recipe.layers.push_back({.id = k,
+                                   .filters = 5 + 9 * k,
+                                   .rows = {3, 1, 1, 1, 1},
+                                   .cols = {3, 1, 1, 1, 1},
+                                   .bias = true,
+                                   .activation = Activation::relu});
+        const Network net = build(recipe);
+        std::vector<Device> devices(static_cast<std::size_t>(ranks));
+        for (std::size_t r = 0; r < devices.size(); r++) devices[r].host = host_of(hosts, r);
+        LayoutRules rules{{"batch", "all", CutBy::even}};
+        if (!batch) rules = {{"f1", "all", CutBy::even}, {"f3", "all", CutBy::even}};
+        const Plan plan = balance(training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}), Mesh({{"all", ranks}}, devices),
+                                  rules, {}, {.dtype = DType::f32});
+        INFO((batch ? "batch" : "filters") << " cut over " << ranks << " ranks of " << hosts << " hosts");
+        const auto apart = sent(plan, {.coalesce = false}), together = sent(plan, {});
+        CHECK(together.first <= apart.first);
+        CHECK(together.second <= apart.second);
+        if (batch) CHECK(together.first + together.second < apart.first + apart.second);
+        if (hosts == ranks) CHECK(together.second == 0);
+        if (batch && hosts == ranks) CHECK(together.first < apart.first);
+        const std::vector<std::string> names = compile(plan, 0).exchange_names;
+        const auto has = [&](const std::string& begins) {
+          return std::any_of(names.begin(), names.end(),
+                             [&](const std::string& name) { return name.starts_with(begins) && name.ends_with(" more"); });
+        };
+        if (batch) CHECK(has("values of "));
+        if (batch) CHECK(has("results of gradient of "));
+        const Outcome without = run_plan(plan, {.steps = 4, .program = {.coalesce = false}}),
+                      with = run_plan(plan, {.steps = 4, .restless = 9});
+        CHECK(with.loss == without.loss);
+        CHECK(with.gradients == without.gradients);
+        CHECK(with.weights == without.weights);
+        CHECK(with.counted == without.counted);
+        for (std::size_t r = 0; r < with.counted.size(); r++) CHECK(with.counted[r] == plan.data().predicted[r].bytes);
+      }
 }
 
 TEST_CASE("pass law: fused and separate kernels differ by rounding alone", "[law]") {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small messages that are ready together travel as one. Between hosts a small message costs its latency and what both ends do for
+// it, not its bytes, and a network of many layers has hundreds of parameters of a few hundred elements.
+//
+// Which tensors move together follows from the plan alone, so that all ranks agree. Values of parameters are ready when the step
+// begins: small ones are filled where the first of them is read. No pass reads their gradients: small ones are added where the last
+// of them is made, however much is computed in between, since only the update waits for them. Beside what the first kernels read
+// and what the last ones make nothing runs: these do not wait for others. One Move stands for all of a group (lower.cpp), so that
+// exchanges, acknowledgements and grants are those of one tensor; a Move is at one point of the passes' order on every rank, so no
+// rank waits in a circle (share.cpp).
+//
+// Later, when `share` has made flags of what stays on a host, the messages of an exchange from one rank to another become one, side
+// by side in one buffer: kernels that pack write there, those that add read there; for the others there is a copy.
+#include <motley/error.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "program/compile.h"
+
+namespace motley {
+
+namespace {
+
+// Bytes of a message that is small, and of a coalesced one at most. A message between hosts by TCP takes some 30 us however small
+// it is; in that time 4 KiB travel at 1 Gbit/s, 16 KiB at 4 Gbit/s.
+constexpr Index kSmall = 4096, kMost = 16384;
+
+using Traffic = std::map<std::tuple<std::size_t, int, int>, Index>;  // (stage, from, to) -> bytes
+
+Traffic traffic_of(const LocalPlan& plan, int t, std::size_t hop) {
+  const Stages& stages = plan.stages_of(t)[hop];
+  Traffic out;
+  for (std::size_t k = 0; k < stages.size(); k++)
+    for (const BoxMessage& m : stages[k])
+      if (m.from != m.to) out[{k, m.from, m.to}] += volume(m.box) * static_cast<Index>(bytes_of(plan.dtype_of(t)));
+  return out;
+}
+
+struct Group {
+  MovedTogether moved{};
+  Traffic traffic{};
+};
+
+// `moves` are of one tensor each, in their order; what does not fit into an open group any more closes it and opens the next.
+void group(const LocalPlan& plan, const std::vector<MovedTogether>& moves, std::size_t hop, std::vector<MovedTogether>& out) {
+  std::map<std::tuple<bool, bool, DType, std::size_t>, Group> open;  // by half of the step, whether at its edge, dtype, stages
+  const int edge = moves.empty() ? 0 : hop == 0 ? moves.back().turn : moves.front().turn;
+  auto close = [&](Group& one) {
+    if (one.moved.tensors.size() > 1) out.push_back(std::move(one.moved));
+    one = {};
+  };
+  for (const MovedTogether& alone : moves) {
+    const int t = alone.tensors.front();
+    const Traffic traffic = traffic_of(plan, t, hop);
+    if (traffic.empty() || std::any_of(traffic.begin(), traffic.end(), [](const auto& m) { return m.second > kSmall; })) continue;
+    Group& one = open[{alone.turn < plan.backward_turn(), alone.turn == edge, plan.dtype_of(t), plan.stages_of(t)[hop].size()}];
+    const bool full = std::any_of(traffic.begin(), traffic.end(), [&](const auto& m) {
+      const auto before = one.traffic.find(m.first);
+      return before != one.traffic.end() && before->second + m.second > kMost;
+    });
+    if (full) close(one);
+    if (one.moved.tensors.empty() || hop == 0) one.moved.turn = alone.turn;  // values where the first, sums where the last is
+    one.moved.tensors.push_back(t);
+    for (const auto& [between, bytes] : traffic) one.traffic[between] += bytes;
+  }
+  for (auto& [key, one] : open) close(one);
+}
+
+// The messages from and to each peer that become one.
+std::map<int, std::vector<Piece>> small_messages(const Program& program, const std::vector<Piece>& pieces) {
+  std::map<int, std::vector<Piece>> out;
+  for (const Piece& p : pieces)
+    if (!p.window) out[p.peer].push_back(p);
+  std::erase_if(out, [&](const auto& entry) {
+    const auto& [peer, its] = entry;
+    Index bytes = 0;
+    for (const Piece& p : its) bytes += p.bytes;
+    auto dtype = [&](const Piece& p) { return at(program.buffers, p.at.buffer).dtype; };
+    const bool alike = std::all_of(its.begin(), its.end(), [&](const Piece& p) { return dtype(p) == dtype(its.front()); });
+    return its.size() < 2 || bytes > kMost || !alike;
+  });
+  return out;
+}
+
+class Coalescer {
+ public:
+  explicit Coalescer(Draft& draft) : draft_(draft) {}
+
+  void run() {
+    Copies arrived;
+    for (DraftStep& step : std::exchange(draft_.steps, {})) {
+      const auto* wait = std::get_if<Wait>(&step.what);
+      if (wait == nullptr) unpack(arrived);  // after the flags of the same exchange too
+      draft_.turn = step.turn;
+      if (auto* post = std::get_if<Post>(&step.what)) {
+        for (const auto& [from, to] : coalesce(*post, post->sends, draft_.packed)) copy(from, to, "pack " + name(from));
+        unpacks_[post->exchange] = coalesce(*post, post->receives, draft_.received);
+      }
+      if (wait != nullptr)
+        for (auto& one : unpacks_[wait->exchange]) arrived.push_back(std::move(one));
+      draft_.steps.push_back(std::move(step));
+    }
+    unpack(arrived);
+    auto move = [&](Place& p) {
+      if (const auto found = inside_.find(p.buffer); found != inside_.end())
+        p = {found->second.buffer, found->second.element + p.element};
+    };
+    for (DraftStep& step : draft_.steps)
+      if (auto* run = std::get_if<RunKernel>(&step.what)) std::for_each(run->operands.begin(), run->operands.end(), move);
+  }
+
+ private:
+  using Copies = std::vector<std::pair<View, View>>;  // (where kernels have it, in the coalesced message)
+
+  // Returns what is still to be copied. passing: buffers that only messages read, or write.
+  Copies coalesce(const Post& post, std::vector<Piece>& pieces, const std::set<int>& passing) {
+    Copies copies;
+    std::map<std::vector<std::tuple<int, Index, Index>>, int> made;  // what several peers get is packed once
+    for (const auto& [peer, its] : small_messages(draft_.program, pieces)) {
+      std::vector<std::tuple<int, Index, Index>> what;
+      Index bytes = 0;
+      for (const Piece& p : its) {
+        what.emplace_back(p.at.buffer, p.at.element, p.bytes);
+        bytes += p.bytes;
+      }
+      const auto [found, fresh] = made.emplace(std::move(what), -1);
+      if (fresh) found->second = side_by_side(its, at(draft_.program.exchange_names, post.exchange), passing, copies);
+      std::erase_if(pieces, [&, to = peer](const Piece& p) { return !p.window && p.peer == to; });
+      pieces.push_back({peer, {found->second, 0}, bytes});
+    }
+    return copies;
+  }
+  int side_by_side(const std::vector<Piece>& pieces, const std::string& name, const std::set<int>& passing, Copies& copies) {
+    const DType dtype = draft_.buffer(pieces.front().at.buffer).dtype;
+    const auto elements = [&](const Piece& p) { return p.bytes / static_cast<Index>(bytes_of(dtype)); };
+    Index size = 0, done = 0;
+    for (const Piece& p : pieces) size += elements(p);
+    const int made = draft_.temporary(name, dtype, {size});
+    for (const Piece& p : pieces) {
+      if (passing.contains(p.at.buffer))
+        inside_[p.at.buffer] = {made, done};
+      else
+        copies.push_back({{p.at.buffer, p.at.element, {1}, {elements(p)}}, {made, done, {1}, {elements(p)}}});
+      done += elements(p);
+    }
+    return made;
+  }
+  void unpack(Copies& arrived) {
+    for (const auto& [to, from] : std::exchange(arrived, {})) copy(from, to, "unpack " + name(to));
+  }
+  const std::string& name(const View& view) { return draft_.buffer(view.buffer).name; }
+  void copy(const View& from, const View& to, const std::string& what) {
+    draft_.copy(from, to, draft_.buffer(from.buffer).dtype, what);
+  }
+
+  Draft& draft_;
+  std::map<int, Place> inside_{};    // buffer of one message -> where that is in a coalesced one
+  std::map<int, Copies> unpacks_{};  // per exchange
+};
+
+}  // namespace
+
+std::vector<MovedTogether> moved_together(const LocalPlan& plan) {
+  std::vector<MovedTogether> values, sums, out;
+  if (!plan.options().coalesce) return out;
+  auto tiled = [&](int t) { return plan.plan_of(t).add.tiles > 0 || plan.plan_of(t).arriving().tiles > 0; };
+  for (int t : plan.filled())
+    if (!tiled(t)) values.push_back({{t}, plan.opened_at(t)});
+  for (int p = 0; p < static_cast<int>(plan.passes().passes.size()); p++) {
+    const int t = plan.pass(p).writes.tensor;
+    const auto& writers = plan.writers(t);
+    const bool read = !plan.readers(t).empty() || plan.plan_of(t).copy.travels() || plan.plan_of(t).fill.travels();
+    if (plan.tensor(t).role == TensorRole::parameter_gradient && writers.back() == p && !read && !tiled(t) &&
+        std::none_of(writers.begin(), writers.end(), [&](int w) { return plan.is_view(w); }))  // that reads another tensor there
+      sums.push_back({{t}, p});
+  }
+  group(plan, values, 2, out);
+  group(plan, sums, 0, out);
+  return out;
+}
+
+void coalesce(Draft& draft) {
+  if (draft.plan.options().coalesce) Coalescer(draft).run();
+}
+
+}  // namespace motley
