@@ -169,7 +169,10 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Model model = build_model(job.model, job.train.batch);
   rt.phase("data");
   const Datasets data = data_of(job, model);
-  const Step step = training(model.loss, job.train.optimizer, training_options(job.train, data.train->samples()));
+  const TrainingOptions options = training_options(job.train, data.train->samples());
+  if (rt.rank() == 0)
+    for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
+  const Step step = training(model.loss, job.train.optimizer, options);
   rt.phase("measuring");
   const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   rt.phase("planning");

@@ -167,4 +167,14 @@ TrainingOptions training_options(const TrainOptions& train, Index samples) {
   return out;
 }
 
+std::vector<std::string> schedule_notes(const RateSchedule& schedule) {
+  std::vector<std::string> notes;
+  const std::string run = "the run has " + std::to_string(schedule.steps) + " steps";
+  if (schedule.warmup_steps > schedule.steps)
+    notes.push_back("the warm-up of " + std::to_string(schedule.warmup_steps) + " steps does not end: " + run);
+  for (const Index step : schedule.milestones)
+    if (step > schedule.steps) notes.push_back("milestone " + std::to_string(step) + " is not reached: " + run);
+  return notes;
+}
+
 }  // namespace motley

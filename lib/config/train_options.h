@@ -5,6 +5,8 @@
 #include <motley/step.h>
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/json_fields.h"
 
@@ -27,5 +29,7 @@ Table<TrainOptions> train_table(VersionKey version);
 
 // Of a training step on so many samples.
 TrainingOptions training_options(const TrainOptions& train, Index samples);
+// What of a schedule a run of so many steps does not come to.
+std::vector<std::string> schedule_notes(const RateSchedule& schedule);
 
 }  // namespace motley

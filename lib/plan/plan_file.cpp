@@ -239,6 +239,10 @@ bool check_version(Reader& r, const Json& j) {
   if (j.find("decisions") == nullptr) return true;  // the tables say what is missing
   const auto* number = version == nullptr ? nullptr : std::get_if<std::int64_t>(&version->value);
   if (number != nullptr && *number == kPlanVersion) return true;
+  if (version != nullptr && number == nullptr) {
+    r.complain(*version, "\"version\" is a whole number, " + std::to_string(kPlanVersion) + " for plans that are read");
+    return false;
+  }
   r.complain(version == nullptr ? j : *version,
              std::string("this plan was made by ") + (number != nullptr && *number > kPlanVersion ? "a newer" : "an older") +
                  " motley: plans of version " + std::to_string(kPlanVersion) + " are read; make it again with `motley plan`");

@@ -152,6 +152,10 @@ TEST_CASE("plan file law: what does not fit is refused", "[law]") {
     CHECK_THAT(refusal(folder.write("version.json", text), one->step, one->mesh),
                Catch::Contains(made_by) && Catch::Contains("motley plan"));
   }
+  std::string worded = one->plan.json();
+  worded.replace(worded.find(version), version.size(), "\"version\": \"5\"");
+  CHECK_THAT(refusal(folder.write("worded.json", worded), one->step, one->mesh),
+             Catch::Contains("\"version\" is a whole number, 5"));
   std::string tree = one->plan.json();
   const auto list = tree.find('[', tree.find("\"hops\""));
   tree.replace(list, tree.find(']', list) - list + 1,

@@ -687,3 +687,10 @@ TEST_CASE("what planning cannot do is said where the rule stands") {
       lines[0].starts_with("parts/layout.json: /tensors/max_pool2d_2/filters1: the dims \"batch\", \"filters1\" of "
                            "\"max_pool2d_2\" cannot both be cut"));
 }
+
+TEST_CASE("schedules: what a run does not come to", "[config]") {
+  const RateSchedule schedule{.kind = RateSchedule::Kind::step, .warmup_steps = 20, .steps = 10, .milestones = {5, 10, 11}};
+  CHECK(schedule_notes(schedule) == std::vector<std::string>{"the warm-up of 20 steps does not end: the run has 10 steps",
+                                                             "milestone 11 is not reached: the run has 10 steps"});
+  CHECK(schedule_notes({.warmup_steps = 10, .steps = 10}).empty());
+}
