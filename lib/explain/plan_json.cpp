@@ -223,12 +223,6 @@ std::string Plan::table(PlanDetail detail) const {
   return out;
 }
 
-std::map<std::string, std::vector<Shard>> Plan::homes() const {
-  std::map<std::string, std::vector<Shard>> out;
-  for (const int p : data_->passes.parameters) out.emplace(at(data_->passes.tensors, p).name, at(data_->tensors, p).home);
-  return out;
-}
-
 std::uint64_t Plan::hash() const {
   return data_->hash;
 }

@@ -125,4 +125,10 @@ Plan plan_from(const Step& step, const Mesh& mesh, PlanData data) {
   return Plan(step, mesh, std::make_shared<const PlanData>(std::move(data)));
 }
 
+std::map<std::string, std::vector<Shard>> Plan::homes() const {
+  std::map<std::string, std::vector<Shard>> out;
+  for (const int p : data_->passes.parameters) out.emplace(at(data_->passes.tensors, p).name, at(data_->tensors, p).home);
+  return out;
+}
+
 }  // namespace motley
