@@ -54,6 +54,10 @@ class Plan {
   std::shared_ptr<const PlanData> data_;
 };
 
+/// The rules without those of dims, tensors and layers that the step does not have: for a part of the network that they were
+/// written for, as its inference.
+LayoutRules rules_within(const Step& step, LayoutRules rules);
+
 /// Options of balance(). Every field has a default.
 struct BalanceOptions {
   DType dtype = DType::f32;  ///< of every float tensor

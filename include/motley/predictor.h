@@ -61,9 +61,10 @@ struct Evaluation {
 };
 
 /// Collective; the same on every rank and, but for rounding of the logits, for every layout. Every sample once: a short last batch
-/// is filled up and masked. In f64 from the logits, the predictor's only output, one dim of which is the batch; where it has more
-/// dims than that and the classes, a sample has several rows, all of its label. UserError: other outputs; no samples; more classes
-/// than logits.
+/// is filled up and masked. In f64 from the logits, the predictor's only output: one of its dims is the batch, one counts the
+/// classes. With further dims (positions, say) a sample has one row of logits per element of these, and its label counts for each
+/// row. UserError: other outputs; no samples, or of other sizes than the input; more classes than logits; a label that is not a
+/// class.
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data,
                     const EvaluateOptions& options = {});
 

@@ -72,8 +72,9 @@ struct LayoutRules {
   std::vector<Rule> split{};                                 ///< for every tensor that has the dim
   std::map<std::string, std::vector<Rule>> tensors{};        ///< overrides: tensor or layer -> its rules
   std::map<std::string, std::vector<std::string>> places{};  ///< layer -> the devices that compute it
-  /// Where parameters are stored, where another plan has decided that (Plan::homes()): parameter -> boxes that hold each element
-  /// once. Those not named here are stored as the rules cut them; names that the step does not have mean nothing.
+  /// Where parameters are stored, where another plan has decided that (Plan::homes()): parameter -> boxes of ranks, none
+  /// empty, that hold each element once. Those not named here are stored as the rules cut them; names that the step does not have
+  /// mean nothing.
   std::map<std::string, std::vector<Shard>> homes{};
 };
 

@@ -42,8 +42,8 @@ class State {
   /// Every rank gives the complete tensor, row-major, and keeps what it owns; between steps. UserError: no parameter has this name,
   /// or it has another size.
   void set(const std::string& name, const std::vector<double>& values, StatePart part = StatePart::value);
-  /// The memory of an owned box that a Program describes so. UserError: this rank does not store exactly this box, in this format
-  /// and dtype.
+  /// The memory of an owned box that a Program describes so. UserError: no parameter has this name, another dtype, or this rank
+  /// does not store exactly this box.
   std::byte* address(const std::string& name, StatePart part, const Buffer& as) const;
   std::vector<std::shared_ptr<std::byte>> memory() const;  ///< all of it
 

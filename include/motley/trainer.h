@@ -101,7 +101,8 @@ class Trainer {
   /// Looks for parameters that are not finite, then runs the forward half on the last step's batch, which fills all copies, and
   /// compares them. Collective. Throws LossNotFinite, CopiesDiffer.
   void compare_copies();
-  /// What all ranks did in the last step: waits for them. Collective.
+  /// What all ranks did in the last step that ended: waits for them. Before the first one step is 0, and there are no ranks.
+  /// Collective.
   const StepFigures& figures();
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors

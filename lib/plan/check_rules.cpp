@@ -245,7 +245,8 @@ class RuleChecker {
       Index held = 0;
       bool fits = true;
       for (const Shard& h : found->second) {
-        fits = fits && h.rank >= 0 && h.rank < ranks && h.box.size() == t.shape.rank() && contains(whole(t.shape), h.box);
+        fits = fits && h.rank >= 0 && h.rank < ranks && h.box.size() == t.shape.rank() && contains(whole(t.shape), h.box) &&
+               (volume(h.box) > 0 || t.shape.elements() == 0);
         held += fits ? volume(h.box) : 0;
         boxes.push_back(h.box);
       }
@@ -286,6 +287,10 @@ std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mes
   } catch (const UserError& e) {
     return RuleComplaint{"", e.what()};
   }
+}
+
+LayoutRules rules_within(const Step& step, LayoutRules rules) {
+  return rules_within(step.passes(), std::move(rules));
 }
 
 LayoutRules rules_within(const Passes& passes, LayoutRules rules) {

@@ -154,7 +154,8 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
 
 const Table<HomeFile>& home_fields() {
   static const Table<HomeFile> table{text_field("parameter", "that is stored", &HomeFile::parameter),
-                                     integer("rank", "which stores it", &HomeFile::rank),
+                                     {"rank", "which stores it", "integer", true,
+                                      [](Reader& r, const Json& j, HomeFile& out) { r.integer(j, out.rank, 0, INT32_MAX); }},
                                      {"box", "a range of each of its dims", "list", true,
                                       [](Reader& r, const Json& j, HomeFile& out) { read_lists(r, j, out.box); }}};
   return table;

@@ -60,6 +60,7 @@ struct Executor::Bound {
   std::byte* workspace = nullptr;
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
   bool partial = false;                 // the last run ended before the update
+  bool in_run = false;                  // an error has left its messages unfinished
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
@@ -72,7 +73,8 @@ struct Executor::Bound {
 
   // Messages that an error leaves unfinished go on reading and writing the buffers.
   ~Bound() {
-    if (transport.idle()) return;
+    if (!in_run) return;
+    if (staged != nullptr) transport.keep(staged->pinned());
     transport.keep(held.holder);
     if (peers != nullptr)
       for (const HeldBytes& its : peers->memory()) transport.keep(its.holder);

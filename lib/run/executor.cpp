@@ -92,6 +92,7 @@ void Executor::Bound::begin() {
 
 Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<void(int)>& after) {
   Ran out;
+  in_run = true;
   const Index before = transport.bytes_received();
   const double begin = seconds_now();
   double now = begin, polled = begin;
@@ -127,6 +128,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   }
   out.seconds = now - begin;
   out.bytes_received = transport.bytes_received() - before;
+  in_run = false;
   return out;
 }
 

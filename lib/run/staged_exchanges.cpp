@@ -19,10 +19,6 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-StagedExchanges::~StagedExchanges() {
-  if (!transport_.idle()) transport_.keep(pinned_);
-}
-
 void StagedExchanges::add(int exchange, const std::vector<Message>& sends, const std::vector<Message>& receives, int posted,
                           int waited) {
   if (exchanges_.size() <= static_cast<std::size_t>(exchange)) exchanges_.resize(static_cast<std::size_t>(exchange) + 1);

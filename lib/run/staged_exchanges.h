@@ -20,8 +20,6 @@ class StagedExchanges {
   };
   StagedExchanges(DeviceMemory& device, Transport& transport)
       : device_(device), transport_(transport), direct_(transport.takes_device_memory()) {}
-  // Where an error leaves messages unfinished, the transport keeps the pinned memory.
-  ~StagedExchanges();
   StagedExchanges(const StagedExchanges&) = delete;
   StagedExchanges& operator=(const StagedExchanges&) = delete;
   // The pieces of one exchange, which is under way from step `posted` to step `waited`.
@@ -34,6 +32,7 @@ class StagedExchanges {
   // Until the exchange is over; kernels from now on run after what it brought. The others go on meanwhile. Returns the seconds in
   // which this rank's own device was still at work.
   double wait(int exchange, const std::string& name);
+  const DeviceMemory::Block& pinned() const { return pinned_; }  // what messages use
 
  private:
   struct Piece {

@@ -120,13 +120,17 @@ void State::set(const std::string& name, const std::vector<double>& values, Stat
 }
 
 std::byte* State::address(const std::string& name, StatePart part, const Buffer& as) const {
+  static_cast<void>(parameter(name));
   for (const Stored& stored : stored_)
     if (stored.part == part && stored.as.name == name && stored.as.box == as.box && stored.as.dtype == as.dtype &&
         stored.as.format == as.format)
       return stored.memory.get();
-  throw UserError("this rank's State does not store \"" + name +
-                  "\" as this plan does; plan with rules.homes = the homes() of the " +
-                  "plan that the State was made from, and with its dtype");
+  for (const Stored& stored : stored_)
+    if (stored.as.dtype != as.dtype)
+      throw UserError("the State is in " + to_string(stored.as.dtype) + ", this plan in " + to_string(as.dtype) +
+                      "; give balance() the State's dtype");
+  throw UserError("the State stores \"" + name + "\" in other boxes than this plan, on some rank; plan with rules.homes = the " +
+                  "homes() of the plan that the State was made from");
 }
 
 std::vector<std::shared_ptr<std::byte>> State::memory() const {

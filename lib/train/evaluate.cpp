@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <motley/error.h>
 #include <motley/predictor.h>
 
@@ -58,7 +60,9 @@ struct OutputDims {
 OutputDims dims_of(const Passes& passes, const StepTensor& output, const EvaluateOptions& options) {
   const int image = passes.find(options.image);
   if (image < 0) throw UserError("the step has no input \"" + options.image + "\" for the images");
-  const std::string& batch = at(passes.tensors, image).shape[0].name;
+  const Shape& images = at(passes.tensors, image).shape;
+  if (images.rank() == 0) throw UserError("\"" + options.image + "\" has no dim for the samples");
+  const std::string& batch = images[0].name;
   const Shape& shape = output.shape;
   if (!shape.has(batch)) throw UserError("\"" + output.name + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
   std::string over = options.over;
@@ -77,6 +81,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
+  if (data == nullptr) throw UserError("there are no samples to evaluate on");
   const PlanData& plan = predictor.plan().data();
   if (plan.passes.outputs.size() != 1)
     throw UserError("an evaluation needs a step with one output, the logits; this one has " +
@@ -88,6 +93,12 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   Index after = 1;
   for (std::size_t d = dims.classes + 1; d < shape.rank(); d++)
     if (d != dims.samples) after *= shape[d].size;
+  const Shape& images = at(plan.passes.tensors, plan.passes.find(options.image)).shape;
+  std::vector<Index> extents;
+  for (std::size_t d = 1; d < images.rank(); d++) extents.push_back(images[d].size);
+  if (data->sample_extents() != extents)
+    throw UserError(fmt::format("a sample has the sizes [{}], \"{}\" has [{}]", fmt::join(data->sample_extents(), ", "),
+                                options.image, fmt::join(extents, ", ")));
   if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
   if (data->classes() > classes)
     throw UserError("the data has " + std::to_string(data->classes()) + " classes, \"" + output.name + "\" has " +
@@ -100,7 +111,11 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
     std::vector<std::int32_t> labels(which.size(), kNoSample);
     for (Index n = first; n < std::min(first + batch, data->samples()); n++) {
       at(which, n - first) = n;
-      at(labels, n - first) = data->label(n);
+      const std::int32_t label = at(labels, n - first) = data->label(n);
+      if (label < 0 || label >= classes)
+        throw UserError(
+            fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", n, label, output.name, classes - 1),
+            Exit::data);
     }
     seconds.push_back(predictor.run_named({{options.image, batch_of(data, which, 0, 0).images}}).seconds);
     score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after);

@@ -38,17 +38,22 @@ PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
       backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())),
       samples_(micro_batch_size(plan.data().passes)) {}
 
-void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number) const {
+void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const {
+  const Passes& passes = plan.data().passes;
+  auto is_fed = [](const StepTensor& t) { return t.role == TensorRole::input || t.role == TensorRole::label; };
   for (const auto& [name, read] : feeds) {
-    const int tensor = plan.data().passes.find(name);
-    const TensorRole role = tensor < 0 ? TensorRole::activation : at(plan.data().passes.tensors, tensor).role;
-    if (role != TensorRole::input && role != TensorRole::label)
+    const int tensor = passes.find(name);
+    if (tensor < 0 || !is_fed(at(passes.tensors, tensor)))
       throw UserError("\"" + name + "\" is fed, but it is not an input of this step");
+    if (!read) throw UserError("input \"" + name + "\" is fed by an empty function");
   }
+  for (const StepTensor& t : passes.tensors)
+    if (is_fed(t) && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");
+}
+
+void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number) const {
   executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-    const auto found = feeds.find(name);
-    if (found == feeds.end()) throw UserError("input \"" + name + "\" is not fed");
-    micro_batch_of(found->second, number, samples_)(box, out);
+    micro_batch_of(feeds.at(name), number, samples_)(box, out);
   });
 }
 

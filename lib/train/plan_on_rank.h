@@ -22,7 +22,9 @@ class PlanOnRank {
   const Plan plan;
   const Program program;
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
-  // Micro-batch `number` of what is fed. UserError: an input that is missing, or not one of the step's.
+  // The same on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
+  void check_feeds(const std::map<std::string, ReadBox>& feeds) const;
+  // Micro-batch `number` of what is fed, once checked.
   void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0) const;
 
  private:

@@ -14,12 +14,29 @@ namespace motley {
 struct Predictor::Impl {
   Runtime& rt;
   const PlanOnRank on_rank;
+  const bool checked;
   Executor executor;
+  bool has_run = false;
 
   Impl(Runtime& runtime, const Plan& plan, State& state)
       : rt(runtime),
         on_rank((refuse_training(plan), runtime), plan, Parameters::there),
+        checked((refuse_state(state), true)),
         executor(on_rank.program, on_rank.backend(), runtime.transport(), state) {}
+
+  // Collective: on all ranks, where one of them stores other boxes.
+  void refuse_state(const State& state) const {
+    const Program& program = on_rank.program;
+    std::string wrong;
+    try {
+      for (const Slice& s : program.slices)
+        static_cast<void>(state.address(s.name, StatePart::value, at(program.buffers, s.value)));
+    } catch (const UserError& e) {
+      wrong = e.what();
+    }
+    const Verdict worst = agree(rt.transport(), wrong.empty() ? 0 : static_cast<int>(Exit::config), wrong);
+    if (worst.status != 0) throw UserError(worst.text);
+  }
 
   static void refuse_training(const Plan& plan) {
     if (plan.data().passes.trains)
@@ -39,8 +56,11 @@ Ran Predictor::run(const std::vector<Feed>& feeds) {
 }
 
 Ran Predictor::run_named(const std::map<std::string, ReadBox>& feeds) {
+  impl_->on_rank.check_feeds(feeds);
   impl_->on_rank.feed(impl_->executor, feeds);
-  return impl_->executor.run();
+  const Ran ran = impl_->executor.run();
+  impl_->has_run = true;
+  return ran;
 }
 
 std::vector<double> Predictor::get(const std::string& output) const {
@@ -49,6 +69,7 @@ std::vector<double> Predictor::get(const std::string& output) const {
   const int tensor = data.passes.find(output);
   if (std::find(outputs.begin(), outputs.end(), tensor) == outputs.end())
     throw UserError("\"" + output + "\" is not an output of this step; name it in inference()");
+  if (!impl_->has_run) throw UserError("\"" + output + "\" has no values before the first run()");
   return gather_output(plan(), impl_->on_rank.program, impl_->executor, impl_->rt.transport(), tensor).values;
 }
 

@@ -160,6 +160,7 @@ struct Trainer::Impl {
 
   StepReport run(const std::map<std::string, ReadBox>& feeds) {
     if (stopped) throw Stopped("stopped on request after step " + std::to_string(step));
+    on_rank.check_feeds(feeds);
     step++;
     rt.phase("step " + std::to_string(step));
     trace.begin(step);

@@ -128,6 +128,9 @@ TEST_CASE("plan file law: where another plan stores parameters is kept", "[law]"
     CHECK(loaded.hash() == plan.hash());
     CHECK(loaded.json() == text);
     const auto at = text.find("\"rank\": ", text.find("\"homes\""));
+    std::string wide = text;
+    wide.insert(at + 9, "4294967296, \"was\": ");  // no rank
+    CHECK_THAT(refusal(folder.write("wide.json", wide), step, one->mesh), Catch::Contains("4294967296"));
     text.replace(at, 9, "\"rank\": 7");
     CHECK_THAT(refusal(folder.write("rank.json", text), step, one->mesh), Catch::Contains("hold each element of"));
     found++;

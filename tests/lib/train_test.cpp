@@ -457,8 +457,66 @@ TEST_CASE("predictor: what it took is given back, what is wrong is refused", "[t
       CHECK_THROWS_WITH(predictor.get("relu_2"), Catch::Contains("\"relu_2\" is not an output of this step"));
     }
     CHECK(shared() == before);
+    const Batch b = batch_of(small_data(4).train, {0, 1, 2, 3}, 0, 0);
+    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}}), Catch::Contains("\"label\" is not fed"));
+    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", ReadBox()}}),
+                      Catch::Contains("\"label\" is fed by an empty"));
+    CHECK(trainer.step_named(feeds(b)).step == 1);  // whose figures are on their way
+    for (int k = 0; k < 3; k++) {
+      Predictor predictor(rt, evaluation, trainer.state());
+      CHECK_THROWS_WITH(predictor.get("dense_6"), Catch::Contains("has no values before the first run()"));
+      predictor.run_named({{"image", b.images}});
+    }
+    CHECK(shared() == before);
     CHECK_THROWS_WITH(Predictor(rt, plan, trainer.state()), Catch::Contains("this one trains; run it with a Trainer"));
     CHECK_THROWS_WITH(Trainer(rt, evaluation), Catch::Contains("this one is inference; run it with a Predictor"));
+  });
+}
+
+TEST_CASE("predictors after a step, on ranks that send each other figures, give back what they took", "[train]") {
+  const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
+  std::vector<int> maps(2);
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const Batch b = batch_of(small_data(4).train, {0, 1, 2, 3}, 0, 0);
+    auto count = [&](std::size_t at) {
+      static_cast<void>(rt.transport().gather_all({}));
+      std::ifstream file("/proc/self/maps");
+      for (std::string line; rt.rank() == 0 && std::getline(file, line);)
+        maps[at] += line.find("memfd:motley") != std::string::npos;
+      static_cast<void>(rt.transport().gather_all({}));
+    };
+    trainer.step_named(feeds(b));
+    count(0);
+    for (int k = 0; k < 5; k++) Predictor(rt, evaluation, trainer.state()).run_named({{"image", b.images}});
+    count(1);
+  });
+  CHECK(maps[1] == maps[0]);
+}
+
+TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
+  const Plan plan = evaluation_plan(small_plan(1, DType::f64));
+  struct Other final : Dataset {
+    std::int32_t wrong = 0;
+    std::vector<Index> extents{2, 6, 5};
+    Index samples() const override { return 3; }
+    Index classes() const override { return kClasses; }
+    std::vector<Index> sample_extents() const override { return extents; }
+    void read(Index, const Box&, std::span<double> out) const override { std::fill(out.begin(), out.end(), 0.0); }
+    std::int32_t label(Index sample) const override { return sample == 1 ? wrong : 0; }
+  };
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    State state(plan, 0, 1);
+    Predictor predictor(rt, plan, state);
+    const auto data = std::make_shared<Other>();
+    CHECK(evaluate(rt, predictor, data).samples == 3);
+    for (const std::int32_t label : {-1, 3}) {
+      data->wrong = label;
+      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("sample 1 has the label " + std::to_string(label)));
+    }
+    data->extents = {2, 6, 6};
+    CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("a sample has the sizes [2, 6, 6], \"image\" has [2, 6, 5]"));
+    CHECK_THROWS_WITH(evaluate(rt, predictor, nullptr), Catch::Contains("no samples to evaluate on"));
   });
 }
 
