@@ -88,7 +88,7 @@ struct Passes {
   std::vector<Pass> passes{};              // in an order in which every tensor is whole before it is read
   std::vector<int> parameters{};           // tensors
   std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
-  std::vector<int> outputs{};              // one rank has all of each: the losses that are trained on, or what is asked for
+  std::vector<int> outputs{};              // one rank has all of each: the losses that are trained on, or those of an inference
   std::vector<DerivedDim> derived_dims{};  // in graph order
   Optimizer optimizer{};                   // its learning rate is 0 here: it is read when a step runs (Step::scalars)
   bool clips = false;                      // by the gradients' common norm

@@ -5,7 +5,7 @@
 // Which tensors move together follows from the plan alone, so that all ranks agree. Values of parameters are ready when the step
 // begins: small ones are filled where the first of them is read. No pass reads their gradients: small ones are added where the last
 // of them is made, however much is computed in between, since only the update waits for them. Beside what the first kernels read
-// and what the last ones make nothing runs: these do not wait for others. One Move stands for all of a group (lower.cpp), so that
+// and what the last ones make nothing runs: these do not wait for others. A group has one Move (lower.cpp), so that
 // exchanges, acknowledgements and grants are those of one tensor; a Move is at one point of the passes' order on every rank, so no
 // rank waits in a circle (share.cpp).
 //
@@ -78,8 +78,8 @@ std::map<int, std::vector<Piece>> small_messages(const Program& program, const s
     Index bytes = 0;
     for (const Piece& p : its) bytes += p.bytes;
     auto dtype = [&](const Piece& p) { return at(program.buffers, p.at.buffer).dtype; };
-    const bool alike = std::all_of(its.begin(), its.end(), [&](const Piece& p) { return dtype(p) == dtype(its.front()); });
-    return its.size() < 2 || bytes > kMost || !alike;
+    const bool one_dtype = std::all_of(its.begin(), its.end(), [&](const Piece& p) { return dtype(p) == dtype(its.front()); });
+    return its.size() < 2 || bytes > kMost || !one_dtype;
   });
   return out;
 }

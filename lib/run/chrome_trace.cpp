@@ -152,10 +152,7 @@ class Writer {
       } else {
         *at = end;
       }
-      const auto part = [&](TracePart which) {
-        return rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(which)];
-      };
-      const TraceSpan timed{begin + part(TracePart::feed).end, begin + part(TracePart::figures).begin};
+      const TraceSpan step = rank.simulated_step(), timed{begin + step.begin, begin + step.end};
       add_step(r, Side::simulated, lane == 0 ? kSteps : kBeside + lane - 1, trace_.steps[k], timed, [&](std::size_t i) {
         return TraceSpan{begin + rank.simulated[i].begin, begin + rank.simulated[i].end};
       });

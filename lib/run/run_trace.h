@@ -41,9 +41,13 @@ struct RankTrace {
       simulated{};  // one per item, in seconds from when the first rank begins the training step; empty: no profile
   TraceSpan at(std::size_t step, std::size_t item) const { return measured[step * items.size() + item]; }
   // The training step as it is timed: from the inputs read to the figures' exchange.
-  TraceSpan step(std::size_t step) const {
-    return {at(step, items.size() - kTraceParts + static_cast<std::size_t>(TracePart::feed)).end,
-            at(step, items.size() - kTraceParts + static_cast<std::size_t>(TracePart::figures)).begin};
+  TraceSpan step(std::size_t step) const { return timed(std::span(measured).subspan(step * items.size(), items.size())); }
+  TraceSpan simulated_step() const { return timed(simulated); }
+
+ private:
+  static TraceSpan timed(std::span<const TraceSpan> events) {
+    const auto parts = events.last(kTraceParts);
+    return {parts[static_cast<std::size_t>(TracePart::feed)].end, parts[static_cast<std::size_t>(TracePart::figures)].begin};
   }
 };
 

@@ -79,10 +79,8 @@ RankTraceSummary summary_of(const RankTrace& rank, std::size_t first, std::size_
       rows.predict(kBetween, kBetween, 0);
       groups.predict(kBetween, kBetween, 0);
     }
-    const auto part = [&](TracePart which) {
-      return rank.simulated[rank.items.size() - kTraceParts + static_cast<std::size_t>(which)];
-    };
-    out.predicted_step = part(TracePart::figures).begin - part(TracePart::feed).end;
+    const TraceSpan step = rank.simulated_step();
+    out.predicted_step = step.end - step.begin;
   }
   out.rows = rows.rows();
   out.groups = groups.rows();

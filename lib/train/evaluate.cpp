@@ -10,6 +10,7 @@
 #include "base/at.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
+#include "run/trace_summary.h"
 #include "train/score.h"
 
 namespace motley {
@@ -73,11 +74,6 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   return {shape.position(batch), shape.position(over)};
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
@@ -120,7 +116,7 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
     seconds.push_back(predictor.run_named({{options.image, batch_of(data, which, 0, 0).images}}).seconds);
     score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after);
   }
-  const auto slowest = control::all_of(rt.transport(), median(std::move(seconds)));
+  const auto slowest = control::all_of(rt.transport(), quartiles(std::move(seconds)).median);
   const auto count = static_cast<double>(score.rows);
   return {score.samples, static_cast<double>(score.right) / count, score.loss / count,
           *std::max_element(slowest.begin(), slowest.end()), plan.step_seconds};

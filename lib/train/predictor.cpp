@@ -14,15 +14,13 @@ namespace motley {
 struct Predictor::Impl {
   Runtime& rt;
   const PlanOnRank on_rank;
-  const bool checked;
   Executor executor;
   bool has_run = false;
 
   Impl(Runtime& runtime, const Plan& plan, State& state)
       : rt(runtime),
         on_rank((refuse_training(plan), runtime), plan, Parameters::there),
-        checked((refuse_state(state), true)),
-        executor(on_rank.program, on_rank.backend(), runtime.transport(), state) {}
+        executor((refuse_state(state), on_rank.program), on_rank.backend(), runtime.transport(), state) {}
 
   // Collective: on all ranks, where one of them stores other boxes.
   void refuse_state(const State& state) const {

@@ -25,9 +25,7 @@ namespace {
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+  return quartiles(std::move(values)).median;
 }
 
 // Steps that are not timed: caches, clocks and connections settle in the first fifth, ten at most.

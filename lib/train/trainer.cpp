@@ -66,8 +66,7 @@ struct Trainer::Impl {
   ~Impl() {
     try {
       if (std::uncaught_exceptions() == 0) static_cast<void>(figures());
-    } catch (const Error&) {
-      known = {};  // another rank's error ends the run
+    } catch (const Error&) {  // another rank's, which ends the run
     }
   }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -15,6 +14,7 @@
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
 #include "run/fits_hosts.h"
@@ -327,9 +327,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   });
   const Verdict worst = agree(rt.transport(), status, text);
   if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
-  const auto all = rt.transport().gather_all(std::as_bytes(std::span(&report, 1)));
-  std::memcpy(&report, all.front().data(), sizeof report);
-  return report;
+  return control::all_of(rt.transport(), report).front();
 }
 
 }  // namespace motley
