@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "kernels/cpu/dnnl_kernels.h"
-#include "kernels/cpu/own_kernels.h"
 #include "kernels/kernel_names.h"
+#include "kernels/loops/own_kernels.h"
 
 namespace motley {
 namespace {

@@ -4,7 +4,7 @@
 #include <motley/backend.h>
 
 #include "kernels/cpu/dnnl_compat.h"
-#include "kernels/cpu/loops.h"
+#include "kernels/loops/loops.h"
 
 namespace motley::cpu {
 

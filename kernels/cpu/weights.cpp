@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "kernels/cpu/convolution_choice.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/loops/parallel.h"
 
 namespace motley::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/fold_plan.h"
+#include "kernels/loops/fold_plan.h"
 
 #include <motley/error.h>
 
@@ -11,10 +11,10 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kChunk = 512;          // loops_fold.inc: elements of one call
+constexpr Index kChunk = 512;          // fold.inc: elements of one call
 constexpr Index kTileElements = 8192;  // one unit of an elementwise fold: 32 KiB per operand
 constexpr Index kTransposeTile = 64;   // both sides of a tile fit in the first-level cache
-constexpr Index kTogether = 8;         // loops_reduce.inc
+constexpr Index kTogether = 8;         // reduce.inc
 
 // One extent of the fold with every operand's stride, the result's last.
 struct Extent {

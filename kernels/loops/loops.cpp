@@ -2,7 +2,7 @@
 // Compiled once per ISA: MOTLEY_SIMD is sse41, avx2 or avx512, MOTLEY_LOOPS the table's name. Nothing here may call an inline
 // function of the standard library that is not inlined: the linker would keep one copy of it, perhaps one with the wrong
 // instructions.
-#include "kernels/cpu/loops.h"
+#include "kernels/loops/loops.h"
 
 #include <immintrin.h>
 
@@ -17,17 +17,17 @@
 
 namespace motley::cpu {
 namespace {
-#include "kernels/cpu/loops_vector.inc"
+#include "kernels/loops/vector.inc"
 //
-#include "kernels/cpu/loops_math.inc"
+#include "kernels/loops/math.inc"
 //
-#include "kernels/cpu/loops_fold.inc"
+#include "kernels/loops/fold.inc"
 //
-#include "kernels/cpu/loops_reduce.inc"
+#include "kernels/loops/reduce.inc"
 //
-#include "kernels/cpu/loops_pool.inc"
+#include "kernels/loops/pool.inc"
 //
-#include "kernels/cpu/loops_pack.inc"
+#include "kernels/loops/pack.inc"
 
 void fold(const FoldLoop& fold, void* const* operands, Index begin, Index end) {
   if (fold.reduced == 0) return elementwise(fold, operands, begin, end);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/own_kernels.h"
+#include "kernels/loops/own_kernels.h"
 
 #include <motley/error.h>
 
 #include <cstring>
 
-#include "kernels/cpu/fold_plan.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/loops/fold_plan.h"
+#include "kernels/loops/parallel.h"
 #include "kernels/operands.h"
 
 namespace motley::cpu {

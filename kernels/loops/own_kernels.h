@@ -3,7 +3,7 @@
 #pragma once
 #include <motley/backend.h>
 
-#include "kernels/cpu/loops.h"
+#include "kernels/loops/loops.h"
 
 namespace motley::cpu {
 
