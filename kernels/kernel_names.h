@@ -8,11 +8,11 @@
 
 namespace motley {
 
-inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "fold", "sgd", "accumulate"};
+inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "map"};
 inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
-inline const std::vector<std::string> kActivationNames{"none", "relu", "sigmoid", "tanh", "elu"};
-inline const std::vector<std::string> kFoldKindNames{
-    "copy", "add", "activation", "activation_gradient", "sum_exp", "pick_label", "cross_entropy", "softmax_gradient", "square"};
+inline const std::vector<std::string> kOpcodeNames{"operand", "integer", "constant",   "position", "add",     "sub",    "mul",
+                                                   "div",     "less",    "less_equal", "equal",    "matches", "select", "exp",
+                                                   "expm1",   "log",     "log1p",      "sqrt",     "tanh",    "erf"};
 inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};
@@ -23,11 +23,8 @@ inline const std::vector<std::string>& names_of(KernelOp) {
 inline const std::vector<std::string>& names_of(PassKind) {
   return kPassKindNames;
 }
-inline const std::vector<std::string>& names_of(Activation) {
-  return kActivationNames;
-}
-inline const std::vector<std::string>& names_of(FoldKind) {
-  return kFoldKindNames;
+inline const std::vector<std::string>& names_of(Opcode) {
+  return kOpcodeNames;
 }
 inline const std::vector<std::string>& names_of(Combine) {
   return kCombineNames;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <sstream>
 
 #include "base/hash.h"
 #include "kernels/kernel_names.h"
@@ -24,8 +25,8 @@ OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Inde
   return {spec.dtype, format, std::move(extents), elements, elements};
 }
 
-OperandUse fold_operand(const FoldOperand& operand, const std::vector<Index>& extents) {
-  check(operand.strides.size() == extents.size(), "a fold operand has one stride per extent");
+OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& extents) {
+  check(operand.strides.size() == extents.size(), "a map's operand has one stride per extent");
   Index last = 0, touched = 1;
   for (std::size_t i = 0; i < extents.size(); i++) {
     if (operand.strides[i] == 0) continue;
@@ -92,29 +93,41 @@ std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) 
 
 std::vector<OperandUse> operands_of(const KernelSpec& spec) {
   std::vector<OperandUse> uses;
-  if (spec.op == KernelOp::sgd) {
-    uses.assign(4, dense_operand(spec, Format::plain, {spec.roles.n}));
-    uses[0] = {DType::f64, Format::plain, {kUpdateScalars}, kUpdateScalars, kUpdateScalars};
-    uses[2].written = uses[3].written = true;
+  if (spec.op == KernelOp::map) {
+    const std::size_t results = result_count(spec);
+    for (const MapOperand& operand : spec.operands) uses.push_back(map_operand(operand, spec.extents));
+    check(uses.size() >= results, "a map has its results");
+    for (std::size_t i = uses.size() - results; i < uses.size(); i++) {
+      uses[i].read = false;
+      uses[i].written = true;
+    }
     return uses;
   }
-  if (spec.op == KernelOp::accumulate) {
-    uses.assign(2, dense_operand(spec, Format::plain, {spec.roles.n}));
-    const bool adds = spec.pass == PassKind::forward;
-    uses[adds ? 1 : 0].dtype = DType::f64;
-    uses[adds ? 1 : 0].written = uses[1].written = true;
-    uses[1].read = adds;
-    return uses;
-  }
-  if (spec.op == KernelOp::fold) {
-    for (const FoldOperand& operand : spec.operands) uses.push_back(fold_operand(operand, spec.fold_extents));
-    check(!uses.empty(), "a fold has a result");
-  } else {
-    uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
-  }
+  uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
   uses.back().read = spec.accumulate;
   uses.back().written = true;
   return uses;
+}
+
+void check_map(const KernelSpec& spec) {
+  check(spec.pass == PassKind::forward, "a map has one pass");
+  check(spec.summands >= 0, "a map's summands are counted");
+  const std::size_t inputs = input_count(spec), results = result_count(spec);
+  check(spec.operands.size() == inputs + results, "a map has the operands of its formula");
+  for (const MapOperand& operand : spec.operands)
+    check(operand.strides.size() == spec.extents.size(), "a map's operand has one stride per extent");
+  const bool copies = is_copy(spec);
+  for (std::size_t i = 0; i < spec.operands.size(); i++) {
+    const bool integer = i < inputs && is_integer(spec, i);
+    check((spec.operands[i].dtype == DType::i32) == integer || (copies && spec.operands[0].dtype == spec.operands[1].dtype),
+          "a map's operand is i32 where its formula reads an integer");
+  }
+  if (reads_position(spec.formula, -1))
+    check(spec.origin.size() == spec.extents.size(), "a map that reads positions has an origin");
+  check(results == 1 || (spec.combine == Combine::set && spec.scale == 1), "a map with several results reduces and scales none");
+  for (std::size_t d = 0; d < spec.extents.size(); d++)
+    for (std::size_t k = 0; k < results && spec.combine == Combine::set; k++)
+      check(spec.operands[inputs + k].strides[d] != 0 || spec.extents[d] <= 1, "set has no reduced index");
 }
 
 int operand_count(const KernelSpec& spec) {
@@ -123,9 +136,7 @@ int operand_count(const KernelSpec& spec) {
     case KernelOp::dense: return spec.pass == PassKind::forward && spec.bias ? 4 : 3;
     case KernelOp::max_pool2d: return spec.pass == PassKind::forward ? 2 : 3;
     case KernelOp::avg_pool2d: return 2;
-    case KernelOp::fold: return static_cast<int>(spec.operands.size());
-    case KernelOp::sgd: return 4;
-    case KernelOp::accumulate: return 2;
+    case KernelOp::map: return static_cast<int>(spec.operands.size());
   }
   return 0;
 }
@@ -138,9 +149,7 @@ double flops(const KernelSpec& spec) {
     case KernelOp::dense: return 2 * real(e.n) * real(e.f) * real(e.c);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
-    case KernelOp::fold: return real(product(spec.fold_extents)) * real(static_cast<Index>(spec.operands.size()));
-    case KernelOp::sgd: return 3 * real(e.n);
-    case KernelOp::accumulate: return real(e.n);
+    case KernelOp::map: return real(product(spec.extents)) * real(static_cast<Index>(spec.operands.size()));
   }
   return 0;
 }
@@ -195,12 +204,17 @@ std::string window_summary(const KernelSpec& spec) {
   return text;
 }
 
-std::string fold_summary(const KernelSpec& spec) {
-  std::string text = " " + name_of(spec.fold) + " " + joined(spec.fold_extents);
+std::string map_summary(const KernelSpec& spec) {
+  std::string text = " ";
+  if (spec.summands != 1) text += "sum of " + std::to_string(spec.summands) + (spec.formula.code.empty() ? "" : ", ");
+  if (!spec.formula.code.empty()) text += summary(spec.formula);
+  if (text == " ") text += "copy";
+  if (spec.scale != 1) text += " * " + (std::ostringstream() << spec.scale).str();
+  text += ", " + joined(spec.extents);
   if (spec.combine == Combine::set) return text;
   std::vector<Index> kept;
-  for (std::size_t i = 0; i < spec.fold_extents.size(); i++)
-    if (spec.operands.back().strides[i] != 0) kept.push_back(spec.fold_extents[i]);
+  for (std::size_t i = 0; i < spec.extents.size(); i++)
+    if (spec.operands.back().strides[i] != 0) kept.push_back(spec.extents[i]);
   return text + " -> " + name_of(spec.combine) + " " + joined(kept);
 }
 
@@ -208,19 +222,17 @@ std::string fold_summary(const KernelSpec& spec) {
 
 std::string summary(const KernelSpec& spec) {
   std::string text = name_of(spec.op);
-  if (spec.op != KernelOp::fold && spec.op != KernelOp::sgd) text += " " + name_of(spec.pass);
+  if (spec.op != KernelOp::map) text += " " + name_of(spec.pass);
   switch (spec.op) {
     case KernelOp::dense:
       text += " n" + std::to_string(spec.roles.n) + " c" + std::to_string(spec.roles.c) + " -> f" + std::to_string(spec.roles.f);
       break;
-    case KernelOp::fold: text += fold_summary(spec); break;
-    case KernelOp::sgd:
-    case KernelOp::accumulate: text += " n" + std::to_string(spec.roles.n); break;
+    case KernelOp::map: text += map_summary(spec); break;
     default: text += window_summary(spec);
   }
   if (spec.bias) text += " bias";
   if (spec.accumulate) text += " added";
-  if (spec.activation != Activation::none) text += " " + name_of(spec.activation);
+  if (!spec.epilogue.code.empty()) text += " then " + summary(spec.epilogue);
   if (spec.dtype != DType::f32) text += " " + to_string(spec.dtype);
   return text;
 }

@@ -15,9 +15,18 @@ struct Fields<Roles> {
       field("s", &Roles::s, "extent", 0), field("p", &Roles::p, "extent", 0), field("q", &Roles::q, "extent", 0)};
 };
 template <>
-struct Fields<FoldOperand> {
-  static constexpr std::tuple list{field("dtype", &FoldOperand::dtype, "element type"),
-                                   field("strides", &FoldOperand::strides, "elements, one per fold extent")};
+struct Fields<Instruction> {
+  static constexpr std::tuple list{field("op", &Instruction::op), field("a", &Instruction::a), field("b", &Instruction::b),
+                                   field("c", &Instruction::c), field("value", &Instruction::value)};
+};
+template <>
+struct Fields<Formula> {
+  static constexpr std::tuple list{field("code", &Formula::code), field("results", &Formula::results)};
+};
+template <>
+struct Fields<MapOperand> {
+  static constexpr std::tuple list{field("dtype", &MapOperand::dtype, "element type"),
+                                   field("strides", &MapOperand::strides, "elements, one per extent")};
 };
 template <>
 struct Fields<KernelSpec> {
@@ -36,16 +45,14 @@ struct Fields<KernelSpec> {
       field("y_format", &S::y_format, "of y and dy"),
       field("bias", &S::bias, "operand b[f]"),
       field("accumulate", &S::accumulate, "y is added to"),
-      field("activation", &S::activation, "epilogue"),
-      field("fold", &S::fold, "pointwise function"),
+      field("epilogue", &S::epilogue, "formula of the result"),
+      field("formula", &S::formula, "of a map, as text"),
+      field("summands", &S::summands, "first operands that are added", 0),
       field("combine", &S::combine, "how results meet"),
-      field("scale", &S::scale, "factor of the function"),
-      field("fold_extents", &S::fold_extents, "extents of the fold", 0),
-      field("operands", &S::operands, "of the fold, result last"),
-      field("class_dim", &S::class_dim, "fold extent over classes", -1),
-      field("first_class", &S::first_class, "global index of that extent's 0", 0),
-      field("momentum", &S::momentum, "of sgd"),
-      field("weight_decay", &S::weight_decay, "of sgd")};
+      field("scale", &S::scale, "factor of the result"),
+      field("extents", &S::extents, "of a map", 0),
+      field("operands", &S::operands, "of a map, results last"),
+      field("origin", &S::origin, "global index of each extent's 0", 0)};
 };
 
 }  // namespace motley

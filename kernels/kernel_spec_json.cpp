@@ -12,7 +12,6 @@ namespace motley {
 namespace {
 
 constexpr Index kMost = Index{1} << 53;  // integers that JSON readers keep
-constexpr Index kMostDims = 64;          // of a fold
 
 // ---- writing
 
@@ -26,11 +25,11 @@ Json json_of(bool value) {
 Json json_of(Index value) {
   return Json(value);
 }
-Json json_of(int value) {
-  return Json(value);
-}
 Json json_of(double value) {
   return Json(value);
+}
+Json json_of(const Formula& formula) {
+  return Json(to_text(formula));
 }
 template <HasFields T>
 Json json_of(const T& value);
@@ -44,11 +43,11 @@ Json json_of(const List& list) {
   return Json(std::move(array));
 }
 
-// An operand's strides are always given: how many there are is checked against the fold's extents.
+// An operand's strides are always given: how many there are is checked against the map's extents.
 template <class T>
 constexpr bool kRequired = false;
 template <>
-constexpr bool kRequired<std::vector<Index> FoldOperand::*> = true;
+constexpr bool kRequired<std::vector<Index> MapOperand::*> = true;
 
 // An object of what differs from the defaults.
 template <HasFields T>
@@ -81,13 +80,17 @@ void read(Reader& reader, const Json& json, bool& out, std::int64_t) {
 void read(Reader& reader, const Json& json, Index& out, std::int64_t least) {
   reader.integer(json, out, std::max(least, -kMost), kMost);
 }
-void read(Reader& reader, const Json& json, int& out, std::int64_t least) {
-  std::int64_t value = out;
-  if (reader.integer(json, value, least, kMostDims)) out = static_cast<int>(value);
-}
 void read(Reader& reader, const Json& json, double& out, std::int64_t) {
   const double most = std::numeric_limits<double>::max();
   reader.number(json, out, -most, most);
+}
+void read(Reader& reader, const Json& json, Formula& out, std::int64_t) {
+  std::string text;
+  if (reader.text(json, text)) try {
+      out = formula_from(text);
+    } catch (const UserError& e) {
+      reader.complain(json, e.what());
+    }
 }
 template <HasFields T>
 void read(Reader& reader, const Json& json, T& out, std::int64_t) {
@@ -112,6 +115,7 @@ std::string type_name() {
   if constexpr (std::is_same_v<V, bool>) return "true or false";
   if constexpr (std::is_integral_v<V>) return "integer";
   if constexpr (std::is_floating_point_v<V>) return "number";
+  if constexpr (std::is_same_v<V, Formula>) return "text";
   return HasFields<V> ? "object" : "list";
 }
 
@@ -128,14 +132,14 @@ const Table<T>& table_of() {
   return table;
 }
 
-// Each operand of a fold has one stride per extent.
+// Each operand of a map has one stride per extent.
 void check_strides(Reader& reader, const Json& json, const KernelSpec& spec) {
   const Json* operands = json.find("operands");
   if (operands == nullptr || !std::holds_alternative<Json::Array>(operands->value)) return;
   reader.in("operands", [&] {
     reader.list(*operands, [&](const Json& one, std::size_t i) {
-      if (i < spec.operands.size() && one.find("strides") != nullptr && spec.operands[i].strides.size() != spec.fold_extents.size())
-        reader.complain(one, "expected " + std::to_string(spec.fold_extents.size()) + " strides, one per fold extent");
+      if (i < spec.operands.size() && one.find("strides") != nullptr && spec.operands[i].strides.size() != spec.extents.size())
+        reader.complain(one, "expected " + std::to_string(spec.extents.size()) + " strides, one per extent");
     });
   });
 }

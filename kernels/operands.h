@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/kernel_spec.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -18,39 +19,51 @@ inline bool is_window(KernelOp op) {
   return op == KernelOp::conv2d || is_pool(op);
 }
 
-// Of a fold: operands before the result (`given` of add), and which of them holds labels (-1: none; then no extent runs over
-// classes).
-inline std::size_t fold_inputs(FoldKind fold, std::size_t given) {
-  switch (fold) {
-    case FoldKind::add: return given;
-    case FoldKind::copy:
-    case FoldKind::activation:
-    case FoldKind::square: return 1;
-    case FoldKind::activation_gradient:
-    case FoldKind::pick_label: return 2;
-    case FoldKind::sum_exp:
-    case FoldKind::cross_entropy: return 3;
-    case FoldKind::softmax_gradient: return 6;
-  }
-  return 0;
+// Of a map: operands before its results; how many there must be.
+inline std::size_t result_count(const KernelSpec& spec) {
+  return static_cast<std::size_t>(result_count(spec.formula));
 }
-inline int label_operand(FoldKind fold) {
-  return fold == FoldKind::pick_label ? 1 : fold == FoldKind::sum_exp ? 2 : fold == FoldKind::softmax_gradient ? 4 : -1;
+inline std::size_t input_count(const KernelSpec& spec) {
+  return static_cast<std::size_t>(spec.summands) + static_cast<std::size_t>(std::max(1, operand_count(spec.formula)) - 1);
 }
+// The formula's operand k among the kernel's.
+inline std::size_t operand_at(const KernelSpec& spec, int k) {
+  return static_cast<std::size_t>(spec.summands + k - 1);
+}
+// The formula's operand that the kernel's operand i is; -1: one of several summands.
+inline int formula_operand(const KernelSpec& spec, std::size_t i) {
+  const int k = static_cast<int>(i) - static_cast<int>(spec.summands) + 1;
+  return k < 0 || (k == 0 && spec.summands != 1) ? -1 : k;
+}
+inline bool is_integer(const KernelSpec& spec, std::size_t input) {
+  const int k = formula_operand(spec, input);
+  return k >= 0 && is_integer_operand(spec.formula, k);
+}
+inline bool is_copy(const KernelSpec& spec) {  // no arithmetic at all
+  return spec.op == KernelOp::map && spec.formula.code.empty() && spec.summands == 1 && spec.combine == Combine::set &&
+         spec.scale == 1;
+}
+// Registers are f64.
+inline bool is_wide(const KernelSpec& spec) {
+  return std::any_of(spec.operands.end() - static_cast<std::ptrdiff_t>(result_count(spec)), spec.operands.end(),
+                     [](const MapOperand& o) { return o.dtype == DType::f64; });
+}
+// InternalError: a map whose parts do not fit each other.
+void check_map(const KernelSpec& spec);
 
 constexpr Index kUpdateScalars = 2;  // of an update: learning rate, factor of the gradient
 
 struct OperandUse {
   DType dtype = DType::f32;
   Format format = Format::plain;
-  std::vector<Index> extents{};  // of the dense slice; of a fold operand: {elements}
+  std::vector<Index> extents{};  // of the dense slice; of a map's operand: {elements}
   Index elements = 0;            // from element 0 to the last one, strided gaps included
   Index touched = 0;             // elements really read or written
   bool read = true, written = false;
   Index bytes() const { return elements * static_cast<Index>(bytes_of(dtype)); }
 };
 
-// In run()'s order, the result last (sgd: v and w are read and written; the scalars are f64).
+// In run()'s order, the result last (a map's results last).
 std::vector<OperandUse> operands_of(const KernelSpec& spec);
 
 }  // namespace motley

@@ -28,24 +28,23 @@ std::size_t rate_key(int device, const KernelSpec& spec) {
   return hash_of_all(device, spec.op, spec.pass, spec.dtype);
 }
 
-// Folds and updates take time by the element; the other ops work in steps along each of these extents.
+// Maps take time by the element; the other ops work in steps along each of these extents.
 bool by_element(const KernelSpec& spec) {
-  return spec.op == KernelOp::fold || spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate;
+  return spec.op == KernelOp::map;
 }
 std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
   static constexpr Index Roles::*kAll[] = {&Roles::n, &Roles::c, &Roles::f};
   return std::span(kAll).first(spec.op == KernelOp::conv2d || spec.op == KernelOp::dense ? 3 : 2);
 }
 
-// The same for all updates, and for folds of one kind that walk their operands in the same order.
+// The same for maps whose formulas differ in constants alone and that walk their operands in the same order.
 std::size_t element_family(int device, KernelSpec spec) {
   spec.roles = {};
-  spec.momentum = spec.momentum != 0 ? 1 : 0;
-  spec.weight_decay = spec.weight_decay != 0 ? 1 : 0;
-  spec.first_class = 0;
+  for (Instruction& s : spec.formula.code) s.value = 0;
+  std::fill(spec.origin.begin(), spec.origin.end(), 0);
   spec.scale = spec.scale != 1 ? 2 : 1;
-  std::fill(spec.fold_extents.begin(), spec.fold_extents.end(), 1);
-  for (FoldOperand& operand : spec.operands) {
+  std::fill(spec.extents.begin(), spec.extents.end(), 1);
+  for (MapOperand& operand : spec.operands) {
     const std::vector<Index> strides = operand.strides;
     for (Index& s : operand.strides)
       if (s != 0) s = 1 + std::count_if(strides.begin(), strides.end(), [&](Index other) { return other != 0 && other < s; });
@@ -54,9 +53,8 @@ std::size_t element_family(int device, KernelSpec spec) {
 }
 
 Index elements_of(const KernelSpec& spec) {
-  if (spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate) return spec.roles.n;
   Index n = 1;
-  for (Index e : spec.fold_extents) n *= e;
+  for (Index e : spec.extents) n *= e;
   return n;
 }
 
@@ -72,12 +70,12 @@ bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   return c == b;
 }
 
-// A bias, an activation and a sum ride along with a convolution or a dense layer: points are kept and asked for without.
+// A bias, an epilogue and a sum ride along with a convolution or a dense layer: points are kept and asked for without.
 KernelSpec bare(KernelSpec spec) {
   if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
     spec.bias = false;
     spec.accumulate = false;
-    spec.activation = Activation::none;
+    spec.epilogue = {};
   }
   return spec;
 }

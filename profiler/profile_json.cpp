@@ -69,17 +69,19 @@ const Table<KernelPoint>& kernel_fields() {
   return table;
 }
 
-// A point of an older motley, which also measured activations in blocks of channels, said `margin` for `halo`, and had the
-// learning rate in an update's spec. It is measured again.
+// A point of an older motley, which also measured activations in blocks of channels, said `margin` for `halo`, and named pointwise
+// functions, updates and activations instead of writing formulas. It is measured again.
 bool is_obsolete(const Json& point) {
   const Json* const spec = point.find("spec");
-  if (spec != nullptr && (spec->find("margin") != nullptr || spec->find("learning_rate") != nullptr)) return true;
-  for (const char* key : {"x_format", "w_format", "y_format"}) {
-    const Json* const format = spec == nullptr ? nullptr : spec->find(key);
-    const auto* const name = format == nullptr ? nullptr : std::get_if<std::string>(&format->value);
-    if (name != nullptr && (*name == "blocked8" || *name == "blocked16")) return true;
-  }
-  return false;
+  if (spec == nullptr) return false;
+  if (spec->find("margin") != nullptr || spec->find("activation") != nullptr) return true;
+  const auto says = [&](const char* key, std::initializer_list<const char*> words) {
+    const Json* const value = spec->find(key);
+    const auto* const word = value == nullptr ? nullptr : std::get_if<std::string>(&value->value);
+    return word != nullptr && std::any_of(words.begin(), words.end(), [&](const char* one) { return *word == one; });
+  };
+  return says("op", {"fold", "sgd", "accumulate"}) || says("x_format", {"blocked8", "blocked16"}) ||
+         says("w_format", {"blocked8", "blocked16"}) || says("y_format", {"blocked8", "blocked16"});
 }
 
 const Table<LinkSegment>& segment_fields() {

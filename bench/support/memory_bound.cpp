@@ -3,26 +3,15 @@
 
 #include <utility>
 
+#include "graph/update.h"
 #include "kernels/kernel_names.h"
+#include "tests/support/formulas.h"
 
 namespace motley::bench {
 
+using namespace motley::testing;
+
 namespace {
-
-FoldOperand whole(const std::vector<Index>& strides, DType dtype = DType::f32) {
-  return {dtype, strides};
-}
-
-KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands,
-                   Activation activation = Activation::none) {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = kind;
-  spec.fold_extents = std::move(extents);
-  spec.operands = std::move(operands);
-  spec.activation = activation;
-  return spec;
-}
 
 KernelSpec pool_of(KernelOp op, PassKind pass, Format format, Index batch, Index channels = 64) {
   KernelSpec spec;
@@ -34,29 +23,31 @@ KernelSpec pool_of(KernelOp op, PassKind pass, Format format, Index batch, Index
   return spec;
 }
 
+KernelSpec then(KernelSpec spec, const Formula& formula) {
+  spec.formula = formula;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<MemoryBound> memory_bound(Index batch) {
   const Index n = batch * 32 * 32, c = 64, all = n * c;
   const std::vector<Index> rows{c, 1};
   std::vector<MemoryBound> list;
-  list.push_back({"copy", fold_of(FoldKind::copy, {all}, {whole({1}), whole({1})})});
-  list.push_back({"copy, strided rows of 48 of 64", fold_of(FoldKind::copy, {n, 48}, {whole(rows), whole({48, 1})})});
-  list.push_back({"copy, rows of 3", fold_of(FoldKind::copy, {n, 3}, {whole({4, 1}), whole({3, 1})})});
-  list.push_back({"copy, plain to channels_last",
-                  fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1024, 1}), whole({65536, 1, 64})})});
-  list.push_back({"copy, channels_last to plain",
-                  fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1, 64}), whole({65536, 1024, 1})})});
-  list.push_back({"add 2 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1})})});
-  list.push_back({"add 4 terms", fold_of(FoldKind::add, {all}, {whole({1}), whole({1}), whole({1}), whole({1}), whole({1})})});
-  list.push_back({"add bias, relu", fold_of(FoldKind::add, {n, c}, {whole(rows), whole({0, 1}), whole(rows)}, Activation::relu)});
-  list.push_back(
-      {"relu gradient", fold_of(FoldKind::activation_gradient, {all}, {whole({1}), whole({1}), whole({1})}, Activation::relu)});
-  list.push_back({"tanh", fold_of(FoldKind::activation, {all}, {whole({1}), whole({1})}, Activation::tanh)});
-  KernelSpec db = fold_of(FoldKind::copy, {n, c}, {whole(rows), whole({0, 1})});
+  list.push_back({"copy", copy_of({all}, {{1}, {1}})});
+  list.push_back({"copy, strided rows of 48 of 64", copy_of({n, 48}, {rows, {48, 1}})});
+  list.push_back({"copy, rows of 3", copy_of({n, 3}, {{4, 1}, {3, 1}})});
+  list.push_back({"copy, plain to channels_last", copy_of({batch, 64, 1024}, {{65536, 1024, 1}, {65536, 1, 64}})});
+  list.push_back({"copy, channels_last to plain", copy_of({batch, 64, 1024}, {{65536, 1, 64}, {65536, 1024, 1}})});
+  list.push_back({"add 2 terms", sum_of({all}, {{1}, {1}, {1}})});
+  list.push_back({"add 4 terms", sum_of({all}, {{1}, {1}, {1}, {1}, {1}})});
+  list.push_back({"add bias, relu", then(sum_of({n, c}, {rows, {0, 1}, rows}), forward_of("relu"))});
+  list.push_back({"relu gradient", map_of(gradient_of("relu"), {all}, {{1}, {1}, {1}})});
+  list.push_back({"tanh", map_of(forward_of("tanh"), {all}, {{1}, {1}})});
+  KernelSpec db = copy_of({n, c}, {rows, {0, 1}});
   db.combine = Combine::add;
   list.push_back({"bias gradient, channels_last", db});
-  KernelSpec plain = fold_of(FoldKind::copy, {batch, 64, 1024}, {whole({65536, 1024, 1}), whole({0, 1, 0})});
+  KernelSpec plain = copy_of({batch, 64, 1024}, {{65536, 1024, 1}, {0, 1, 0}});
   plain.combine = Combine::add;
   list.push_back({"bias gradient, plain", plain});
   for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
@@ -68,10 +59,8 @@ std::vector<MemoryBound> memory_bound(Index batch) {
       for (const PassKind pass : {PassKind::forward, PassKind::backward_data})
         list.push_back({name_of(op) + " " + name_of(pass) + ", " + std::to_string(channels) + " channels",
                         pool_of(op, pass, Format::channels_last, batch, channels)});
-  KernelSpec sgd;
-  sgd.op = KernelOp::sgd;
-  sgd.roles.n = all;
-  sgd.momentum = 0.9, sgd.weight_decay = 1e-4;
+  KernelSpec sgd = map_of(update_of(Sgd{.momentum = 0.9, .weight_decay = 1e-4}), {all}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  sgd.operands[0].dtype = sgd.operands[1].dtype = DType::f64;
   list.push_back({"sgd", sgd});
   return list;
 }

@@ -79,7 +79,6 @@ class Executor {
     std::string implementation{};  ///< which kernel ran
     double seconds = 0;            ///< of all runs
     Index runs = 0;                ///< how often it ran
-    bool moves = false;            ///< a copy that the layout or a format costs
   };
   std::vector<Spent> spent() const;  ///< by kernel, in the order of the Program
 

@@ -128,6 +128,10 @@ Tensor sigmoid(const Tensor& x, const NameOption& options = {});
 Tensor tanh(const Tensor& x, const NameOption& options = {});
 /// x where it is above 0, else exp(x) - 1.
 Tensor elu(const Tensor& x, const NameOption& options = {});
+/// x times the normal distribution's probability up to x, by erf.
+Tensor gelu(const Tensor& x, const NameOption& options = {});
+/// x / (1 + exp(-x))
+Tensor silu(const Tensor& x, const NameOption& options = {});
 /// Element by element; both have the same dims and sizes.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Of any number of tensors, added in this order.

@@ -40,13 +40,15 @@ struct Place {
   int buffer = -1;    ///< which buffer
   Index element = 0;  ///< from its start
 };
+/// Why a kernel runs: a pass of the network, a copy that the layout or a format costs (packs, unpacks, reorders), the optimizer.
+enum class Purpose : std::uint8_t { pass, move, update };
 /// Runs one kernel.
 struct RunKernel {
-  KernelSpec spec{};              ///< which computation
-  std::vector<Place> operands{};  ///< as the spec orders them, result last
-  std::string pass{};             ///< what it is for: "conv2d_2 forward", "pack conv2d_2", ...
-  bool moves = false;             ///< a copy that the layout or a format costs: packs, unpacks, reorders
-  std::string implementation{};   ///< the plan's, where the device has a choice; empty: what the device takes by itself
+  KernelSpec spec{};                ///< which computation
+  std::vector<Place> operands{};    ///< as the spec orders them, result last
+  std::string pass{};               ///< what it is for: "conv2d_2 forward", "pack conv2d_2", ...
+  Purpose purpose = Purpose::pass;  ///< why it runs
+  std::string implementation{};     ///< the plan's, where the device has a choice; empty: what the device takes by itself
 };
 /// One message of an exchange, at one of its ends.
 struct Piece {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = activation([y[n f p q] +] b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed
+// y[n f p q] = epilogue([y[n f p q] +] b[f] + conv(x[n c h w], w[f c r s])) and its two gradients by oneDNN. Weights are packed
 // into the layout that oneDNN picks, in run(); x and y are staged (copied into the workspace) only where oneDNN cannot take them as
 // they are: rows that no window reaches, windows wholly in padding, or formats that only its slow implementations know.
 #include <algorithm>

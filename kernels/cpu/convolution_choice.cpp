@@ -73,7 +73,7 @@ std::optional<Choice> first_of(const KernelSpec& spec, vendor::Described<Primiti
 std::optional<Choice> choose(const KernelSpec& spec, const Vendor& vendor, const vendor::ConvolutionDescs& descs,
                              const Desc& channels_last) {
   try {
-    const auto forward = vendor::forward(vendor.engine, descs, vendor::attributes(spec.activation, spec.accumulate));
+    const auto forward = vendor::forward(vendor.engine, descs, vendor::attributes(spec.epilogue, spec.accumulate));
     switch (spec.pass) {
       case PassKind::forward:
         return first_of<dnnl::convolution_forward>(spec, *forward, channels_last, [](Choice& c, const auto& pd) {

@@ -100,20 +100,14 @@ class CpuBackend final : public Backend {
  private:
   std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
     const Roles& e = spec.roles;
-    switch (spec.op) {
-      case KernelOp::conv2d: {
-        const bool empty = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) == 0;
-        return empty ? empty_kernel(spec, *vendor_.loops) : convolution_kernel(spec, vendor_);
-      }
-      case KernelOp::dense:
-        return std::min({e.n, e.c, e.f}) == 0 ? empty_kernel(spec, *vendor_.loops) : dense_kernel(spec, vendor_);
-      case KernelOp::max_pool2d:
-      case KernelOp::avg_pool2d: return pool_kernel(spec, *vendor_.loops, threads_);
-      case KernelOp::fold: return fold_kernel(spec, *vendor_.loops, threads_);
-      case KernelOp::sgd: return sgd_kernel(spec, *vendor_.loops, threads_);
-      case KernelOp::accumulate: return accumulate_kernel(spec, *vendor_.loops, threads_);
-    }
-    throw InternalError("an unknown op");
+    const bool conv = spec.op == KernelOp::conv2d;
+    const bool contracts = (conv && std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0) ||
+                           (spec.op == KernelOp::dense && std::min({e.n, e.c, e.f}) > 0);
+    if (!contracts) return own_kernel(spec, *vendor_.loops, threads_);
+    if (vendor::knows(spec.epilogue)) return conv ? convolution_kernel(spec, vendor_) : dense_kernel(spec, vendor_);
+    KernelSpec bare = spec;
+    bare.epilogue = {};
+    return then_epilogue(conv ? convolution_kernel(bare, vendor_) : dense_kernel(bare, vendor_), spec, *vendor_.loops, threads_);
   }
 
   Vendor vendor_{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its inner
+// y[n f] = epilogue(x[n c] w[f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its inner
 // product with a layout of its own choice is at most 1.2x faster, and packing the weights costs more than it gains.
 #include "kernels/cpu/dnnl_kernels.h"
 #include "kernels/cpu/sequence.h"
@@ -35,10 +35,10 @@ class DenseKernel final : public Kernel {
   void run(std::span<void* const> operands, void* workspace) override { sequence_.run(operands, workspace); }
 
  private:
-  // c = activation(a b + bias); operand numbers as KernelSpec orders them
+  // c = epilogue(a b + bias); operand numbers as KernelSpec orders them
   void add(const KernelSpec& spec, const Vendor& vendor, const Desc& a, int a_operand, const Desc& b, int b_operand,
            const Desc& bias, const Desc& c) {
-    const auto pd = vendor::matmul(vendor.engine, a, b, bias, c, vendor::attributes(spec.activation));
+    const auto pd = vendor::matmul(vendor.engine, a, b, bias, c, vendor::attributes(spec.epilogue));
     implementation_ = pd.impl_info_str();
     std::vector<Sequence::Argument> arguments{{DNNL_ARG_SRC, a, {a_operand, 0}}, {DNNL_ARG_WEIGHTS, b, {b_operand, 0}}};
     const bool biased = spec.pass == PassKind::forward && spec.bias;

@@ -3,10 +3,13 @@
 #pragma once
 #include <motley/kernel_spec.h>
 
+#include <algorithm>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
+
+#include "kernels/value.h"
 
 namespace motley::cpu::vendor {
 
@@ -22,27 +25,41 @@ struct ConvolutionDescs {
 // oneDNN 2.6.3's generated code makes relu max(x, 0), so NaN becomes 0 (not in its gemm convolutions). Measured, of a convolution:
 // our own pass over y 2-99 %; linear(-1), clip(-inf, 0), abs, which makes NaN infinite, 1-3 %, of few channels or 1x1 4-12 %, in
 // gemm 100 %.
-inline dnnl::algorithm eltwise(Activation activation) {
-  switch (activation) {
-    case Activation::sigmoid: return dnnl::algorithm::eltwise_logistic;
-    case Activation::tanh: return dnnl::algorithm::eltwise_tanh;
-    case Activation::elu: return dnnl::algorithm::eltwise_elu;
-    default: return dnnl::algorithm::eltwise_relu;
-  }
+struct Eltwise {
+  Formula formula;
+  dnnl::algorithm algorithm;
+  float alpha;
+};
+inline const std::vector<Eltwise>& eltwise() {
+  static const Value x = operand(0);
+  static const std::vector<Eltwise> list{
+      {formula({select(x <= 0.0, 0.0, x)}), dnnl::algorithm::eltwise_relu, 0},
+      {formula({1.0 / (1.0 + exp(-x))}), dnnl::algorithm::eltwise_logistic, 0},
+      {formula({tanh(x)}), dnnl::algorithm::eltwise_tanh, 0},
+      {formula({select(0.0 < x, x, expm1(x))}), dnnl::algorithm::eltwise_elu, 1},
+      {formula({x / (1.0 + exp(-x))}), dnnl::algorithm::eltwise_swish, 1},
+      {formula({0.5 * x * (1.0 + erf(0.70710678118654752440 * x))}), dnnl::algorithm::eltwise_gelu_erf, 0}};
+  return list;
+}
+inline bool knows(const Formula& epilogue) {
+  return epilogue.code.empty() ||
+         std::any_of(eltwise().begin(), eltwise().end(), [&](const Eltwise& e) { return e.formula == epilogue; });
 }
 
-// Scratchpad from the caller; what is there is added to where `sum`, the activation after that.
-inline dnnl::primitive_attr attributes(Activation activation = Activation::none, bool sum = false) {
+// Scratchpad from the caller; what is there is added to where `sum`, the epilogue after that.
+inline dnnl::primitive_attr attributes(const Formula& epilogue = {}, bool sum = false) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops post;
-  const float alpha = activation == Activation::elu ? 1.0f : 0.0f;
   if (sum) post.append_sum(1.0f);
+  for (const Eltwise& e : eltwise()) {
+    if (e.formula != epilogue) continue;
 #if DNNL_VERSION_MAJOR >= 3
-  if (activation != Activation::none) post.append_eltwise(eltwise(activation), alpha, 0.0f);
+    post.append_eltwise(e.algorithm, e.alpha, 0.0f);
 #else
-  if (activation != Activation::none) post.append_eltwise(1.0f, eltwise(activation), alpha, 0.0f);
+    post.append_eltwise(1.0f, e.algorithm, e.alpha, 0.0f);
 #endif
+  }
   attr.set_post_ops(post);
   return attr;
 }

@@ -16,7 +16,7 @@ class CudnnEngine {
   std::string name() const { return plan_.engine; }
   std::size_t scratch_bytes() const { return static_cast<std::size_t>(plan_.workspace_bytes); }
   bool takes_bias() const { return plan_.bias; }
-  bool takes_activation() const { return plan_.activation; }
+  bool takes_epilogue() const { return plan_.epilogue; }
   bool takes_sum() const { return plan_.sum; }
   void move(const MoveOptions& options, const void* from, void* to) const { cuda::move(options, dtype_, from, to, vendor_.stream); }
   void finish(const EpilogueOptions& options, const void* bias, const void* sum, void* y) const {

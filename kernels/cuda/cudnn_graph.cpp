@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/operands.h"
+#include "kernels/value.h"
 
 namespace motley::cuda {
 
@@ -66,7 +67,7 @@ Descriptor tensor(std::int64_t id, DType dtype, const Dims& d, bool inside = fal
 // The operations of one pass, in order, with the tensors between them.
 class Operations {
  public:
-  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool activation, bool onto = false)
+  Operations(const KernelSpec& spec, const Reach& reach, bool bias, bool epilogue, bool onto = false)
       : dtype_(spec.dtype), onto_(onto), convolution_(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) {
     const Roles& e = spec.roles;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -85,14 +86,14 @@ class Operations {
       backward(spec.pass, x_at, w_at, add(kY, y));
       return;
     }
-    std::int64_t last = add(bias || activation ? kInside : kY, y, bias || activation);
+    std::int64_t last = add(bias || epilogue ? kInside : kY, y, bias || epilogue);
     forward(x_at, w_at, last);
     if (bias) {
-      const std::int64_t b = add(kB, {1, e.f, 1, 1}), sum = add(activation ? kInside + 1 : kY, y, activation);
+      const std::int64_t b = add(kB, {1, e.f, 1, 1}), sum = add(epilogue ? kInside + 1 : kY, y, epilogue);
       pointwise(CUDNN_POINTWISE_ADD, last, b, sum);
       last = sum;
     }
-    if (activation) pointwise(CUDNN_POINTWISE_RELU_FWD, last, -1, add(kY, y));
+    if (epilogue) pointwise(CUDNN_POINTWISE_RELU_FWD, last, -1, add(kY, y));
   }
   Descriptor graph(cudnnHandle_t handle) const {
     std::vector<cudnnBackendDescriptor_t> raw;
@@ -261,6 +262,12 @@ void add_plans(const std::shared_ptr<const Operations>& operations, const std::s
     }
 }
 
+// CUDNN_POINTWISE_RELU_FWD as a formula.
+const Formula& rectifier() {
+  static const Formula f = formula({select(operand(0) <= 0.0, 0.0, operand(0))});
+  return f;
+}
+
 }  // namespace
 
 std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Target& target, const PlanOptions& options) {
@@ -268,13 +275,13 @@ std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Targ
   const Reach reach = reach_of(spec);
   if (!reach.possible) return out;
   const bool onto = spec.accumulate && spec.y_format == Format::channels_last;
-  const bool bias = spec.bias && !spec.accumulate, relu = spec.activation == Activation::relu && !spec.accumulate;
+  const bool bias = spec.bias && !spec.accumulate, relu = spec.epilogue == rectifier() && !spec.accumulate;
   if (bias || relu || onto) {
     add_plans(std::make_shared<Operations>(spec, reach, bias, relu, onto), onto ? " onto" : " inside", spec.dtype, target, options,
               out);
     for (ConvolutionPlan& plan : out) {
       plan.bias = bias;
-      plan.activation = relu;
+      plan.epilogue = relu;
       plan.sum = onto;
     }
     if (!out.empty() && options.most == 1) return out;

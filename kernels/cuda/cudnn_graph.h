@@ -49,8 +49,8 @@ struct ConvolutionPlan {
   std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where it takes in bias and activation, " onto" where it adds to y
-  bool bias = false, activation = false, sum = false;  // done inside
+  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where it takes in bias and epilogue, " onto" where it adds to y
+  bool bias = false, epilogue = false, sum = false;  // done inside
 };
 struct PlanOptions {
   bool tf32 = false, deterministic = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = activation(x[n c] w[f c]^T + b[f]) and its gradients through cuBLASLt. A row-major matrix is its transpose to cuBLASLt,
+// y[n f] = epilogue(x[n c] w[f c]^T + b[f]) and its gradients through cuBLASLt. A row-major matrix is its transpose to cuBLASLt,
 // which counts by columns: every product is asked for as its transpose.
 #include <algorithm>
 
@@ -94,8 +94,8 @@ class DenseKernel final : public Kernel {
     void* out = operands.back();
     MOTLEY_CUDA(cublasLtMatmul(vendor_.cublas, operation_, alpha, operands[p_.a], a_, operands[p_.b], b_, beta, out, c_, out, c_,
                                &found_[taken_].algo, workspace, found_[taken_].workspaceSize, vendor_.stream));
-    if (bias != nullptr || spec_.activation != Activation::none)
-      finish({y_, y_, spec_.activation}, spec_.dtype, bias, out, out, vendor_.stream);
+    if (bias != nullptr || !spec_.epilogue.code.empty())
+      finish({y_, y_, plain_of(spec_.epilogue)}, spec_.dtype, bias, out, out, vendor_.stream);
   }
 
  private:

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cuda/fold_plan.h"
+#include "kernels/cuda/map_plan.h"
 #include "kernels/cuda/window_formulas.h"
 #include "kernels/operands.h"
 
@@ -46,7 +46,7 @@ inline Window window_of(const KernelSpec& spec) {
     g.dilation[axis] = spec.dilation[axis];
     g.padding[axis] = spec.padding[2 * axis];
   }
-  g.activation = spec.activation;
+  g.epilogue = plain_of(spec.epilogue);
   g.accumulate = spec.accumulate;
   return g;
 }
@@ -83,102 +83,60 @@ class WindowKernel final : public Kernel {
   Launch launch_;
 };
 
-template <class T, class Launch>
-class FoldKernel final : public Kernel {
+template <class Real, class Launch>
+class MapKernel final : public Kernel {
  public:
-  FoldKernel(const KernelSpec& spec, Launch launch) : FoldKernel(plan_fold(spec), launch) {}
-  std::size_t workspace_bytes() const override { return partial_bytes() + more_.size() * sizeof(FoldOperandAt); }
-  std::string implementation() const override { return "motley:fold"; }
+  MapKernel(const KernelSpec& spec, Launch launch) : MapKernel(plan_map(spec), launch) {}
+  std::size_t workspace_bytes() const override { return partial_bytes() + more_.size() * sizeof(MapOperandAt); }
+  std::string implementation() const override { return "motley:map"; }
   void run(std::span<void* const> operands, void* workspace) override {
-    auto* table = reinterpret_cast<FoldOperandAt*>(static_cast<std::byte*>(workspace) + partial_bytes());
+    auto* table = reinterpret_cast<MapOperandAt*>(static_cast<std::byte*>(workspace) + partial_bytes());
     write(operands, table);
-    Fold<T> fold{plan_, {}, table, operands.back(), static_cast<double*>(workspace)};
-    for (int k = 0; k < plan_.arguments; k++) fold.operand[k] = operands[static_cast<std::size_t>(k)];
-    launch_(plan_.parts * plan_.elements, fold);
-    if (plan_.parts > 1) launch_(plan_.elements, FoldParts<T>{fold});
+    Map<Real> map{plan_, formula_, {}, table, {}, static_cast<double*>(workspace)};
+    for (int k = 0; k < plan_.arguments; k++) map.operand[k] = operands[at(k)];
+    for (int k = 0; k < plan_.results; k++) map.result[k] = operands[static_cast<std::size_t>(plan_.inputs + k)];
+    launch_(plan_.parts * plan_.elements, map);
+    if (plan_.parts > 1) launch_(plan_.elements, MapParts<Real>{map});
   }
 
  private:
-  FoldKernel(PlannedFold&& planned, Launch launch) : plan_(planned.plan), more_(std::move(planned.more)), launch_(launch) {}
+  MapKernel(PlannedMap&& planned, Launch launch)
+      : plan_(planned.plan), formula_(planned.formula), more_(std::move(planned.more)), launch_(launch) {}
   std::size_t partial_bytes() const {
     return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double);
   }
-  // The table of the operands that are no arguments. The workspace is every kernel's: written again at each run.
-  void write(std::span<void* const> operands, FoldOperandAt* table) const {
+  // The kernel's operand that is argument k: the last of the inputs, so that all but summands are among them.
+  std::size_t at(int k) const { return more_.size() + static_cast<std::size_t>(k); }
+  // The table of the operands that are no arguments: the first summands. The workspace is every kernel's: written again at each
+  // run.
+  void write(std::span<void* const> operands, MapOperandAt* table) const {
     for (std::size_t first = 0; first < more_.size(); first += kTableOperands) {
-      FoldTable part{{}, table + first};
+      MapTable part{{}, table + first};
       const std::size_t entries = std::min(more_.size() - first, static_cast<std::size_t>(kTableOperands));
       for (std::size_t i = 0; i < entries; i++) {
         part.entries[i] = more_[first + i];
-        part.entries[i].data = operands[kArgumentOperands + first + i];
+        part.entries[i].data = operands[first + i];
       }
       launch_(static_cast<Index>(entries), part);
     }
   }
 
-  FoldPlan plan_;
-  std::vector<FoldOperandAt> more_;
+  MapPlan plan_;
+  PlainFormula formula_;
+  std::vector<MapOperandAt> more_;
   Launch launch_;
 };
 
-template <class T, class Launch>
-class SgdKernel final : public Kernel {
- public:
-  SgdKernel(const KernelSpec& spec, Launch launch) : spec_(spec), launch_(launch) {}
-  std::string implementation() const override { return "motley:sgd"; }
-  void run(std::span<void* const> operands, void*) override {
-    launch_(spec_.roles.n, Sgd<T>{spec_.momentum, spec_.weight_decay, static_cast<const double*>(operands[0]),
-                                  static_cast<const T*>(operands[1]), static_cast<T*>(operands[2]), static_cast<T*>(operands[3])});
-  }
-
- private:
-  KernelSpec spec_;
-  Launch launch_;
-};
-
-template <class T, class Launch>
-class AccumulateKernel final : public Kernel {
- public:
-  AccumulateKernel(const KernelSpec& spec, Launch launch) : spec_(spec), launch_(launch) {}
-  std::string implementation() const override { return "motley:accumulate"; }
-  void run(std::span<void* const> operands, void*) override {
-    if (spec_.pass == PassKind::forward)
-      launch_(spec_.roles.n, AddTo<T>{static_cast<const T*>(operands[0]), static_cast<double*>(operands[1])});
-    else
-      launch_(spec_.roles.n, TakeFrom<T>{static_cast<double*>(operands[0]), static_cast<T*>(operands[1])});
-  }
-
- private:
-  KernelSpec spec_;
-  Launch launch_;
-};
-
-template <class T, class Launch>
-std::unique_ptr<Kernel> own_kernel_of(const KernelSpec& spec, Launch launch) {
-  if (spec.op == KernelOp::fold) return std::make_unique<FoldKernel<T, Launch>>(spec, launch);
-  if (spec.op == KernelOp::accumulate) return std::make_unique<AccumulateKernel<T, Launch>>(spec, launch);
-  if (spec.op == KernelOp::sgd) return std::make_unique<SgdKernel<T, Launch>>(spec, launch);
-  return std::make_unique<WindowKernel<T, Launch>>(spec, launch);
-}
-
-// Any spec. DeviceError: a fold of more extents than a kernel's arguments hold, or of mixed types.
+// Any spec. DeviceError: a map of more extents or operands than a kernel's arguments hold.
 template <class Launch>
 std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
-  if (spec.op != KernelOp::fold) {
-    check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
-    return spec.dtype == DType::f32 ? own_kernel_of<float>(spec, launch) : own_kernel_of<double>(spec, launch);
+  if (spec.op == KernelOp::map) {
+    if (is_wide(spec)) return std::make_unique<MapKernel<double, Launch>>(spec, launch);
+    return std::make_unique<MapKernel<float, Launch>>(spec, launch);
   }
-  const auto label = static_cast<std::size_t>(label_operand(spec.fold));  // -1: no operand
-  const DType real = spec.operands.back().dtype;
-  for (std::size_t k = 0; k < spec.operands.size(); k++)
-    if (spec.operands[k].dtype != (k == label ? DType::i32 : real))
-      throw DeviceError("fold operand " + std::to_string(k) + " is " + to_string(spec.operands[k].dtype) +
-                        ": the CUDA kernels take operands of one type, and i32 labels");
-  if (real == DType::i32) {
-    if (spec.fold != FoldKind::copy) throw DeviceError("the CUDA kernels copy i32, and do nothing else with it");
-    return std::make_unique<FoldKernel<std::int32_t, Launch>>(spec, launch);
-  }
-  return real == DType::f32 ? own_kernel_of<float>(spec, launch) : own_kernel_of<double>(spec, launch);
+  check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
+  if (spec.dtype == DType::f32) return std::make_unique<WindowKernel<float, Launch>>(spec, launch);
+  return std::make_unique<WindowKernel<double, Launch>>(spec, launch);
 }
 
 }  // namespace motley::cuda

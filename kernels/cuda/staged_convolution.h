@@ -14,7 +14,7 @@ inline bool lies_alike(const Slice& a, const Slice& b) {
   return true;
 }
 
-// Engine: name(), scratch_bytes(), takes_bias(), takes_activation(), takes_sum() - done inside execute(data, bias, scratch), data
+// Engine: name(), scratch_bytes(), takes_bias(), takes_epilogue(), takes_sum() - done inside execute(data, bias, scratch), data
 // being x w y; a sum only where y is as the engine takes it -, and move(options, from, to), finish(options, bias, sum, y) for what
 // is left.
 template <class Engine>
@@ -48,9 +48,10 @@ class StagedConvolution final : public Kernel {
     engine_.execute(data, bias, static_cast<std::byte*>(workspace) + scratch_);
     const void* bias_left = engine_.takes_bias() ? nullptr : bias;
     const EpilogueOptions left{sides_[2].there.to, sides_[2].there.from,
-                               engine_.takes_activation() ? Activation::none : spec_.activation,
+                               engine_.takes_epilogue() ? plain_of({}) : plain_of(spec_.epilogue),
                                spec_.accumulate && !engine_.takes_sum()};
-    if (spec_.pass == PassKind::forward && (sides_[2].moves || bias_left != nullptr || left.activation != Activation::none))
+    if (spec_.pass == PassKind::forward &&
+        (sides_[2].moves || bias_left != nullptr || (!engine_.takes_epilogue() && !spec_.epilogue.code.empty())))
       return engine_.finish(left, bias_left, data[2], operands[result]);
     for (std::size_t k = 0; k < 3; k++)
       if (const MoveOptions& m = sides_[k].there; sides_[k].moves && at[k] == result)

@@ -2,7 +2,7 @@
 // One element of the result of a convolution, a pool or a move between formats, determined by its place in memory: the body of a
 // kernel on the device and of a plain loop on the host. Sums are f64, rounded once.
 #pragma once
-#include "kernels/element.h"
+#include "kernels/evaluate.h"
 
 namespace motley::cuda {
 
@@ -45,7 +45,7 @@ struct Window {
   Index above = 0, left = 0;  // where x begins in it
   Index r = 0, s = 0;
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
-  Activation activation = Activation::none;
+  PlainFormula epilogue{};
   bool accumulate = false;
 
   MOTLEY_HD Index row(Index p, Index r_) const { return p * stride[0] - padding[0] + r_ * dilation[0]; }
@@ -80,7 +80,7 @@ struct ConvolutionForward {
         for (Index c = 0; c < g.x.extents[1]; c++)
           sum += static_cast<double>(x[g.x.offset(at.a, c, h, v)]) * static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
       }
-    y[i] = static_cast<T>(activate(g.activation, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum));
+    y[i] = static_cast<T>(apply(g.epilogue, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum));
   }
 };
 
@@ -122,11 +122,11 @@ struct ConvolutionBackwardFilter {
   }
 };
 
-// y = activation(sum + b), or with accumulate activation(y + sum + b): what the vendor's convolution or product leaves undone. The
+// y = epilogue(sum + b), or with accumulate epilogue(y + sum + b): what the vendor's convolution or product leaves undone. The
 // sum is where y does, or elsewhere in another format.
 struct EpilogueOptions {
   Slice from{}, to{};  // sum, y
-  Activation activation = Activation::none;
+  PlainFormula epilogue{};
   bool accumulate = false;
 };
 template <class T>
@@ -138,7 +138,7 @@ struct Epilogue {
     const At at = o.to.locate(i);
     double v = static_cast<double>(sum[o.from.offset(at.a, at.b, at.c, at.d)]);
     if (o.accumulate) v += static_cast<double>(y[i]);
-    y[i] = static_cast<T>(activate(o.activation, b != nullptr ? v + static_cast<double>(b[at.b]) : v));
+    y[i] = static_cast<T>(apply(o.epilogue, b != nullptr ? v + static_cast<double>(b[at.b]) : v));
   }
 };
 

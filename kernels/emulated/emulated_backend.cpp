@@ -11,6 +11,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/operands.h"
+
 namespace motley {
 namespace {
 
@@ -18,8 +20,11 @@ using Clock = std::chrono::steady_clock;
 
 // Writes what it also reads: running it again would change the result. Operands do not overlap otherwise.
 bool is_in_place(const KernelSpec& spec, std::span<void* const> operands) {
-  if (spec.op == KernelOp::sgd || spec.op == KernelOp::accumulate || spec.accumulate) return true;
-  return spec.op == KernelOp::fold && std::find(operands.begin(), operands.end() - 1, operands.back()) != operands.end() - 1;
+  if (spec.accumulate) return true;
+  if (spec.op != KernelOp::map) return false;
+  const auto results = operands.end() - static_cast<std::ptrdiff_t>(result_count(spec));
+  return std::any_of(results, operands.end(),
+                     [&](void* result) { return std::find(operands.begin(), results, result) != results; });
 }
 
 class EmulatedKernel final : public Kernel {

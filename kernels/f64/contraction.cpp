@@ -122,8 +122,7 @@ class Convolution final : public Kernel {
         const double* from = results_;
         for (Index f = 0; f < spec_.roles.f; f++)
           for (Index p = first; p < first + rows; p++)
-            for (Index q = 0; q < spec_.roles.q; q++, from++)
-              y(n, f, p, q) = activate(spec_.activation, b != nullptr ? *from + b[f] : *from);
+            for (Index q = 0; q < spec_.roles.q; q++, from++) y(n, f, p, q) = apply(epilogue_, b != nullptr ? *from + b[f] : *from);
       });
   }
 
@@ -165,6 +164,7 @@ class Convolution final : public Kernel {
   }
 
   const KernelSpec spec_;
+  const PlainFormula epilogue_ = plain_of(spec_.epilogue);
   const Index taps_;                                                                        // c r s
   const Index rows_;                                                                        // of y in a block
   double *weights_ = nullptr, *columns_ = nullptr, *results_ = nullptr, *image_ = nullptr;  // in the workspace of this run
@@ -185,8 +185,7 @@ class Dense final : public Kernel {
         const Matrix y = zeros(matrix(last, e.n, e.f));
         products().second_transposed(matrix(0, e.n, e.c), matrix(1, e.f, e.c), y);
         const double* b = spec_.bias ? static_cast<const double*>(operands[2]) : nullptr;
-        for (Index i = 0; i < e.n * e.f; i++)
-          y.data[i] = activate(spec_.activation, b != nullptr ? y.data[i] + b[i % e.f] : y.data[i]);
+        for (Index i = 0; i < e.n * e.f; i++) y.data[i] = apply(epilogue_, b != nullptr ? y.data[i] + b[i % e.f] : y.data[i]);
         return;
       }
       case PassKind::backward_data:
@@ -202,6 +201,7 @@ class Dense final : public Kernel {
     return m;
   }
   const KernelSpec spec_;
+  const PlainFormula epilogue_ = plain_of(spec_.epilogue);
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #define MOTLEY_TEXT_OF(name) #name
 #define MOTLEY_TEXT(name) MOTLEY_TEXT_OF(name)
@@ -21,7 +22,7 @@ namespace {
 //
 #include "kernels/loops/math.inc"
 //
-#include "kernels/loops/fold.inc"
+#include "kernels/loops/map.inc"
 //
 #include "kernels/loops/reduce.inc"
 //
@@ -29,40 +30,36 @@ namespace {
 //
 #include "kernels/loops/pack.inc"
 
-void fold(const FoldLoop& fold, void* const* operands, Index begin, Index end) {
-  if (fold.reduced == 0) return elementwise(fold, operands, begin, end);
-  reduction(fold, operands, begin, end);
+void map(const MapLoop& map, void* const* operands, Index begin, Index end) {
+  if (map.reduced == 0) return elementwise(map, operands, begin, end);
+  reduction(map, operands, begin, end);
 }
 
-void sgd(const KernelSpec& spec, const double* scalars, const float* g, float* v, float* w, Index n) {
-  const double rate = scalars[0], factor = scalars[1], momentum = spec.momentum, decay = spec.weight_decay;
-  MOTLEY_VECTOR
-  for (Index i = 0; i < n; i++) {
-    const double weight = w[i];
-    const float velocity =
-        static_cast<float>(momentum * static_cast<double>(v[i]) + (factor * static_cast<double>(g[i]) + decay * weight));
-    v[i] = velocity;
-    w[i] = static_cast<float>(weight - rate * static_cast<double>(velocity));
-  }
+// The formulas that ops declare: one loop each, written by write_formulas when motley is built.
+template <class T>
+const T* in(const Strip& strip, int k) {
+  return static_cast<const T*>(strip.in[k]);
 }
-
-void add_to(const float* g, double* a, Index n) {
-  MOTLEY_VECTOR
-  for (Index i = 0; i < n; i++) a[i] += static_cast<double>(g[i]);
+template <class T>
+T* out(const Strip& strip, int k) {
+  return static_cast<T*>(strip.out[k]);
 }
+struct Compiled {
+  std::uint64_t shape;
+  bool wide;
+  FormulaLoop loop;
+};
+#include "formulas.inc"
 
-void take_from(double* a, float* g, Index n) {
-  MOTLEY_VECTOR
-  for (Index i = 0; i < n; i++) {
-    g[i] = static_cast<float>(a[i]);
-    a[i] = 0;
-  }
+FormulaLoop compiled(std::uint64_t shape, bool wide) {
+  for (const Compiled& one : kCompiled)
+    if (one.shape == shape && one.wide == wide) return one.loop;
+  return nullptr;
 }
 
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{
-    Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), fold, pool_forward, pool_backward, pack_weights, sgd, add_to, take_from, activate};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, compiled};
 
 }  // namespace motley::cpu

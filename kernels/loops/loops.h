@@ -4,27 +4,46 @@
 #pragma once
 #include <motley/kernel_spec.h>
 
+#include "kernels/evaluate.h"
+
 namespace motley::cpu {
 
-// A fold made ready (fold_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
+// Up to so many elements of a map's operands, one after the other: what a compiled formula runs over. Operands and results are
+// arrays of the registers' type, integers of std::int32_t. Position k is at[k] + i * step[k] at element i.
+struct Strip {
+  const void* in[kMostOperands];
+  void* out[kMostOperands];
+  const void* constants;  // of the registers' type, in the order of the code
+  std::int32_t at[kMostOperands], step[kMostOperands];
+};
+using FormulaLoop = void (*)(const Strip& strip, Index n);
+
+// A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
 // result, then the reduced ones in index order; there are at least two kept and, in a reduction, one reduced.
-// All operands f32 except labels and copies (any 4 bytes).
-struct FoldLoop {
-  FoldKind kind = FoldKind::copy;
+struct MapLoop {
+  const PlainFormula* formula = nullptr;
+  FormulaLoop compiled = nullptr;      // none: the formula is interpreted
+  const void* constants = nullptr;     // for it
+  const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
+  bool wide = false;                   // registers are f64, else f32
+  bool copies = false;                 // any 4 bytes, no arithmetic
+  bool positioned = false;             // the formula reads positions
+  bool plain = false;                  // the formula is its operand 0, and all operands are f32
+  int values = 1, summands = 1;        // operands of the formula; of the kernel, added to make its first
   Combine combine = Combine::set;
-  Activation activation = Activation::none;
   double scale = 1;
-  int inputs = 0, kept = 0, reduced = 0;
+  int inputs = 0, results = 1, kept = 0, reduced = 0;
+  const DType* dtypes = nullptr;   // [inputs + results]
   const Index* extents = nullptr;  // [kept + reduced]
-  const Index* strides = nullptr;  // [kept + reduced][inputs + 1], elements; the result is the last operand
-  int labels = -1;                 // operand that holds them; -1: none
-  int class_dim = -1;              // which of these extents runs over classes
-  Index first_class = 0;           // class of that extent's 0
+  const Index* strides = nullptr;  // [kept + reduced][inputs + results], elements
+  int positions[kMostOperands];    // which of these extents the formula's position k runs along; -1: none
+  Index origin[kMostOperands];     // its value at that extent's 0
   // Elementwise: the last two kept extents are a plane, worked on in tiles of tile[0] x tile[1]. Reduction: tile[1] elements
   // of the last kept extent are reduced together.
   Index tile[2] = {1, 1};
-  bool transposed = false;  // copy: the operand is contiguous along the plane's rows, the result along its columns
+  bool transposed = false;  // copies: the operand is contiguous along the plane's rows, the result along its columns
   bool across = false;      // reduction: vectors run along the last kept extent, not along the last reduced one
+  int width() const { return inputs + results; }
 };
 
 // One image x[h w c], y[p q c] with c contiguous; strides in elements.
@@ -56,20 +75,16 @@ enum class Simd : std::uint8_t { sse41, avx2, avx512 };
 struct Loops {
   Simd simd;
   const char* name;
-  // Units begin..end-1 of FoldPlan::units; operands: element 0 of each, the result last.
-  void (*fold)(const FoldLoop& fold, void* const* operands, Index begin, Index end);
+  // Units begin..end-1 of MapPlan::units; operands: element 0 of each, the results last.
+  void (*map)(const MapLoop& map, void* const* operands, Index begin, Index end);
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
   void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
-  void (*sgd)(const KernelSpec& spec, const double* scalars, const float* g, float* v, float* w,
-              Index n);                                        // in f64, each result rounded once
-  void (*add_to)(const float* g, double* a, Index n);          // a += g
-  void (*take_from)(double* a, float* g, Index n);             // g = a, a = 0
-  void (*activate)(Activation activation, float* y, Index n);  // in place
+  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);                                      // of FormulaShape::hash; none: null
 };
 
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
 
-constexpr int kMostFoldExtents = 20;
+constexpr int kMostMapExtents = 20;
 
 }  // namespace motley::cpu

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "kernels/loops/fold_plan.h"
+#include "kernels/loops/map_plan.h"
 #include "kernels/loops/parallel.h"
 #include "kernels/operands.h"
 
@@ -18,21 +18,18 @@ std::string name_of(const Loops& loops) {
   return std::string("motley:") + loops.name;
 }
 
-class FoldKernel final : public Kernel {
+class MapKernel final : public Kernel {
  public:
-  FoldKernel(const KernelSpec& spec, const Loops& loops, int threads)
-      : loops_(loops), plan_(plan_fold(spec, threads)), threads_(plan_.elements >= kWorthAThread ? threads : 1) {
-    plan_.loop.extents = plan_.extents.data();
-    plan_.loop.strides = plan_.strides.data();
-  }
+  MapKernel(const KernelSpec& spec, const Loops& loops, int threads)
+      : loops_(loops), plan_(plan_map(spec, loops, threads)), threads_(plan_->elements >= kWorthAThread ? threads : 1) {}
   std::string implementation() const override { return name_of(loops_); }
   void run(std::span<void* const> operands, void*) override {
-    for_parts(threads_, plan_.units, [&](Index begin, Index end) { loops_.fold(plan_.loop, operands.data(), begin, end); });
+    for_parts(threads_, plan_->units, [&](Index begin, Index end) { loops_.map(plan_->loop, operands.data(), begin, end); });
   }
 
  private:
   const Loops& loops_;
-  FoldPlan plan_;
+  std::unique_ptr<const MapPlan> plan_;
   int threads_;
 };
 
@@ -132,52 +129,7 @@ class PoolKernel final : public Kernel {
   int threads_ = 1;
 };
 
-class SgdKernel final : public Kernel {
- public:
-  SgdKernel(const KernelSpec& spec, const Loops& loops, int threads)
-      : loops_(loops), spec_(spec), threads_(spec.roles.n >= kWorthAThread ? threads : 1) {}
-  std::string implementation() const override { return name_of(loops_); }
-  void run(std::span<void* const> operands, void*) override {
-    constexpr Index kUnit = 1024;  // elements
-    auto* scalars = static_cast<const double*>(operands[0]);
-    auto* g = static_cast<const float*>(operands[1]);
-    auto *v = static_cast<float*>(operands[2]), *w = static_cast<float*>(operands[3]);
-    for_parts(threads_, (spec_.roles.n + kUnit - 1) / kUnit, [&](Index begin, Index end) {
-      const Index first = begin * kUnit, last = std::min(end * kUnit, spec_.roles.n);
-      loops_.sgd(spec_, scalars, g + first, v + first, w + first, last - first);
-    });
-  }
-
- private:
-  const Loops& loops_;
-  KernelSpec spec_;
-  int threads_;
-};
-
-// Of gradients in f64 (KernelOp::accumulate).
-class AccumulateKernel final : public Kernel {
- public:
-  AccumulateKernel(const KernelSpec& spec, const Loops& loops, int threads)
-      : loops_(loops), adds_(spec.pass == PassKind::forward), n_(spec.roles.n), threads_(n_ >= kWorthAThread ? threads : 1) {}
-  std::string implementation() const override { return name_of(loops_); }
-  void run(std::span<void* const> operands, void*) override {
-    constexpr Index kUnit = 1024;  // elements
-    for_parts(threads_, (n_ + kUnit - 1) / kUnit, [&](Index begin, Index end) {
-      const Index first = begin * kUnit, count = std::min(end * kUnit, n_) - first;
-      if (adds_)
-        loops_.add_to(static_cast<const float*>(operands[0]) + first, static_cast<double*>(operands[1]) + first, count);
-      else
-        loops_.take_from(static_cast<double*>(operands[0]) + first, static_cast<float*>(operands[1]) + first, count);
-    });
-  }
-
- private:
-  const Loops& loops_;
-  bool adds_;
-  Index n_;
-  int threads_;
-};
-
+// conv2d and dense with an extent of 0, but for the epilogue.
 class EmptyKernel final : public Kernel {
  public:
   EmptyKernel(const KernelSpec& spec, const Loops& loops) : loops_(loops), spec_(spec), bytes_(operands_of(spec).back().bytes()) {
@@ -189,19 +141,14 @@ class EmptyKernel final : public Kernel {
   std::string implementation() const override { return name_of(loops_); }
   void run(std::span<void* const> operands, void*) override {
     if (!spec_.accumulate) std::memset(operands.back(), 0, static_cast<std::size_t>(bytes_));
-    if (spec_.pass != PassKind::forward || bytes_ == 0) return;
-    if (!spec_.accumulate && !spec_.bias && spec_.activation != Activation::sigmoid) return;  // every other activation of 0 is 0
+    if (!spec_.bias || bytes_ == 0) return;
     auto* y = static_cast<float*>(operands.back());
     for (Index n = 0; n < extents_[0]; n++)
       for (Index f = 0; f < extents_[1]; f++) {
-        const float bias = spec_.bias ? static_cast<const float*>(operands[2])[f] : 0.0f;
+        const float bias = static_cast<const float*>(operands[2])[f];
         float* plane = y + n * strides_[0] + f * strides_[1];
         for (Index p = 0; p < extents_[2]; p++)
-          for (Index q = 0; q < extents_[3]; q++) {
-            float& value = plane[p * strides_[2] + q * strides_[3]];
-            value = spec_.accumulate ? value + bias : bias;
-            loops_.activate(spec_.activation, &value, 1);
-          }
+          for (Index q = 0; q < extents_[3]; q++) plane[p * strides_[2] + q * strides_[3]] += bias;
       }
   }
 
@@ -212,30 +159,49 @@ class EmptyKernel final : public Kernel {
   std::vector<Index> extents_{}, strides_{};
 };
 
+// A contraction, then the epilogue over its result.
+class ThenEpilogue final : public Kernel {
+ public:
+  ThenEpilogue(std::unique_ptr<Kernel> contraction, std::unique_ptr<Kernel> epilogue)
+      : contraction_(std::move(contraction)), epilogue_(std::move(epilogue)) {}
+  std::size_t workspace_bytes() const override { return contraction_->workspace_bytes(); }
+  std::string implementation() const override { return contraction_->implementation() + " + " + epilogue_->implementation(); }
+  void run(std::span<void* const> operands, void* workspace) override {
+    contraction_->run(operands, workspace);
+    void* const both[] = {operands.back(), operands.back()};
+    epilogue_->run(both, nullptr);
+  }
+
+ private:
+  std::unique_ptr<Kernel> contraction_, epilogue_;
+};
+
 }  // namespace
 
-std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass == PassKind::forward, "a fold has one pass");
-  return std::make_unique<FoldKernel>(spec, loops, threads);
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  switch (spec.op) {
+    case KernelOp::map: return std::make_unique<MapKernel>(spec, loops, threads);
+    case KernelOp::max_pool2d:
+    case KernelOp::avg_pool2d:
+      check(spec.pass != PassKind::backward_filter, "a pool has no filter");
+      return std::make_unique<PoolKernel>(spec, loops, threads);
+    case KernelOp::conv2d:
+    case KernelOp::dense: break;
+  }
+  KernelSpec bare = spec;
+  bare.epilogue = {};
+  return then_epilogue(std::make_unique<EmptyKernel>(bare, loops), spec, loops, threads);
 }
 
-std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass != PassKind::backward_filter, "a pool has no filter");
-  return std::make_unique<PoolKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> accumulate_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass != PassKind::backward_filter, "accumulate has two passes");
-  return std::make_unique<AccumulateKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass == PassKind::forward, "sgd has one pass");
-  return std::make_unique<SgdKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> empty_kernel(const KernelSpec& spec, const Loops& loops) {
-  return std::make_unique<EmptyKernel>(spec, loops);
+std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops,
+                                      int threads) {
+  if (spec.epilogue.code.empty()) return contraction;
+  KernelSpec map;
+  map.op = KernelOp::map;
+  map.formula = spec.epilogue;
+  map.extents = {operands_of(spec).back().elements};
+  map.operands.assign(2, {spec.dtype, {1}});
+  return std::make_unique<ThenEpilogue>(std::move(contraction), std::make_unique<MapKernel>(map, loops, threads));
 }
 
 }  // namespace motley::cpu

@@ -7,12 +7,10 @@
 
 namespace motley::cpu {
 
+// Maps, pools, and contractions with an extent of 0 (the result is 0, or epilogue(b) where a forward pass has nothing to add up).
 // DeviceError: what the loops cannot do. InternalError: a broken spec.
-std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> accumulate_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-// conv2d and dense with an extent of 0: the result is 0, or activation(b) where a forward pass has nothing to add up.
-std::unique_ptr<Kernel> empty_kernel(const KernelSpec& spec, const Loops& loops);
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads);
+// The contraction, compiled without the spec's epilogue, with it.
+std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops, int threads);
 
 }  // namespace motley::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f p q] = activation(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two
+// y[n f p q] = epilogue(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two
 // gradients. The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
 #include <algorithm>
 
@@ -42,6 +42,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   const T* b = spec.bias ? static_cast<const T*>(operands[2]) : nullptr;
   const auto y = y_slice<T>(operands.back(), spec);
   double* sums = static_cast<double*>(workspace);
+  const PlainFormula epilogue = plain_of(spec.epilogue);
   for (Index n = 0; n < e.n; n++)
     for (Index f = 0; f < e.f; f++)
       for (Index p = 0; p < e.p; p++) {
@@ -58,7 +59,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
           }
         }
         for (Index q = 0; q < e.q; q++)
-          y(n, f, p, q) = static_cast<T>(activate(spec.activation, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
+          y(n, f, p, q) = static_cast<T>(apply(epilogue, b != nullptr ? sums[q] + static_cast<double>(b[f]) : sums[q]));
       }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = activation(b[f] + sum over c of x[n c] * w[f c]), and its two gradients. All row-major.
+// y[n f] = epilogue(b[f] + sum over c of x[n c] * w[f c]), and its two gradients. All row-major.
 #include "kernels/reference/reference.h"
 
 namespace motley::reference {
@@ -12,12 +12,13 @@ void forward(const KernelSpec& spec, Operands operands, void*) {
   const T* w = static_cast<const T*>(operands[1]);
   const T* b = spec.bias ? static_cast<const T*>(operands[2]) : nullptr;
   T* y = static_cast<T*>(operands.back());
+  const PlainFormula epilogue = plain_of(spec.epilogue);
   for (Index n = 0; n < e.n; n++)
     for (Index f = 0; f < e.f; f++) {
       double sum = 0;
       for (Index c = 0; c < e.c; c++) sum += static_cast<double>(x[n * e.c + c]) * static_cast<double>(w[f * e.c + c]);
       if (b != nullptr) sum += static_cast<double>(b[f]);
-      y[n * e.f + f] = static_cast<T>(activate(spec.activation, sum));
+      y[n * e.f + f] = static_cast<T>(apply(epilogue, sum));
     }
 }
 

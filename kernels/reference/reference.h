@@ -8,7 +8,7 @@
 #include <cmath>
 #include <span>
 
-#include "kernels/element.h"
+#include "kernels/evaluate.h"
 
 namespace motley::reference {
 
@@ -20,9 +20,7 @@ Run conv2d(const KernelSpec& spec);
 Run dense(const KernelSpec& spec);
 Run max_pool2d(const KernelSpec& spec);
 Run avg_pool2d(const KernelSpec& spec);
-Run fold(const KernelSpec& spec);
-Run sgd(const KernelSpec& spec);
-Run accumulate(const KernelSpec& spec);
+Run map(const KernelSpec& spec);
 
 // A dense slice [a b c d] in any format.
 template <class T>

@@ -17,9 +17,7 @@ reference::Run loops_of(const KernelSpec& spec) {
     case KernelOp::dense: return reference::dense(spec);
     case KernelOp::max_pool2d: return reference::max_pool2d(spec);
     case KernelOp::avg_pool2d: return reference::avg_pool2d(spec);
-    case KernelOp::fold: return reference::fold(spec);
-    case KernelOp::sgd: return reference::sgd(spec);
-    case KernelOp::accumulate: return reference::accumulate(spec);
+    case KernelOp::map: return reference::map(spec);
   }
   throw InternalError("an unknown op");
 }

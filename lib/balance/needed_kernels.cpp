@@ -19,7 +19,7 @@ struct Specs {
   void add(KernelSpec spec) {
     spec.bias = false;  // rides along: Profile keeps points without
     spec.accumulate = false;
-    if (spec.op != KernelOp::fold) spec.activation = Activation::none;
+    spec.epilogue = {};
     add_whole(std::move(spec));
   }
   void add_whole(KernelSpec spec) {
@@ -67,7 +67,7 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];
       const PassPlan& plan = data.pass_plans[p];
-      const int index = pass.op == KernelOp::fold || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
+      const int index = pass.op == KernelOp::map || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
       if (index < 0) continue;
       const Work& own = at(plan.work, rank);
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });

@@ -92,9 +92,7 @@ const std::map<std::string, Words>& others() {
 // A word of a list -> what others, or motley's later versions, have beside it and this one has not.
 const std::map<std::string, Words>& not_built() {
   static const std::map<std::string, Words> table{
-      {"relu",
-       {"relu6", "leakyrelu", "gelu", "silu", "swish", "prelu", "selu", "celu", "softplus", "mish", "hardswish", "hardsigmoid",
-        "softmax"}},
+      {"relu", {"relu6", "leakyrelu", "swish", "prelu", "selu", "celu", "softplus", "mish", "hardswish", "hardsigmoid", "softmax"}},
       {"conv2d",
        {"batchnorm",
         "batchnorm2d",
@@ -123,8 +121,6 @@ const std::map<std::string, Words>& not_built() {
         "upsample",
         "interpolate",
         "softmax",
-        "gelu",
-        "silu",
         "leakyrelu",
         "relu6",
         "hardswish",

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "graph/activate.h"
+#include "graph/pointwise.h"
 
 namespace motley {
 
@@ -101,7 +101,7 @@ class Builder {
     }
     const bool built = attempt(at, [&] {
       Tensor y = apply(layer, x);
-      if (layer.activation != Activation::none) y = activate(y, layer.activation);
+      if (const Pointwise* f = Pointwise::find(layer.activation)) y = activate(y, *f);
       keep(layer.name, y);
       model_.layers.push_back(y);
     });
@@ -117,7 +117,7 @@ class Builder {
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label") return;
-    if (is_one_of(layer.op, {"relu", "sigmoid", "tanh", "elu", "add"}))
+    if (layer.op == "add" || Pointwise::find(layer.op) != nullptr)
       return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
     if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) ||
         (layer.out.empty() && is_one_of(layer.op, {"conv2d", "dense"})))
@@ -152,10 +152,7 @@ class Builder {
     if (l.op == "avg_pool2d") return avg_pool2d(in, pool);
     if (l.op == "global_avg_pool2d") return global_avg_pool2d(in, pool);
     if (l.op == "dense") return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .name = l.name});
-    if (l.op == "relu") return relu(in, {l.name});
-    if (l.op == "sigmoid") return sigmoid(in, {l.name});
-    if (l.op == "tanh") return motley::tanh(in, {l.name});
-    if (l.op == "elu") return elu(in, {l.name});
+    if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
     if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});

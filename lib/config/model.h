@@ -26,9 +26,9 @@ struct LayerSpec {
   Range range{};                // slice
   Index before = 0, after = 0;  // pad
   bool bias = true;
-  Activation activation = Activation::none;
-  bool good = true;       // false: something in it was complained about, it cannot be built
-  bool only_out = false;  // that was its `out` alone
+  std::string activation = "none";  // or an op of graph/pointwise.h
+  bool good = true;                 // false: something in it was complained about, it cannot be built
+  bool only_out = false;            // that was its `out` alone
 };
 
 struct InputSpec {

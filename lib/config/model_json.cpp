@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/model.h"
+#include "graph/pointwise.h"
 
 namespace motley {
 
@@ -13,7 +14,11 @@ constexpr std::int64_t kMostSize = std::int64_t{1} << 40, kMostWindow = 1 << 20;
 const std::vector<std::string> kPaddings{"valid", "same"};
 
 const std::vector<std::string>& activation_names() {
-  static const std::vector<std::string> names{"none", "relu", "sigmoid", "tanh", "elu"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = Pointwise::names();
+    all.insert(all.begin(), "none");
+    return all;
+  }();
   return names;
 }
 
@@ -165,7 +170,9 @@ const std::map<std::string, LayerField>& layer_fields() {
              zeros("before", "zeros put before the first element", &LayerSpec::before),
              zeros("after", "zeros put after the last element", &LayerSpec::after),
              boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
-             word_field("activation", "pointwise function of its result", &LayerSpec::activation, activation_names())})
+             LayerField{"activation", "pointwise function of its result", "text", false,
+                        [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
+                        schema_of_words(activation_names()), LayerSpec{}.activation}})
       out.emplace(f.name, std::move(f));
     return out;
   }();
@@ -173,26 +180,28 @@ const std::map<std::string, LayerField>& layer_fields() {
 }
 
 // The keys of each op; the first ones up to the empty name are required.
+const std::map<std::string, std::vector<std::string>> kOpKeys{
+    {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "bias", "activation"}},
+    {"max_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
+    {"avg_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
+    {"global_avg_pool2d", {"", "over", "activation"}},
+    {"dense", {"out", "", "in", "keep", "bias", "activation"}},
+    {"add", {"from", "", "activation"}},
+    {"flatten", {"out", ""}},
+    {"reshape", {"in", "out", ""}},
+    {"rename", {"in", "out", ""}},
+    {"transpose", {"order", ""}},
+    {"slice", {"in", "range", "out", ""}},
+    {"pad", {"in", "out", "", "before", "after"}},
+    {"concat", {"from", "in", "out", ""}},
+    {"stack", {"from", "out", ""}}};
+
 const std::map<std::string, std::vector<std::string>>& op_keys() {
-  static const std::map<std::string, std::vector<std::string>> keys{
-      {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "bias", "activation"}},
-      {"max_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
-      {"avg_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
-      {"global_avg_pool2d", {"", "over", "activation"}},
-      {"dense", {"out", "", "in", "keep", "bias", "activation"}},
-      {"relu", {}},
-      {"sigmoid", {}},
-      {"tanh", {}},
-      {"elu", {}},
-      {"add", {"from", "", "activation"}},
-      {"flatten", {"out", ""}},
-      {"reshape", {"in", "out", ""}},
-      {"rename", {"in", "out", ""}},
-      {"transpose", {"order", ""}},
-      {"slice", {"in", "range", "out", ""}},
-      {"pad", {"in", "out", "", "before", "after"}},
-      {"concat", {"from", "in", "out", ""}},
-      {"stack", {"from", "out", ""}}};
+  static const std::map<std::string, std::vector<std::string>> keys = [] {
+    std::map<std::string, std::vector<std::string>> all = kOpKeys;
+    for (const std::string& name : Pointwise::names()) all.emplace(name, std::vector<std::string>{});
+    return all;
+  }();
   return keys;
 }
 

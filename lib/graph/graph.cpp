@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/at.h"
-#include "graph/activate.h"
 #include "graph/nodes.h"
 
 namespace motley {
@@ -84,18 +83,6 @@ const std::string& Tensor::name() const {
 Graph::Graph() : nodes_(std::make_shared<GraphNodes>()) {}
 Tensor Graph::input(const std::string& name, const Shape& shape, DType dtype) {
   return nodes_->add_input(name, shape, dtype);
-}
-
-Tensor activate(const Tensor& x, Activation activation) {
-  const std::string layer = GraphNodes::node(x).layer;
-  if (layer.empty()) throw UserError("an input has no activation: use relu(), sigmoid(), tanh() or elu()");
-  auto graph = GraphNodes::graph_of({x});
-  graph->rename(GraphNodes::id(x), layer + ".linear");
-  const int before = graph->positions;
-  graph->names.erase(layer);
-  Tensor y = activation_of(x, activation, layer);
-  graph->positions = before;  // one layer, one position
-  return y;
 }
 
 }  // namespace motley

@@ -22,8 +22,18 @@ std::vector<int> Passes::writers_of(int tensor) const {
 
 int Passes::logits() const {
   for (const Pass& p : passes)
-    if (p.class_index >= 0) return p.reads.front().tensor;
+    if (integer_operand(p.formula) >= 0) return p.reads.front().tensor;
   return -1;
+}
+
+bool is_pointwise(const Pass& p) {
+  return p.op == KernelOp::map && !p.formula.code.empty() && p.reads.size() == 1 && p.scale == 1.0 && p.index_maps.empty() &&
+         result_count(p.formula) == 1 && !reads_position(p.formula, -1) && p.reads[0].indices == p.writes.indices &&
+         p.writes.indices.size() == p.indices.size();
+}
+
+bool is_plain_map(const Pass& p) {
+  return p.op == KernelOp::map && p.formula.code.empty() && p.scale == 1.0 && p.index_maps.empty();
 }
 
 Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
@@ -111,7 +121,7 @@ std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& 
   std::vector<int> out;
   for (const Dim& d : shape.dims()) {
     auto found = std::find_if(indices.begin(), indices.end(), [&](const PassIndex& i) { return i.name == d.name; });
-    check(found != indices.end(), "a fold's operand has only indices of the fold");
+    check(found != indices.end(), "a map's operand has only indices of the map");
     out.push_back(static_cast<int>(found - indices.begin()));
   }
   return out;
@@ -119,7 +129,7 @@ std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& 
 
 Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale) {
   const Shape source = to.tensor(from).shape, result = to.tensor(into).shape;
-  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
   p.indices = indices_of(result);
   for (const Dim& d : source.dims())
     if (!result.has(d.name)) p.indices.push_back({d.name, d.size});
@@ -132,8 +142,7 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
 namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
-  if (p.op != KernelOp::fold || p.fold != FoldKind::copy || p.scale != 1.0 || p.combine != Combine::add || !p.index_maps.empty())
-    return false;
+  if (!is_plain_map(p) || p.combine != Combine::add) return false;
   return at(all.tensors, p.reads[0].tensor).shape == at(all.tensors, p.writes.tensor).shape;
 }
 

@@ -42,7 +42,9 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   for (const PassOperand* o : operands_of(pass))  // another dim's index reads it, or it reads another dim
     for (std::size_t d = 0; d < o->indices.size(); d++)
       if ((at(passes.tensors, o->tensor).shape[d].name == batch) != is_batch(o->indices[d])) return true;
-  return is_batch(pass.class_index);
+  for (std::size_t i = 0; i < pass.indices.size(); i++)
+    if (is_batch(static_cast<int>(i)) && reads_position(pass.formula, static_cast<int>(i))) return true;
+  return false;
 }
 
 }  // namespace

@@ -78,11 +78,11 @@ class Lowering {
   std::set<int> wants_{};
 };
 
-// Index lists for folds: indices named after the tensor's dims.
+// Index lists for maps: indices named after the tensor's dims.
 std::vector<PassIndex> indices_of(const Shape& shape);
 // Positions in `indices` of the dims of `shape`, by name.
 std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape);
-// A fold that copies (broadcasts, or reduces by adding) `from` to `to`, times scale. Dims match by name.
+// A map that copies (broadcasts, or reduces by adding) `from` to `to`, times scale. Dims match by name.
 Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale = 1.0);
 
 // Passes that only copy are taken out: their reader reads the source, or the source's writers write the sum. Tensors named in

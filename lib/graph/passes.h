@@ -55,23 +55,26 @@ struct IndexMap {
 struct Pass {
   std::string name{};  // "conv2d_2 forward", "conv2d_2 backward_data", ...
   std::string layer{};
-  KernelOp op = KernelOp::fold;
+  KernelOp op = KernelOp::map;
   PassKind kind = PassKind::forward;
   std::vector<PassIndex> indices{};
   std::vector<PassOperand> reads{};  // in the kernel's operand order
   PassOperand writes{};
-  std::vector<Window> windows{};  // rows, columns
-  std::vector<int> roles{};       // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none); max_pool2d's
-                                  // gradient has two more: rows and columns of x, as far as its windows reach
-                                  // dense: none; its indices are those of x's kept, x's contracted, then the made dims
-  std::vector<int> whole{};       // indices that no pick cuts
-  FoldKind fold = FoldKind::copy;
-  Activation activation = Activation::none;
+  std::vector<Window> windows{};   // rows, columns
+  std::vector<int> roles{};        // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none); max_pool2d's
+                                   // gradient has two more: rows and columns of x, as far as its windows reach
+                                   // dense: none; its indices are those of x's kept, x's contracted, then the made dims
+  std::vector<int> whole{};        // indices that no pick cuts
+  Formula formula{};               // of a map: operand k is reads[k], position i the pass's index i
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
-  int class_index = -1;                // index over classes (sum_exp, pick_label, softmax_gradient)
   std::vector<IndexMap> index_maps{};  // a copy between shapes: reads[0] and the written tensor share the indices that no map names
 };
+
+// A formula of one tensor, element by element: the kernel or the sum that makes the tensor may apply it.
+bool is_pointwise(const Pass& pass);
+// A copy, or a sum of copies.
+bool is_plain_map(const Pass& pass);
 
 // A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to
 // `size` where shapes merge or split, moved by `shift` where elements are cut off or put before.

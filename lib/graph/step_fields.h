@@ -3,6 +3,7 @@
 #pragma once
 #include "base/value_fields.h"
 #include "graph/passes.h"
+#include "kernels/kernel_spec_fields.h"
 
 namespace motley {
 
@@ -38,22 +39,12 @@ struct Fields<IndexMap> {
 };
 template <>
 struct Fields<Pass> {
-  static constexpr std::tuple list{field("name", &Pass::name),
-                                   field("layer", &Pass::layer),
-                                   field("op", &Pass::op),
-                                   field("kind", &Pass::kind),
-                                   field("indices", &Pass::indices),
-                                   field("reads", &Pass::reads),
-                                   field("writes", &Pass::writes),
-                                   field("windows", &Pass::windows),
-                                   field("roles", &Pass::roles),
-                                   field("whole", &Pass::whole),
-                                   field("fold", &Pass::fold),
-                                   field("activation", &Pass::activation),
-                                   field("combine", &Pass::combine),
-                                   field("scale", &Pass::scale),
-                                   field("class_index", &Pass::class_index),
-                                   field("index_maps", &Pass::index_maps)};
+  static constexpr std::tuple list{
+      field("name", &Pass::name),     field("layer", &Pass::layer),          field("op", &Pass::op),
+      field("kind", &Pass::kind),     field("indices", &Pass::indices),      field("reads", &Pass::reads),
+      field("writes", &Pass::writes), field("windows", &Pass::windows),      field("roles", &Pass::roles),
+      field("whole", &Pass::whole),   field("formula", &Pass::formula),      field("combine", &Pass::combine),
+      field("scale", &Pass::scale),   field("index_maps", &Pass::index_maps)};
 };
 template <>
 struct Fields<DerivedDim> {

@@ -120,29 +120,29 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
     dense_kernel(spec, pass, work);
     return spec;
   }
-  spec.fold = pass.fold;
-  spec.activation = pass.activation;
+  spec.formula = pass.formula;
   spec.scale = pass.scale;
   if (!pass.index_maps.empty()) {  // a copy of what is written
     std::vector<Index> extents;
     for (int i : pass.writes.indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);
-    spec.fold_extents = extents;
+    spec.extents = extents;
     spec.operands = {{dtype, dense}, {dtype, dense}};
     return spec;
   }
-  spec.class_dim = pass.class_index;
-  if (pass.class_index >= 0) spec.first_class = at(work, pass.class_index).begin;
+  if (reads_position(pass.formula, -1))
+    for (std::size_t i = 0; i < work.size(); i++)
+      spec.origin.push_back(reads_position(pass.formula, static_cast<int>(i)) ? work[i].begin : 0);
   bool reduces = false;
   for (std::size_t i = 0; i < work.size(); i++) {
-    spec.fold_extents.push_back(work[i].size());
+    spec.extents.push_back(work[i].size());
     const auto& made = pass.writes.indices;
     reduces = reduces || std::find(made.begin(), made.end(), static_cast<int>(i)) == made.end();
   }
   spec.combine = reduces ? pass.combine : Combine::set;
   for (std::size_t k = 0; k < operands.size(); k++) {
     const StepTensor& t = at(passes.tensors, operands[k]->tensor);
-    FoldOperand o{dtype_of(t, dtype), std::vector<Index>(work.size(), 0)};
+    MapOperand o{dtype_of(t, dtype), std::vector<Index>(work.size(), 0)};
     std::vector<Index> extents;
     for (int i : operands[k]->indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(*operands[k]), extents);
@@ -152,32 +152,25 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   return spec;
 }
 
-KernelSpec accumulate_kernel(PassKind pass, Index elements, DType dtype) {
+KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
   KernelSpec spec;
-  spec.op = KernelOp::accumulate;
-  spec.pass = pass;
+  spec.op = KernelOp::map;
+  spec.formula = std::move(formula);
   spec.dtype = dtype;
-  spec.roles.n = elements;
-  return spec;
-}
-
-KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype) {
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  spec.dtype = dtype;
-  spec.roles.n = elements;
-  spec.momentum = sgd.momentum;
-  spec.weight_decay = sgd.weight_decay;
-  return spec;
-}
-
-KernelSpec fold_kernel(FoldKind kind, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = kind;
-  spec.dtype = dtype;
-  spec.fold_extents = std::move(extents);
+  spec.extents = std::move(extents);
   for (auto& s : strides) spec.operands.push_back({dtype, std::move(s)});
+  return spec;
+}
+
+KernelSpec sum_kernel(DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
+  KernelSpec spec = map_kernel({}, dtype, std::move(extents), std::move(strides));
+  spec.summands = static_cast<Index>(spec.operands.size()) - 1;
+  return spec;
+}
+
+KernelSpec elements_kernel(Formula formula, DType dtype, Index elements, const std::vector<DType>& operands) {
+  KernelSpec spec = map_kernel(std::move(formula), dtype, {elements}, {});
+  for (const DType one : operands) spec.operands.push_back({one, {1}});
   return spec;
 }
 

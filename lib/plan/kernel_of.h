@@ -14,13 +14,14 @@ namespace motley {
 // The box of an operand inside a work box, and an index's extent.
 Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
 
-// Dense operands in the formats given per tensor. sgd is no pass.
+// Dense operands in the formats given per tensor.
 KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
                      const std::vector<Format>& formats);
-KernelSpec accumulate_kernel(PassKind pass, Index elements, DType dtype);
-KernelSpec sgd_kernel(const Sgd& sgd, Index elements, DType dtype);
-
-// A fold over `extents` with given strides per operand, result last.
-KernelSpec fold_kernel(FoldKind kind, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
+// A map over `extents` with given strides per operand, results last.
+KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
+// The sum of all operands but the last, which is the result.
+KernelSpec sum_kernel(DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
+// A map over so many elements, one after the other in operands of these types.
+KernelSpec elements_kernel(Formula formula, DType dtype, Index elements, const std::vector<DType>& operands);
 
 }  // namespace motley

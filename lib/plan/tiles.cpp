@@ -30,7 +30,8 @@ int ranks_of(const PlanData& data) {
 // Whether kernels that each do a range of this index do together what one does with all of it: its ends may be anywhere, and where
 // it is reduced the parts are added.
 bool may_cut(const Pass& p, int index) {
-  if (!p.index_maps.empty() || index == p.class_index || std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
+  if (!p.index_maps.empty() || reads_position(p.formula, index) ||
+      std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
     return false;
   if (!p.roles.empty() && index != p.roles[0] && index != p.roles[1] && index != p.roles[4]) return false;
   const auto& made = p.writes.indices;
@@ -94,8 +95,7 @@ bool apart(const std::vector<Box>& boxes) {
 }  // namespace
 
 bool is_view(const Pass& p) {
-  const bool identity = p.op == KernelOp::fold && p.fold == FoldKind::copy && p.scale == 1.0 && p.index_maps.empty();
-  return identity && p.writes.indices.size() == p.indices.size() && p.combine == Combine::add;
+  return is_plain_map(p) && p.writes.indices.size() == p.indices.size() && p.combine == Combine::add;
 }
 
 std::vector<Box> arriving_tiles(const PlanData& data, int tensor, int rank) {

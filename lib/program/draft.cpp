@@ -157,12 +157,12 @@ bool Draft::is_aligned(const View& view) const {
          view.element * static_cast<Index>(bytes_of(at(program.buffers, view.buffer).dtype)) % kDeviceAlignment == 0;
 }
 
-void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves) {
-  steps.push_back({RunKernel{std::move(spec), std::move(operands), name, moves}, turn, pass, {}, {}});
+void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose) {
+  steps.push_back({RunKernel{std::move(spec), std::move(operands), name, purpose}, turn, pass, {}, {}});
 }
 
 void Draft::copy(const View& from, const View& to, DType dtype, const std::string& name) {
-  kernel(fold_of(FoldKind::copy, dtype, {from, to}), {{from.buffer, from.element}, {to.buffer, to.element}}, name, true);
+  kernel(copy_of(dtype, from, to), {{from.buffer, from.element}, {to.buffer, to.element}}, name, Purpose::move);
 }
 
 }  // namespace motley

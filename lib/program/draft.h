@@ -71,7 +71,7 @@ class Draft {
   bool is_aligned(const View& view) const;                      // as this rank's kernels need it
 
   // ---- steps
-  void kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, bool moves = false);
+  void kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose = Purpose::pass);
   void copy(const View& from, const View& to, DType dtype, const std::string& name);
 
  private:

@@ -143,7 +143,7 @@ class Exchanger {
     if (sums.size() == 1)
       draft_.copy(first, to, plan_.dtype_of(t), "pack " + name(t));
     else
-      add_atom(t, m.box, sums, to, Activation::none);
+      add_atom(t, m.box, sums, to, {});
     return {m.to, {to.buffer, 0}, bytes(t, m.box)};
   }
 
@@ -178,7 +178,7 @@ class Exchanger {
       if (m.to == rank_) reached.push_back(m.box);
     for (const Shard& own : plan.owners)
       if (own.rank == rank_)
-        for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), Activation::none);
+        for (const Box& rest : subtract(own.box, reached)) add_atom(t, rest, {}, draft_.main_view(t, rest), {});
   }
 
   // An inner node adds what one stage brings it, in the messages' order, after what it has so far; its own partial sums come after
@@ -198,7 +198,7 @@ class Exchanger {
         for (Contribution& c : own_sums(t, *adding.own)) sums.push_back(std::move(c));
       const Box box = sums.front().box;
       const View sum = draft_.fresh_view("intermediate sum of " + name(t), t, box);
-      add_atom(t, box, sums, sum, Activation::none);
+      add_atom(t, box, sums, sum, {});
       adding.sum = Contribution{box, sum};
     }
     for (const Shard& own : plan_.plan_of(t).owners)
@@ -256,13 +256,13 @@ class Exchanger {
       const int next = adds && owned == atom.box ? plan_.activation_after(t, owned) : -1;
       if (next >= 0) fused_.insert(next);
       add_atom(t, atom.box, sums, draft_.main_view(next >= 0 ? plan_.pass(next).writes.tensor : t, atom.box),
-               next >= 0 ? plan_.pass(next).activation : Activation::none);
+               next >= 0 ? plan_.pass(next).formula : Formula{});
     }
   }
 
-  // to = activation(+0 + partial sum + partial sum + ...), or their maximum.
-  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, Activation activation) {
-    if (sums.size() == 1 && activation == Activation::none) {
+  // to = epilogue(+0 + partial sum + partial sum + ...), or their maximum.
+  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, const Formula& epilogue) {
+    if (sums.size() == 1 && epilogue.code.empty()) {
       const View& only = sums.front().view;
       if (only.buffer != to.buffer) draft_.copy(only, to, plan_.dtype_of(t), "local part of " + name(t));
       return;
@@ -273,8 +273,8 @@ class Exchanger {
     views.push_back(to);
     std::vector<Place> places;
     for (const View& v : views) places.push_back({v.buffer, v.element});
-    KernelSpec spec = fold_of(FoldKind::add, plan_.dtype_of(t), views);
-    spec.activation = activation;
+    KernelSpec spec = sum_of(plan_.dtype_of(t), views);
+    spec.formula = epilogue;
     draft_.kernel(std::move(spec), std::move(places), "sum of " + name(t));
   }
 
@@ -289,7 +289,7 @@ class Exchanger {
     all.insert(all.begin(), count);
     from.insert(from.begin(), each);
     into.insert(into.begin(), 0);
-    KernelSpec spec = fold_kernel(FoldKind::copy, plan_.dtype_of(t), all, {from, into});
+    KernelSpec spec = map_kernel({}, plan_.dtype_of(t), all, {from, into});
     spec.combine = Combine::max;
     draft_.kernel(std::move(spec), {{stack, 0}, {to.buffer, to.element}}, "sum of " + name(t));
   }

@@ -39,7 +39,7 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
     if (writers(t).empty()) continue;
     const int p = writers(t).front();
     at(opened_, t) = p;
-    if (pass(p).op == KernelOp::fold && pass(p).fold == FoldKind::activation)  // the kernel before it may apply it
+    if (is_pointwise(pass(p)))  // the kernel before it may apply it
       if (const auto& before = writers(pass(p).reads[0].tensor); !before.empty()) at(opened_, t) = before.front();
   }
   for (int p = 0; p < static_cast<int>(all.passes.size()); p++)  // a parameter: when its values are first put together
@@ -134,7 +134,7 @@ int LocalPlan::activation_after(int t, const Box& box) const {
   if (!options_.fuse || readers(t).size() != 1 || has_value(passes().outputs, t)) return -1;
   const int p = readers(t).front();
   const Pass& it = pass(p);
-  if (it.op != KernelOp::fold || it.fold != FoldKind::activation || !works(p)) return -1;
+  if (!is_pointwise(it) || !works(p)) return -1;
   if (operand_box(it.reads[0], work_of(p).box) != box || operand_box(it.writes, work_of(p).box) != box || !direct(p)) return -1;
   const TensorPlan& plan = plan_of(t);
   for (const Hop* hop : {&plan.copy, &plan.fill})

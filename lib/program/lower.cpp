@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/update.h"
 #include "kernels/operands.h"
+#include "kernels/value.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -120,27 +122,27 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   }
   const bool adds = !part.first, inside = it.op == KernelOp::conv2d && it.kind == PassKind::forward &&
                                           is_dense(result, plan_.format_of(t)) && draft_.is_aligned(result) && !plan_.on_device();
-  const Activation activation = next >= 0 && part.last ? plan_.pass(next).activation : Activation::none;
+  const Formula epilogue = next >= 0 && part.last ? plan_.pass(next).formula : Formula{};
   spec.accumulate = adds && inside;
-  if (!adds || inside) spec.activation = next >= 0 ? activation : spec.activation;
+  if (!adds || inside) spec.epilogue = epilogue;
   views.push_back(!adds || inside ? result : draft_.fresh_view("tile of " + it.name, t, box));
   const View made = views.back(), *b = spec.bias ? &bias_view : nullptr;
   if (!it.index_maps.empty())
     emit_index_maps(p, views);
-  else if (it.op == KernelOp::fold)
-    emit_fold(p, part.box, views);
+  else if (it.op == KernelOp::map)
+    emit_map(p, part.box, views);
   else if (it.op == KernelOp::dense)
     emit_dense(p, std::move(spec), views, b);
   else
     emit_window(p, std::move(spec), views, b);
   if (made.buffer == result.buffer) return;
-  KernelSpec add = fold_of(FoldKind::add, plan_.dtype_of(t), {result, made, result});
-  add.activation = activation;
+  KernelSpec add = sum_of(plan_.dtype_of(t), {result, made, result});
+  add.formula = epilogue;
   draft_.kernel(std::move(add), {{result.buffer, result.element}, {made.buffer, made.element}, {result.buffer, result.element}},
                 "tiles of " + it.name);
 }
 
-void Lowerer::emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views) {
+void Lowerer::emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views) {
   const Pass& it = plan_.pass(p);
   std::vector<std::vector<int>> dims;
   for (const PassOperand& o : it.reads) dims.push_back(o.indices);
@@ -253,15 +255,16 @@ void Lowerer::emit_updates() {
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
     if (s.sum >= 0)
-      draft_.kernel(accumulate_kernel(PassKind::forward, volume(s.box), dtype), {gradients.back().dense, {s.sum, 0}},
-                    "sum of the gradients of " + s.name);
+      draft_.kernel(elements_kernel(formula({operand(0) + operand(1)}), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
+                    {{s.sum, 0}, gradients.back().dense, {s.sum, 0}}, "sum of the gradients of " + s.name, Purpose::update);
   }
   draft_.turn = plan_.combine_turn();
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
     const auto& [where, place] = gradients[i];
     if (s.sum >= 0) {
-      draft_.kernel(accumulate_kernel(PassKind::backward_data, volume(s.box), dtype), {{s.sum, 0}, place}, "gradient of " + s.name);
+      draft_.kernel(elements_kernel(formula({operand(0), 0.0}), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
+                    {{s.sum, 0}, place, {s.sum, 0}}, "gradient of " + s.name, Purpose::update);
       if (place.buffer != where.buffer)  // for who reads gradients
         draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
     }
@@ -270,8 +273,18 @@ void Lowerer::emit_updates() {
   draft_.turn = plan_.update_turn();
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
-    draft_.kernel(sgd_kernel(std::get<Sgd>(plan_.passes().optimizer), volume(s.box), dtype),
-                  {{draft_.program.scalars, 0}, gradients[i].dense, {s.velocity, 0}, {s.value, 0}}, "update of " + s.name);
+    KernelSpec update = elements_kernel(update_of(std::get<Sgd>(plan_.passes().optimizer)), dtype, volume(s.box),
+                                        {DType::f64, DType::f64, dtype, dtype, dtype, dtype, dtype});
+    for (std::size_t k = 0; k < kUpdateScalars; k++) update.operands[k].strides = {0};
+    draft_.kernel(std::move(update),
+                  {{draft_.program.scalars, 0},
+                   {draft_.program.scalars, 1},
+                   gradients[i].dense,
+                   {s.velocity, 0},
+                   {s.value, 0},
+                   {s.velocity, 0},
+                   {s.value, 0}},
+                  "update of " + s.name, Purpose::update);
   }
 }
 
@@ -280,7 +293,7 @@ void Lowerer::emit_norm(std::size_t slice, const Place& gradient) {
   const Slice& s = draft_.program.slices[slice];
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
-  KernelSpec spec = fold_kernel(FoldKind::square, dtype, {volume(s.box)}, {{1}, {0}});
+  KernelSpec spec = map_kernel(formula({operand(0) * operand(0)}), dtype, {volume(s.box)}, {{1}, {0}});
   spec.combine = Combine::add;
   draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);
   draft_.program.norms.push_back(made);

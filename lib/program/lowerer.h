@@ -23,7 +23,7 @@ class Lowerer {
   void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
-  void emit_fold(int p, const std::vector<Range>& work, const std::vector<View>& views);
+  void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);
   void emit_updates();
   void emit_norm(std::size_t slice, const Place& gradient);

@@ -100,8 +100,8 @@ class Overlapper {
 
   bool is_copy_of(std::size_t i, const std::set<int>& buffers, bool result) const {
     const auto* run = std::get_if<RunKernel>(&steps_[i].what);
-    if (run == nullptr || run->spec.op != KernelOp::fold) return false;
-    if (result) return run->moves && buffers.contains(run->operands.back().buffer);
+    if (run == nullptr || run->spec.op != KernelOp::map) return false;
+    if (result) return run->purpose == Purpose::move && buffers.contains(run->operands.back().buffer);
     return std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return buffers.contains(p.buffer); });
   }
   bool is_post(std::size_t i) const {

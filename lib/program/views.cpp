@@ -37,18 +37,22 @@ bool is_dense(const View& view, Format format) {
   return true;
 }
 
-void lay_along(KernelSpec& fold, const std::vector<View>& views, const std::vector<std::vector<int>>& dims) {
+void lay_along(KernelSpec& map, const std::vector<View>& views, const std::vector<std::vector<int>>& dims) {
   for (std::size_t k = 0; k < views.size(); k++) {
-    std::vector<Index>& strides = fold.operands[k].strides;
-    strides.assign(fold.fold_extents.size(), 0);
+    std::vector<Index>& strides = map.operands[k].strides;
+    strides.assign(map.extents.size(), 0);
     for (std::size_t d = 0; d < dims[k].size(); d++) at(strides, dims[k][d]) = views[k].strides[d];
   }
 }
 
-KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views) {
+KernelSpec copy_of(DType dtype, const View& from, const View& to) {
+  return map_kernel({}, dtype, to.extents, {from.strides, to.strides});
+}
+
+KernelSpec sum_of(DType dtype, const std::vector<View>& views) {
   std::vector<std::vector<Index>> strides;
   for (const View& v : views) strides.push_back(v.strides);
-  return fold_kernel(kind, dtype, views.back().extents, std::move(strides));
+  return sum_kernel(dtype, views.back().extents, std::move(strides));
 }
 
 Index position_of(const Shape& shape, const std::vector<Index>& here) {

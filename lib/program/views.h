@@ -22,10 +22,11 @@ View view_of(const Buffer& buffer, int id, const Box& box);
 View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // from the buffer's first element on
 View part_of(const View& view, const Box& of, const Box& box);                  // `of` is what the view shows, `box` is in it
 bool is_dense(const View& view, Format format);                                 // in that order, without gaps
-// A fold over all the views' dims (which they share), the result's last.
-KernelSpec fold_of(FoldKind kind, DType dtype, const std::vector<View>& views);
-// The same for a fold whose extent i is the dim dims[k][d] == i of view k: its operands' strides are taken from the views.
-void lay_along(KernelSpec& fold, const std::vector<View>& views, const std::vector<std::vector<int>>& dims);
+// Over all the views' dims (which they share), the result's last.
+KernelSpec copy_of(DType dtype, const View& from, const View& to);
+KernelSpec sum_of(DType dtype, const std::vector<View>& views);
+// The same for a map whose extent i is the dim dims[k][d] == i of view k: its operands' strides are taken from the views.
+void lay_along(KernelSpec& map, const std::vector<View>& views, const std::vector<std::vector<int>>& dims);
 
 // Calls visit(at) for every element of the box, row-major; at: its global indices.
 template <class F>

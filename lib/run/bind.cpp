@@ -84,7 +84,7 @@ void Executor::Bound::bind_steps() {
     const View view = view_of(b, f.buffer, b.box);
     Fed one{&f, {}, nullptr, {}};
     if (!is_dense(view, Format::plain)) {
-      one.reorder = kernel(fold_of(FoldKind::copy, b.dtype, {dense_view(f.buffer, Format::plain, view.extents), view}));
+      one.reorder = kernel(copy_of(b.dtype, dense_view(f.buffer, Format::plain, view.extents), view));
       staging.emplace_back(static_cast<std::size_t>(volume(b.box)) * bytes_of(b.dtype) + 64);
     }
     fed.push_back(std::move(one));

@@ -196,9 +196,7 @@ std::vector<Executor::Spent> Executor::spent() const {
   std::vector<Spent> out;
   for (std::size_t i = 0; i < bound_->steps.size(); i++) {
     const Bound::Step& s = bound_->steps[i];
-    const auto* run = std::get_if<RunKernel>(&bound_->program.steps[i].what);
-    out.push_back(
-        {s.name, s.kernel != nullptr ? s.kernel->implementation() : "exchange", s.seconds, s.runs, run != nullptr && run->moves});
+    out.push_back({s.name, s.kernel != nullptr ? s.kernel->implementation() : "exchange", s.seconds, s.runs});
   }
   return out;
 }

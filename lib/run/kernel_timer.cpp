@@ -95,8 +95,7 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
 std::vector<KernelSpec> KernelTimer::own_largest(const Profile& profile) const {
   std::vector<KernelSpec> specs, out;
   for (const KernelPoint& p : profile.kernels())
-    if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::fold &&
-        p.spec.op != KernelOp::sgd)
+    if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::map)
       specs.push_back(p.spec);
   for (std::size_t i : largest_of(specs, same_pass)) out.push_back(specs[i]);
   return out;
@@ -142,7 +141,7 @@ bool KernelTimer::measure(Profile& profile, const std::vector<KernelSpec>& specs
     scale = std::min(scale + more, kMostScale);
     tried = specs;
     for (KernelSpec& s : tried)
-      if (s.op != KernelOp::fold && s.op != KernelOp::sgd) s.roles.n = std::max<Index>(1, s.roles.n >> (2 * scale));
+      if (s.op != KernelOp::map) s.roles.n = std::max<Index>(1, s.roles.n >> (2 * scale));
   }
   merge(profile, made);
   return true;

@@ -45,8 +45,8 @@ bool is_finite(const Program& program, const RunKernel& run, const std::byte* by
   const Place& place = run.operands.back();
   const DType dtype = at(program.buffers, place.buffer).dtype;
   bytes += place.element * static_cast<Index>(bytes_of(dtype));
-  if (run.spec.op != KernelOp::fold) return all_finite(dtype, bytes, {operands_of(run.spec).back().elements}, {1});
-  std::vector<Index> extents = run.spec.fold_extents;
+  if (run.spec.op != KernelOp::map) return all_finite(dtype, bytes, {operands_of(run.spec).back().elements}, {1});
+  std::vector<Index> extents = run.spec.extents;
   const std::vector<Index>& strides = run.spec.operands.back().strides;
   for (std::size_t d = 0; d < extents.size(); d++)
     if (strides[d] == 0) extents[d] = std::min<Index>(extents[d], 1);

@@ -45,13 +45,13 @@ TraceItem item_of(const Program& program, const RunKernel& run) {
       item.peers.push_back({b.peer, b.bytes});
   item.peers = sum_by_rank(item.peers);
   const KernelOp op = run.spec.op;
-  if (op == KernelOp::sgd || op == KernelOp::accumulate)
+  if (run.purpose == Purpose::update)
     item.group = "update";
-  else if (op == KernelOp::fold && !item.peers.empty())
+  else if (op == KernelOp::map && !item.peers.empty())
     item.group = "reads in place";
-  else if (run.moves)
+  else if (run.purpose == Purpose::move)
     item.group = "copies";
-  else if (op == KernelOp::fold)
+  else if (op == KernelOp::map)
     item.group = "maps";
   else
     item.group = name_of(op) + " " + name_of(run.spec.pass);

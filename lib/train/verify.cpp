@@ -31,12 +31,23 @@ Batch first_batch(const VerifyInput& in, Index batch) {
   return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
 }
 
-// Tensors at whose values a kink is: what relu makes, what max_pool2d reads.
+// Operands that a formula compares to choose between two constants: its result jumps there.
+std::vector<int> jumps_of(const Formula& f) {
+  std::vector<int> out;
+  for (const Instruction& s : f.code) {
+    if (s.op != Opcode::select || at(f.code, s.b).op != Opcode::constant || at(f.code, s.c).op != Opcode::constant) continue;
+    const Instruction& condition = at(f.code, s.a);
+    for (const int r : {condition.a, condition.b})
+      if (at(f.code, r).op == Opcode::operand) out.push_back(at(f.code, r).a);
+  }
+  return out;
+}
+
+// Tensors at whose values gradients jump: what relu makes, what max_pool2d reads.
 std::vector<int> deciding_tensors(const Passes& passes) {
   std::vector<int> out;
   for (const Pass& p : passes.passes) {
-    if (p.op == KernelOp::fold && p.fold == FoldKind::activation && p.activation == Activation::relu)
-      out.push_back(p.writes.tensor);
+    for (const int k : jumps_of(p.formula)) out.push_back(at(p.reads, k).tensor);
     if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward &&
         at(passes.tensors, p.reads[0].tensor).role == TensorRole::activation)
       out.push_back(p.reads[0].tensor);

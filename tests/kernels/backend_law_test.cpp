@@ -9,6 +9,7 @@
 #include "kernels/emulated/emulated_backend.h"
 #include "kernels/f64/products.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/formulas.h"
 
 using namespace motley;
 using namespace motley::testing;
@@ -72,9 +73,9 @@ TEST_CASE("backend law: an emulated backend") {
 
 TEST_CASE("backend law: sums of any number of operands") {
   KernelSpec spec;  // the reference by hand: 2^24 and 300 ones, added in f64, rounded once
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::add;
-  spec.fold_extents = {1};
+  spec.op = KernelOp::map;
+  spec.summands = 301;
+  spec.extents = {1};
   spec.operands.assign(302, {DType::f32, {1}});
   std::vector<Image> images(301, Image{1});
   images[0] = {0x1p24};
@@ -101,10 +102,10 @@ TEST_CASE("backend law: the cases meet what they promise") {
     dilated += s.dilation[0] > 1 && e.r > 1;
     outside += s.padding[0] > (e.r - 1) * s.dilation[0] && e.p > 0 && e.h > 0;
     in_place += one.options.alias >= 0;
-    if (s.op != KernelOp::fold) continue;
-    scalar += s.fold_extents.empty();
+    if (s.op != KernelOp::map) continue;
+    scalar += s.extents.empty();
     many += s.operands.size() > 65;
-    for (std::size_t d = 0; d < s.fold_extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
+    for (std::size_t d = 0; d < s.extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
   }
   for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside}) CHECK(count >= 20);
   CHECK(many >= 5);
@@ -147,14 +148,14 @@ TEST_CASE("backend law: a wrong backend is found out") {
   Broken padding([](KernelSpec& s) { s.padding[0] += s.op == KernelOp::max_pool2d; });
   CHECK(backend_law(padding, 6, 200, LawMode::exact) != "");
   Broken activation([](KernelSpec& s) {
-    if (s.activation == Activation::elu) s.activation = Activation::tanh;
+    if (s.epilogue == forward_of("elu")) s.epilogue = forward_of("tanh");
   });
   CHECK(backend_law(activation, 6, 200, LawMode::tolerance) != "");
   const auto stride = [](KernelSpec& s) { s.padding[0] += s.op == KernelOp::avg_pool2d; };
   Broken second(stride, true);
   CHECK(backend_law(second, 6, 200, LawMode::exact).find("wrong: ") != std::string::npos);
   Broken order([](KernelSpec& s) {
-    if (s.operands.size() > 65) s.operands.erase(s.operands.begin());
+    if (s.operands.size() > 65) s.operands.erase(s.operands.begin()), s.summands--;
   });
   CHECK(sums_law(order, {64}) == "");
   CHECK(sums_law(order, {65}) != "");

@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
+#include "tests/support/formulas.h"
 
 using namespace motley;
 using namespace motley::testing;
@@ -38,8 +39,7 @@ TEST_CASE("CPU backend: no more than what is asked for is used, by oneDNN and by
     return std::find(isa_names().begin(), isa_names().end(), isa) - isa_names().begin();
   };
   if (!device(1).isa.empty()) CHECK(place(backend->isa()) <= place(device(1).isa));
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
+  const KernelSpec spec = copy_of({1}, {{1}, {1}});
   const std::string loops = backend->isa().substr(0, backend->isa().find("_core"));
   if (!device(1).isa.empty()) CHECK(backend->compile(spec)->implementation() == "motley:" + loops);
 }
@@ -67,14 +67,11 @@ TEST_CASE("CPU backend law: sums of any number of operands") {
 // With relu inside, oneDNN's generated code gives 0 (kernels/cpu/dnnl_compat.h).
 TEST_CASE("CPU backend law: a NaN survives convolutions without relu inside, and relu by our own loops") {
   const auto backend = open_cpu_backend(device(1));
-  CHECK(nan_law(*backend, {Activation::none}) == "");
-  for (const FoldKind kind : {FoldKind::activation, FoldKind::add}) {
-    KernelSpec spec;
-    spec.op = KernelOp::fold;
-    spec.fold = kind;
-    spec.activation = Activation::relu;
-    spec.fold_extents = {37};
-    spec.operands.assign(kind == FoldKind::add ? 3 : 2, {DType::f32, {1}});
+  CHECK(nan_law(*backend, {Formula{}}) == "");
+  for (const Index summands : {1, 2}) {
+    KernelSpec spec = map_of(forward_of("relu"), {37}, {{1}, {1}});
+    spec.summands = summands;
+    spec.operands.resize(static_cast<std::size_t>(summands) + 1, {DType::f32, {1}});
     std::vector<Image> images(spec.operands.size() - 1, Image(37, -1.0));
     for (const std::size_t at : {3U, 20U, 36U}) {  // in a vector, and after the last whole one
       images[0] = Image(37, -1.0);

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "config/model.h"
 #include "kernels/cuda/cudnn_graph.h"
+#include "tests/support/formulas.h"
 
 using namespace motley;
 using namespace motley::cuda;
@@ -52,7 +53,7 @@ std::vector<KernelSpec> shipped_convolutions() {
             if (spec.op != KernelOp::conv2d) continue;
             if (spec.pass == PassKind::forward) {
               spec.bias = true;
-              spec.activation = Activation::relu;
+              spec.epilogue = testing::forward_of("relu");
             }
             if (seen.insert(hash_of(spec)).second) out.push_back(std::move(spec));
           }
@@ -125,7 +126,7 @@ TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and
         if (without++ == 0) first = summary(spec);
         continue;
       }
-      fused += plans.front().bias && plans.front().activation;
+      fused += plans.front().bias && plans.front().epilogue;
       if (spec.pass == PassKind::forward && spec.y_format == Format::channels_last) {
         KernelSpec added = spec;
         added.accumulate = true;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "graph/update.h"
 #include "kernels/emulated/emulated_backend.h"
+#include "tests/support/formulas.h"
 
 #include <motley/error.h>
 
@@ -43,12 +45,7 @@ class Busy final : public Backend {
 };
 
 KernelSpec add_of_two() {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::add;
-  spec.fold_extents = {4};
-  spec.operands.assign(3, FoldOperand{DType::f32, {1}});
-  return spec;
+  return testing::sum_of({4}, {{1}, {1}, {1}});
 }
 
 struct Seen {
@@ -77,13 +74,12 @@ TEST_CASE("emulated: kernels run floor(k) times and spin the rest") {
 
 TEST_CASE("emulated: what is in place runs once and spins the rest") {
   float a[4] = {}, b[4] = {};
-  const Seen fold = run(add_of_two(), {a, b, a}, 3.5);
-  CHECK(fold.runs == 1);
-  CHECK(fold.milliseconds >= 7.0);
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  double scalars[2] = {};
-  const Seen sgd = run(spec, {scalars, a, b, a + 1}, 2.0);
+  const Seen sum = run(add_of_two(), {a, b, a}, 3.5);
+  CHECK(sum.runs == 1);
+  CHECK(sum.milliseconds >= 7.0);
+  const KernelSpec update = testing::map_of(update_of(Sgd{}), {4}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  float v[4] = {};
+  const Seen sgd = run(update, {a, a, a, v, b, v, b}, 2.0);
   CHECK(sgd.runs == 1);
   CHECK(sgd.milliseconds >= 4.0);
 }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/backend_law.h"
+#include "tests/support/formulas.h"
 #include "tests/support/host_launch.h"
 
 using namespace motley;
@@ -34,14 +35,14 @@ TEST_CASE("formulas of the CUDA kernels: long sums in parts, in f64 too") {
   for (const DType dtype : {DType::f32, DType::f64})
     for (const Combine combine : {Combine::add, Combine::max}) {
       KernelSpec spec;
-      spec.op = KernelOp::fold;
+      spec.op = KernelOp::map;
       spec.dtype = dtype;
       spec.combine = combine;
-      spec.fold_extents = {37, 5, 41};
+      spec.extents = {37, 5, 41};
       spec.operands = {{dtype, {205, 1, 5}}, {dtype, {0, 1, 0}}};
       Image image(37 * 5 * 41);
       for (std::size_t i = 0; i < image.size(); i++) image[i] = static_cast<double>(static_cast<Index>(i * 131 % 1009) - 504);
-      CHECK(cuda::plan_fold(spec).plan.parts > 1);
+      CHECK(cuda::plan_map(spec).plan.parts > 1);
       CHECK(result_of(backend, spec, {image, {}}) == result_of(*reference, spec, {image, {}}));
     }
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/operands.h"
+#include "tests/support/formulas.h"
 #include "tests/support/kernel_runner.h"
 
 using namespace motley;
@@ -77,16 +78,6 @@ KernelSpec conv(const Roles& roles, std::array<Index, 2> stride, std::array<Inde
   return spec;
 }
 
-KernelSpec fold(FoldKind kind, std::vector<Index> extents, std::vector<FoldOperand> operands) {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.dtype = DType::f64;
-  spec.fold = kind;
-  spec.fold_extents = std::move(extents);
-  spec.operands = std::move(operands);
-  return spec;
-}
-
 }  // namespace
 
 TEST_CASE("gradient: conv2d") {
@@ -116,32 +107,36 @@ TEST_CASE("gradient: pools") {
   }
 }
 
-TEST_CASE("gradient: activations, computed from y") {
-  const FoldOperand dense{DType::f64, {1}};
-  for (const Activation activation : {Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu}) {
-    KernelSpec forward = fold(FoldKind::activation, {20}, {dense, dense});
-    KernelSpec backward = fold(FoldKind::activation_gradient, {20}, {dense, dense, dense});
-    forward.activation = backward.activation = activation;
-    INFO(summary(forward));
+TEST_CASE("gradient: pointwise ops") {
+  for (const std::string& op : Pointwise::names()) {
+    const KernelSpec forward = in_f64(map_of(forward_of(op), {20}, {{1}, {1}}));
+    const KernelSpec backward = in_f64(map_of(gradient_of(op), {20}, {{1}, {1}, {1}}));
+    INFO(op);
     const Image x = numbers(20, 1), g = numbers(20, 2);
-    check_gradient([&](const Image& v) { return dot(g, run(forward, {v})); }, x, run(backward, {g, run(forward, {x})}));
+    const bool from_y = op == "relu" || op == "sigmoid" || op == "tanh" || op == "elu";
+    check_gradient([&](const Image& v) { return dot(g, run(forward, {v})); }, x,
+                   run(backward, {g, from_y ? run(forward, {x}) : x}));
   }
 }
 
 TEST_CASE("gradient: softmax and cross entropy, four rows of five classes") {
-  const FoldOperand all{DType::f64, {5, 1}}, row{DType::f64, {1, 0}}, label{DType::i32, {1, 0}}, one{DType::f64, {1}};
+  const auto part = [](const std::string& what, std::vector<Index> extents, std::vector<std::vector<Index>> strides, int label) {
+    KernelSpec spec = in_f64(map_of(softmax_formula(what), std::move(extents), strides));
+    if (label >= 0) {
+      spec.operands[static_cast<std::size_t>(label)].dtype = DType::i32;
+      spec.origin = {0, 0};
+    }
+    return spec;
+  };
+  const std::vector<Index> all{5, 1}, row{1, 0};
   const Image labels{0, 4, 2, 2}, g = numbers(4, 3);
-  KernelSpec max = fold(FoldKind::copy, {4, 5}, {all, row});
+  KernelSpec max = in_f64(copy_of({4, 5}, {all, row}));
   max.combine = Combine::max;
-  KernelSpec sum = fold(FoldKind::sum_exp, {4, 5}, {all, row, label, row});
-  sum.combine = Combine::add;
-  sum.class_dim = 1;
-  KernelSpec pick = fold(FoldKind::pick_label, {4, 5}, {all, label, row});
-  pick.combine = Combine::add;
-  pick.class_dim = 1;
-  const KernelSpec entropy = fold(FoldKind::cross_entropy, {4}, {one, one, one, one});
-  KernelSpec gradient = fold(FoldKind::softmax_gradient, {4, 5}, {all, row, row, row, label, row, all});
-  gradient.class_dim = 1;
+  KernelSpec sum = part("sum_exp", {4, 5}, {all, row, row, row}, 2);
+  KernelSpec pick = part("pick_label", {4, 5}, {all, row, row}, 1);
+  sum.combine = pick.combine = Combine::add;
+  const KernelSpec entropy = part("forward", {4}, {{1}, {1}, {1}, {1}}, -1);
+  const KernelSpec gradient = part("backward_data", {4, 5}, {all, row, row, row, row, row, all}, 4);
   const auto loss = [&](const Image& l) {
     const Image m = run(max, {l});
     return dot(g, run(entropy, {m, run(sum, {l, m, labels}), run(pick, {l, labels})}));

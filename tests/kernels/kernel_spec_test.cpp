@@ -6,6 +6,7 @@
 
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
+#include "tests/support/formulas.h"
 
 using namespace motley;
 
@@ -47,13 +48,12 @@ TEST_CASE("spec: work and bytes of the paper's convolution") {
 }
 
 TEST_CASE("spec: work, bytes and operands of the others") {
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  spec.roles.n = 10;
-  CHECK(operand_count(spec) == 4);
-  CHECK(flops(spec) == 30);
-  CHECK(bytes_touched(spec) == 2 * 8 + 4 * 50);  // g v w read, v w written
-  CHECK(summary(spec) == "sgd n10");
+  KernelSpec spec = testing::map_of(formula({operand(0) * (operand(1) + 0.5), 2.0 * operand(2)}), {10}, {{0}, {1}, {1}, {1}, {1}});
+  spec.operands[0].dtype = DType::f64;
+  CHECK(operand_count(spec) == 5);
+  CHECK(flops(spec) == 50);
+  CHECK(bytes_touched(spec) == 8 + 4 * 40);  // a scalar, two read, two written
+  CHECK(summary(spec) == "map 8 instructions, 10");
   spec = {};
   spec.op = KernelOp::max_pool2d;
   spec.pass = PassKind::backward_data;
@@ -72,27 +72,26 @@ TEST_CASE("spec: work, bytes and operands of the others") {
   spec.op = KernelOp::dense;
   spec.roles = {.n = 4, .c = 10, .f = 3};
   spec.bias = true;
-  spec.activation = Activation::relu;
+  spec.epilogue = formula({2.0 * operand(0)});
   CHECK(operand_count(spec) == 4);
   CHECK(flops(spec) == 240);
-  CHECK(summary(spec) == "dense forward n4 c10 -> f3 bias relu");
+  CHECK(summary(spec) == "dense forward n4 c10 -> f3 bias then 2 * t0");
   spec = {};
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::copy;
+  spec.op = KernelOp::map;
   spec.combine = Combine::add;
-  spec.fold_extents = {5, 7};
+  spec.extents = {5, 7};
   spec.operands = {{DType::f32, {7, 1}}, {DType::f32, {0, 1}}};
   CHECK(operand_count(spec) == 2);
   CHECK(flops(spec) == 70);
   CHECK(bytes_touched(spec) == 4 * (35 + 7));
-  CHECK(summary(spec) == "fold copy 5x7 -> add 7");
+  CHECK(summary(spec) == "map copy, 5x7 -> add 7");
 }
 
-TEST_CASE("spec: operands of strided folds") {
+TEST_CASE("spec: operands of strided maps") {
   KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::pick_label;
-  spec.fold_extents = {4, 3};
+  spec.op = KernelOp::map;
+  spec.formula = testing::softmax_formula("pick_label");
+  spec.extents = {4, 3};
   spec.operands = {{DType::f32, {10, 2}}, {DType::i32, {1, 0}}, {DType::f32, {3, 1}}};
   const std::vector<OperandUse> uses = operands_of(spec);
   CHECK(uses[0].elements == 35);

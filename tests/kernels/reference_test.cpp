@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/update.h"
+#include "tests/support/formulas.h"
 #include "tests/support/kernel_runner.h"
 
 using namespace motley;
@@ -34,16 +36,6 @@ KernelSpec pool(KernelOp op, PassKind pass, const Roles& roles) {
   return spec;
 }
 
-// Dense row-major operands over all extents.
-KernelSpec fold(FoldKind kind, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
-  KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = kind;
-  spec.fold_extents = std::move(extents);
-  for (auto& one : strides) spec.operands.push_back({DType::f32, std::move(one)});
-  return spec;
-}
-
 }  // namespace
 
 TEST_CASE("conv2d forward by hand") {
@@ -51,7 +43,7 @@ TEST_CASE("conv2d forward by hand") {
   // 1*1 + 2*2 + 4*3 + 5*4 = 37, then one column and one row on: + (1+2+3+4), + 3*(1+2+3+4)
   CHECK(run(spec, {kOneToNine, kOneToFour}) == Image{37, 47, 67, 77});
   spec.bias = true;
-  spec.activation = Activation::relu;
+  spec.epilogue = forward_of("relu");
   CHECK(run(spec, {kOneToNine, kOneToFour, {-50}}) == Image{0, 0, 17, 27});
 }
 
@@ -105,10 +97,10 @@ TEST_CASE("dense by hand") {
   const Image x{1, 2, 3, 4, 5, 6}, w{1, 0, -1, 2, 1, 0};
   CHECK(run(spec, {x, w}) == Image{-2, 4, -2, 13});
   spec.bias = true;
-  spec.activation = Activation::relu;
+  spec.epilogue = forward_of("relu");
   CHECK(run(spec, {x, w, {1, -5}}) == Image{0, 0, 0, 8});
   spec.bias = false;
-  spec.activation = Activation::none;
+  spec.epilogue = {};
   spec.pass = PassKind::backward_data;
   CHECK(run(spec, {{1, 10, 100, 1000}, w}) == Image{21, 10, -1, 2100, 1000, -100});
   spec.pass = PassKind::backward_filter;
@@ -180,11 +172,11 @@ TEST_CASE("extents of 0") {
   KernelSpec spec = conv_3x3_by_2x2();
   spec.roles.c = 0;
   spec.bias = true;
-  spec.activation = Activation::relu;
+  spec.epilogue = forward_of("relu");
   CHECK(run(spec, {{}, {}, {3}}) == Image{3, 3, 3, 3});
   CHECK(run(spec, {{}, {}, {-3}}) == Image{0, 0, 0, 0});
   spec.bias = false;
-  spec.activation = Activation::none;
+  spec.epilogue = {};
   spec.pass = PassKind::backward_filter;
   CHECK(run(spec, {{}, {1, 2, 3, 4}}).empty());
   spec = conv_3x3_by_2x2();
@@ -203,133 +195,118 @@ TEST_CASE("extents of 0") {
   CHECK(run(dense, {{}, {}, {3, 4}}) == Image{3, 4});
 }
 
-TEST_CASE("fold: copies, broadcasts, transposes, scales") {
-  CHECK(run(fold(FoldKind::copy, {2, 3}, {{3, 1}, {1, 2}}), {{1, 2, 3, 4, 5, 6}}) == Image{1, 4, 2, 5, 3, 6});
-  KernelSpec spec = fold(FoldKind::copy, {2, 3}, {{0, 1}, {3, 1}});
+TEST_CASE("map: copies, broadcasts, transposes, scales") {
+  CHECK(run(copy_of({2, 3}, {{3, 1}, {1, 2}}), {{1, 2, 3, 4, 5, 6}}) == Image{1, 4, 2, 5, 3, 6});
+  KernelSpec spec = copy_of({2, 3}, {{0, 1}, {3, 1}});
   spec.scale = -2;
   CHECK(run(spec, {{1, 2, 3}}) == Image{-2, -4, -6, -2, -4, -6});
-  CHECK(run(fold(FoldKind::copy, {}, {{}, {}}), {{8}}) == Image{8});
+  CHECK(run(copy_of({}, {{}, {}}), {{8}}) == Image{8});
   // into a wider slice: what is between is left alone
-  const Image wide = run(fold(FoldKind::copy, {2, 2}, {{2, 1}, {3, 1}}), {{1, 2, 3, 4}});
+  const Image wide = run(copy_of({2, 2}, {{2, 1}, {3, 1}}), {{1, 2, 3, 4}});
   CHECK((wide.size() == 5 && wide[0] == 1 && wide[1] == 2 && std::isnan(wide[2]) && wide[3] == 3 && wide[4] == 4));
 }
 
-TEST_CASE("fold: reductions") {
-  KernelSpec spec = fold(FoldKind::copy, {2, 3}, {{3, 1}, {1, 0}});
+TEST_CASE("map: reductions") {
+  KernelSpec spec = copy_of({2, 3}, {{3, 1}, {1, 0}});
   spec.combine = Combine::add;
   CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{6, 15});
   spec.scale = 0.5;
   CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{3, 7.5});
   spec.combine = Combine::max;
   spec.scale = -1;
-  CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{-1, -4});
-  spec.fold_extents = {2, 0};
-  CHECK(run(spec, {{}}) == Image{-kInfinity, -kInfinity});
+  CHECK(run(spec, {{1, 2, 3, 4, 5, 6}}) == Image{-3, -6});  // the largest, then scaled
+  spec.extents = {2, 0};
+  CHECK(run(spec, {{}}) == Image{kInfinity, kInfinity});
   spec.combine = Combine::add;
   CHECK(run(spec, {{}}) == Image{0, 0});
-  spec.fold_extents = {0, 3};
+  spec.extents = {0, 3};
   CHECK(run(spec, {{}}).empty());
   // 2^24 + 1 - 2^24: the sum runs in f64
-  spec = fold(FoldKind::copy, {3}, {{1}, {0}});
+  spec = copy_of({3}, {{1}, {0}});
   spec.combine = Combine::add;
   CHECK(run(spec, {{0x1p24, 1, -0x1p24}}) == Image{1});
 }
 
-TEST_CASE("fold: add takes any number of operands and an activation") {
-  KernelSpec spec = fold(FoldKind::add, {2}, {{1}, {1}, {0}, {1}});
-  spec.activation = Activation::relu;
+TEST_CASE("map: a sum takes any number of operands, and a formula after it") {
+  KernelSpec spec = sum_of({2}, {{1}, {1}, {0}, {1}});
+  spec.formula = forward_of("relu");
   CHECK(run(spec, {{1, -2}, {10, -20}, {5}}) == Image{16, 0});
-  CHECK(run(fold(FoldKind::add, {2}, {{1}, {1}}), {{1, -2}}) == Image{1, -2});
-  CHECK(run(fold(FoldKind::add, {2}, {{1}}), {}) == Image{0, 0});
+  CHECK(run(sum_of({2}, {{1}, {1}}), {{1, -2}}) == Image{1, -2});
+  CHECK(run(sum_of({2}, {{1}}), {}) == Image{0, 0});
 }
 
-TEST_CASE("fold: in place") {
+TEST_CASE("map: in place") {
   const auto backend = reference_backend();
-  const KernelSpec spec = fold(FoldKind::add, {3}, {{1}, {1}, {1}});
+  const KernelSpec spec = sum_of({3}, {{1}, {1}, {1}});
   const auto images = run_kernel(*backend, spec, {{1, 2, 3}, {10, 20, 30}}, {.alias = 1});
   CHECK(images[0] == Image{1, 2, 3});
   CHECK(images[1] == Image{11, 22, 33});
 }
 
-TEST_CASE("fold: activations and their gradients at known points") {
-  KernelSpec spec = fold(FoldKind::activation, {3}, {{1}, {1}});
-  spec.dtype = DType::f64;
-  for (FoldOperand& operand : spec.operands) operand.dtype = DType::f64;
+TEST_CASE("map: pointwise ops and their gradients at known points") {
   const Image x{-1, 0, 1};
   const double e = std::exp(1.0);
-  const auto gives = [&](Activation activation, const std::vector<double>& expected) {
-    spec.activation = activation;
-    const Image y = run(spec, {x});
+  const auto gives = [&](const std::string& op, const std::vector<double>& expected) {
+    INFO(op);
+    const Image y = run(in_f64(map_of(forward_of(op), {3}, {{1}, {1}})), {x});
     for (std::size_t i = 0; i < 3; i++) CHECK(y[i] == Approx(expected[i]).margin(1e-15));
   };
-  gives(Activation::none, {-1, 0, 1});
-  gives(Activation::relu, {0, 0, 1});
-  gives(Activation::sigmoid, {1 / (1 + e), 0.5, e / (1 + e)});
-  gives(Activation::tanh, {-(e - 1 / e) / (e + 1 / e), 0, (e - 1 / e) / (e + 1 / e)});
-  gives(Activation::elu, {1 / e - 1, 0, 1});
-  spec = fold(FoldKind::activation_gradient, {3}, {{1}, {1}, {1}});
-  const auto gradient = [&](Activation activation, const Image& y) {
-    spec.activation = activation;
-    return run(spec, {{2, 2, 2}, y});
+  gives("relu", {0, 0, 1});
+  gives("sigmoid", {1 / (1 + e), 0.5, e / (1 + e)});
+  gives("tanh", {-(e - 1 / e) / (e + 1 / e), 0, (e - 1 / e) / (e + 1 / e)});
+  gives("elu", {1 / e - 1, 0, 1});
+  gives("gelu", {-0.15865525393145707, 0, 0.8413447460685429});  // -1 and 1 times the normal distribution's values there
+  gives("silu", {-1 / (1 + e), 0, e / (1 + e)});
+  const auto gradient = [&](const std::string& op, const Image& y) {
+    return run(in_f64(map_of(gradient_of(op), {3}, {{1}, {1}, {1}})), {{2, 2, 2}, y});
   };
-  CHECK(gradient(Activation::none, {-1, 0, 1}) == Image{2, 2, 2});
-  CHECK(gradient(Activation::relu, {0, 0, 1}) == Image{0, 0, 2});
-  CHECK(gradient(Activation::sigmoid, {0.25, 0.5, 0.75}) == Image{0.375, 0.5, 0.375});
-  CHECK(gradient(Activation::tanh, {-0.5, 0, 0.5}) == Image{1.5, 2, 1.5});
-  CHECK(gradient(Activation::elu, {-0.5, 0, 1}) == Image{1, 2, 2});
+  CHECK(gradient("relu", {-1, 0, 1}) == Image{0, 0, 2});
+  CHECK(gradient("sigmoid", {0.25, 0.5, 0.75}) == Image{0.375, 0.5, 0.375});
+  CHECK(gradient("tanh", {-0.5, 0, 0.5}) == Image{1.5, 2, 1.5});
+  CHECK(gradient("elu", {-0.5, 0, 1}) == Image{1, 2, 2});
 }
 
-TEST_CASE("fold: softmax's parts by hand") {
+TEST_CASE("map: softmax's parts by hand") {
   // two rows of three classes, this slice holds classes 4, 5, 6
   const Image l{0, std::log(2.0), std::log(5.0), 0, 0, 0};
-  const auto f64 = [](KernelSpec spec) {
-    spec.dtype = DType::f64;
-    for (FoldOperand& operand : spec.operands) operand.dtype = DType::f64;
+  const auto part = [](const std::string& what, std::vector<Index> extents, std::vector<std::vector<Index>> strides, int label) {
+    KernelSpec spec = in_f64(map_of(softmax_formula(what), std::move(extents), strides));
+    if (label >= 0) {
+      spec.operands[static_cast<std::size_t>(label)].dtype = DType::i32;
+      spec.origin = {0, 4};
+    }
     return spec;
   };
-  KernelSpec sum = f64(fold(FoldKind::sum_exp, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}}));
-  sum.operands[2].dtype = DType::i32;
+  KernelSpec sum = part("sum_exp", {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}}, 2);
   sum.combine = Combine::add;
-  sum.class_dim = 1;
-  sum.first_class = 4;
   const Image s = run(sum, {l, {0, 0}, {5, 9}});  // 9 is another rank's class
   CHECK(s[0] == Approx(6));
   CHECK(s[1] == Approx(3));
-  KernelSpec pick = f64(fold(FoldKind::pick_label, {2, 3}, {{3, 1}, {1, 0}, {1, 0}}));
-  pick.operands[1].dtype = DType::i32;
+  KernelSpec pick = part("pick_label", {2, 3}, {{3, 1}, {1, 0}, {1, 0}}, 1);
   pick.combine = Combine::add;
-  pick.class_dim = 1;
-  pick.first_class = 4;
   const Image h = run(pick, {l, {5, 9}});
   CHECK(h == Image{std::log(2.0), 0});
-  const Image loss = run(f64(fold(FoldKind::cross_entropy, {2}, {{1}, {1}, {1}, {1}})), {{0, 0}, {6, 3}, h});
+  const Image loss = run(part("forward", {2}, {{1}, {1}, {1}, {1}}, -1), {{0, 0}, {6, 3}, h});
   CHECK(loss[0] == Approx(std::log(4.0)));
   CHECK(loss[1] == Approx(std::log(4.0)));
-  KernelSpec gradient = f64(fold(FoldKind::softmax_gradient, {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}));
-  gradient.operands[4].dtype = DType::i32;
-  gradient.class_dim = 1;
-  gradient.first_class = 4;
+  const KernelSpec gradient = part("backward_data", {2, 3}, {{3, 1}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {0, 0}, {3, 1}}, 4);
   const Image dl = run(gradient, {l, {0, 0}, {6, 3}, h, {5, 9}, {24}});
   const double expected[] = {3, 6 - 24, 15, 6, 6, 6};
   for (std::size_t i = 0; i < 6; i++) CHECK(dl[i] == Approx(expected[i]));
 }
 
-TEST_CASE("fold: labels are copied as they are") {
-  KernelSpec spec = fold(FoldKind::copy, {2}, {{2}, {1}});
+TEST_CASE("map: labels are copied as they are") {
+  KernelSpec spec = copy_of({2}, {{2}, {1}});
   spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
   CHECK(run(spec, {{16777217, 5, -3}}) == Image{16777217, -3});
 }
 
 TEST_CASE("sgd by hand") {
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  spec.roles.n = 2;
-  spec.momentum = 0.25;
-  spec.weight_decay = 0.125;
+  KernelSpec spec = map_of(update_of(Sgd{.momentum = 0.25, .weight_decay = 0.125}), {2}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
   const auto backend = reference_backend();
-  const auto images = run_kernel(*backend, spec, {{0.5, 2}, {0.5, -1}, {4, 8}, {8, 16}});
-  CHECK(images[0] == Image{0.5, 2});
-  CHECK(images[1] == Image{0.5, -1});
-  CHECK(images[2] == Image{3, 2});     // 0.25*4 + (2*0.5 + 0.125*8), 0.25*8 + (2*-1 + 0.125*16)
-  CHECK(images[3] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
+  const auto images = run_kernel(*backend, spec, {{0.5}, {2}, {0.5, -1}, {4, 8}, {8, 16}, {}, {}});
+  CHECK(images[2] == Image{0.5, -1});
+  CHECK(images[5] == Image{3, 2});     // 0.25*4 + (2*0.5 + 0.125*8), 0.25*8 + (2*-1 + 0.125*16)
+  CHECK(images[6] == Image{6.5, 15});  // 8 - 0.5*3, 16 - 0.5*2
 }

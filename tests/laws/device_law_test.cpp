@@ -105,7 +105,7 @@ TEST_CASE("device law: the device that is none hides its memory and orders nothi
 
   // A value is doubled in the compute queue and fetched in the copy queue: without a hold some order is wrong.
   const KernelSpec twice = [] {
-    KernelSpec spec = fold_kernel(FoldKind::copy, DType::f64, {1}, {{1}, {1}});
+    KernelSpec spec = map_kernel({}, DType::f64, {1}, {{1}, {1}});
     spec.scale = 2;
     return spec;
   }();

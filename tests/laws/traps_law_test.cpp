@@ -33,7 +33,7 @@ Layer conv(Index id, Index filters, Index window, Index stride = 1) {
   layer.id = id;
   layer.filters = filters;
   layer.rows = layer.cols = {window, stride, 1, window / 2, window / 2};
-  layer.activation = Activation::relu;
+  layer.activation = "relu";
   layer.bias = true;
   return layer;
 }

@@ -224,12 +224,11 @@ class Races {
       now[r]++;
       const auto& kernel = std::get<RunKernel>(what);
       for (std::size_t k = 0; k < kernel.operands.size(); k++) {
-        const bool last = k + 1 == kernel.operands.size();
-        if (kernel.spec.op == KernelOp::fold)
-          touch(rank, kernel.operands[k], kernel.spec.fold_extents, kernel.spec.operands[k].strides, last, kernel.pass);
+        const OperandUse use = operands_of(kernel.spec)[k];
+        if (kernel.spec.op == KernelOp::map)
+          touch(rank, kernel.operands[k], kernel.spec.extents, kernel.spec.operands[k].strides, use.written, kernel.pass);
         else
-          touch(rank, kernel.operands[k], {operands_of(kernel.spec)[k].elements}, {1},
-                last || kernel.spec.op == KernelOp::sgd || kernel.spec.op == KernelOp::accumulate, kernel.pass);
+          touch(rank, kernel.operands[k], {use.elements}, {1}, use.written, kernel.pass);
       }
     }
     at_[r]++;
@@ -373,7 +372,7 @@ TEST_CASE("pass law: coalesced messages are fewer, and change no bit and no byte
                                    .rows = {3, 1, 1, 1, 1},
                                    .cols = {3, 1, 1, 1, 1},
                                    .bias = true,
-                                   .activation = Activation::relu});
+                                   .activation = "relu"});
         const Network net = build(recipe);
         std::vector<Device> devices(static_cast<std::size_t>(ranks));
         for (std::size_t r = 0; r < devices.size(); r++) devices[r].host = host_of(hosts, r);

@@ -40,15 +40,15 @@ Profile profile_of(const std::vector<double>& flops_per_second, double link_seco
   Profile profile;
   for (std::size_t d = 0; d < flops_per_second.size(); d++) {
     profile.devices.push_back({d == 0 ? "gpu" : "cpu", d == 0 ? "cuda" : "cpu", "made up", "", "none"});
-    for (const KernelOp op : {KernelOp::conv2d, KernelOp::dense, KernelOp::max_pool2d, KernelOp::fold, KernelOp::sgd})
+    for (const KernelOp op : {KernelOp::conv2d, KernelOp::dense, KernelOp::max_pool2d, KernelOp::map})
       for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
         KernelSpec spec;
         spec.op = op;
         spec.pass = pass;
         spec.roles = {32, 32, 16, 16, 32, 3, 3, 16, 16};
         spec.padding = {1, 1, 1, 1};
-        spec.fold_extents = {4096};
-        if (op == KernelOp::fold) spec.operands.assign(2, {DType::f32, {1}});
+        spec.extents = {4096};
+        if (op == KernelOp::map) spec.operands.assign(2, {DType::f32, {1}});
         const double seconds = flops(spec) / flops_per_second[d];
         profile.add({static_cast<int>(d), spec, {seconds, seconds, seconds, 3}, "made up"});
       }

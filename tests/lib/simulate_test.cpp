@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "plan/kernel_of.h"
 #include "program/overlap.h"
 
 using namespace motley;
@@ -10,10 +11,7 @@ using namespace motley;
 namespace {
 
 KernelSpec update(Index elements) {
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  spec.roles.n = elements;
-  return spec;
+  return elements_kernel({}, DType::f32, elements, {DType::f32, DType::f32});
 }
 
 // Rank 0 computes 4 s, then sends 1000 bytes; rank 1 computes 1 s, receives them and computes 1 s more.
@@ -21,11 +19,11 @@ std::vector<Program> two_ranks() {
   std::vector<Program> out(2);
   const Place nowhere{0, 0};
   for (Program& p : out) p.exchange_names = {"message"};
-  out[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, {{1, nowhere, 1000}}, {}}}, {Wait{0}}};
-  out[1].steps = {{RunKernel{update(1), {}, "first", false}},
+  out[0].steps = {{RunKernel{update(4), {}, "first", Purpose::pass}}, {Post{0, {{1, nowhere, 1000}}, {}}}, {Wait{0}}};
+  out[1].steps = {{RunKernel{update(1), {}, "first", Purpose::pass}},
                   {Post{0, {}, {{0, nowhere, 1000}}}},
                   {Wait{0}},
-                  {RunKernel{update(1), {}, "then", false}}};
+                  {RunKernel{update(1), {}, "then", Purpose::pass}}};
   return out;
 }
 
@@ -95,9 +93,9 @@ TEST_CASE("virtual time: a message travels while kernels run, one after the othe
   auto programs = two_ranks();
   std::swap(programs[0].steps[0], programs[0].steps[1]);  // rank 0 sends first
   programs[1].steps = {{Post{0, {}, {{0, {0, 0}, 1000}}}},
-                       {RunKernel{update(1), {}, "first", false}},
+                       {RunKernel{update(1), {}, "first", Purpose::pass}},
                        {Wait{0}},
-                       {RunKernel{update(1), {}, "then", false}}};
+                       {RunKernel{update(1), {}, "then", Purpose::pass}}};
   const Profile profile = one_second_an_element(1);
   const Simulated hidden = simulate(programs, profile);
   CHECK(hidden.waiting_seconds[1] == Approx(0.5));  // 1.5 s of a message, 1 s of them after the first kernel
@@ -115,8 +113,8 @@ TEST_CASE("virtual time: pieces from a device to a device are copied out, sent a
   std::vector<Program> programs(2);
   const Place nowhere{0, 0};
   const std::vector<Piece> pieces(3, Piece{1, nowhere, 1000}), arriving(3, Piece{0, nowhere, 1000});
-  programs[0].steps = {{RunKernel{update(4), {}, "first", false}}, {Post{0, pieces, {}}}, {Wait{0}}};
-  programs[1].steps = {{Post{0, {}, arriving}}, {RunKernel{update(1), {}, "meanwhile", false}}, {Wait{0}}};
+  programs[0].steps = {{RunKernel{update(4), {}, "first", Purpose::pass}}, {Post{0, pieces, {}}}, {Wait{0}}};
+  programs[1].steps = {{Post{0, {}, arriving}}, {RunKernel{update(1), {}, "meanwhile", Purpose::pass}}, {Wait{0}}};
   Profile profile = one_second_an_element(1);
   profile.links = {{0, 1, {{1 << 20, 0, 1000}}}};
   CHECK(simulate(programs, profile).step_seconds == Approx(4 + 3 * 1));

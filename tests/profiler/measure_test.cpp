@@ -266,8 +266,9 @@ TEST_CASE("a device with memory of its own: its kernels are timed by its marks, 
   KernelSpec conv, update;
   conv.roles = {2, 3, 6, 6, 4, 3, 3, 6, 6};
   conv.padding = {1, 1, 1, 1};
-  update.op = KernelOp::sgd;
-  update.roles.n = 100;
+  update.op = KernelOp::map;
+  update.extents = {100};
+  update.operands.assign(2, {DType::f32, {1}});
   const std::vector<KernelSpec> specs{conv, update};
   const Measurement made = measure_kernels(*device, 0, specs, {.budget_seconds = 5, .most_rounds = 4});
   REQUIRE(made.points.size() == 2);

@@ -21,11 +21,11 @@ Profile sample() {
   conv.x_format = Format::channels_last;
   p.add({0, conv, {0.1, 0.125, 0.3, 25}, "jit:avx512_core"});
   p.add({1, conv, {1e-7, 2e-7, 3e-7, 3}, "jit:avx2"});
-  KernelSpec fold;
-  fold.op = KernelOp::fold;
-  fold.fold_extents = {3, 5};
-  fold.operands = {{DType::f32, {5, 1}}, {DType::f32, {1, 3}}};
-  p.add({1, fold, {3e-9, 3e-9, 4e-9, 5}, "motley:avx2"});
+  KernelSpec map;
+  map.op = KernelOp::map;
+  map.extents = {3, 5};
+  map.operands = {{DType::f32, {5, 1}}, {DType::f32, {1, 3}}};
+  p.add({1, map, {3e-9, 3e-9, 4e-9, 5}, "motley:avx2"});
   p.links = {{0, 1, {{1024, 5e-7, 3e9}, {1 << 20, 1.7e-6, 7.6e9}}}};
   p.device_links = {{1, {{4096, 1e-5, 1e10}, {1 << 20, 2e-5, 2.5e10}}, {{1 << 20, 1.5e-5, 2e10}}}};
   p.notes = {"device 0: contended"};
@@ -37,7 +37,8 @@ Profile sample() {
 TEST_CASE("a profile of an older motley is read without the points that are written otherwise today", "[profile][json]") {
   const Profile p = sample();
   const std::string now = p.json();
-  for (const auto& [today, old] : {std::pair{"\"channels_last\"", "\"blocked16\""}, {"\"padding\"", "\"margin\""}}) {
+  for (const auto& [today, old] :
+       {std::pair{"\"channels_last\"", "\"blocked16\""}, {"\"padding\"", "\"margin\""}, {"\"map\"", "\"fold\""}}) {
     std::string text = now;
     const auto at = text.find(today);
     REQUIRE(at != std::string::npos);
@@ -78,7 +79,7 @@ TEST_CASE("a profile that does not fit is refused with its place", "[profile][js
   };
   const std::string device = R"({"name":"a","kind":"cpu","model":"m","isa":"avx2","threads":1,"library":"l"})";
   const std::string kernel =
-      R"({"device":DEVICE,"spec":{"op":"sgd","roles":{"n":8}},"seconds":{"min":MIN,"q25":1,"median":1,"n":3},"implementation":"x"})";
+      R"({"device":DEVICE,"spec":{"op":"map","extents":[8],"operands":[{"strides":[1]},{"strides":[1]}]},"seconds":{"min":MIN,"q25":1,"median":1,"n":3},"implementation":"x"})";
   auto profile = [&](std::string d, std::string m) {
     std::string k = kernel;
     k.replace(k.find("DEVICE"), 6, d);

@@ -4,7 +4,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/formulas.h"
+
 using namespace motley;
+using namespace motley::testing;
 
 namespace {
 
@@ -18,15 +21,6 @@ KernelSpec conv(Index n, Index c, Index f, PassKind pass = PassKind::forward) {
 
 KernelPoint point(const KernelSpec& spec, double seconds, int device = 0) {
   return {device, spec, {seconds * 0.8, seconds * 0.9, seconds, 9}, "test"};
-}
-
-KernelSpec fold_of(FoldKind kind, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
-  KernelSpec s;
-  s.op = KernelOp::fold;
-  s.fold = kind;
-  s.fold_extents = std::move(extents);
-  for (auto& one : strides) s.operands.push_back({DType::f32, std::move(one)});
-  return s;
 }
 
 void check_estimate(const Estimate& e, double seconds, Known known) {
@@ -120,23 +114,20 @@ TEST_CASE("two extents away: the best rate of that op and pass; else 1e9 flops p
   check_estimate(p.seconds(0, backward), flops(backward) / 1e9, Known::modelled);
 }
 
-TEST_CASE("folds and updates are scaled by their elements", "[profile]") {
+TEST_CASE("maps are scaled by their elements", "[profile]") {
   Profile p;
-  const KernelSpec rows = fold_of(FoldKind::copy, {8, 100}, {{100, 1}, {100, 1}});
+  const KernelSpec rows = copy_of({8, 100}, {{100, 1}, {100, 1}});
   p.add(point(rows, 8e-6));
-  check_estimate(p.seconds(0, fold_of(FoldKind::copy, {4, 50}, {{50, 1}, {50, 1}})), 2e-6, Known::interpolated);
-  check_estimate(p.seconds(0, fold_of(FoldKind::copy, {40, 100}, {{100, 1}, {100, 1}})), 40e-6, Known::interpolated);
+  check_estimate(p.seconds(0, copy_of({4, 50}, {{50, 1}, {50, 1}})), 2e-6, Known::interpolated);
+  check_estimate(p.seconds(0, copy_of({40, 100}, {{100, 1}, {100, 1}})), 40e-6, Known::interpolated);
   // Transposing is another family, and so is another function.
-  CHECK(p.seconds(0, fold_of(FoldKind::copy, {4, 50}, {{50, 1}, {1, 4}})).known == Known::modelled);
-  CHECK(p.seconds(0, fold_of(FoldKind::activation, {4, 50}, {{50, 1}, {50, 1}})).known == Known::modelled);
-  KernelSpec update;
-  update.op = KernelOp::sgd;
-  update.roles.n = 1000;
-  p.add(point(update, 1e-6));
-  update.roles.n = 3000;
-  check_estimate(p.seconds(0, update), 3e-6, Known::interpolated);
-  update.momentum = 0.9;
-  CHECK(p.seconds(0, update).known == Known::modelled);
+  CHECK(p.seconds(0, copy_of({4, 50}, {{50, 1}, {1, 4}})).known == Known::modelled);
+  CHECK(p.seconds(0, map_of(forward_of("relu"), {4, 50}, {{50, 1}, {50, 1}})).known == Known::modelled);
+  // Constants cost nothing; another expression does.
+  auto scaled = [](double by, Index n) { return map_of(formula({by * operand(0)}), {n}, {{1}, {1}}); };
+  p.add(point(scaled(0.1, 1000), 1e-6));
+  check_estimate(p.seconds(0, scaled(0.9, 3000)), 3e-6, Known::interpolated);
+  CHECK(p.seconds(0, map_of(formula({0.1 + operand(0)}), {1000}, {{1}, {1}})).known == Known::modelled);
 }
 
 TEST_CASE("links answer by segment", "[profile]") {

@@ -12,14 +12,13 @@
 namespace motley::testing {
 
 // exact: small integers in every operand, every partial sum below 2^24: f32 results equal the f64 reference bit for bit
-//        (no sigmoid, tanh, elu, exp or log; means divide evenly).
+//        (no exp, tanh, ...; means divide evenly).
 // tolerance: random reals; per element |result - reference| <= bound. u = 2^-24, |.| = the same sum over absolute values:
 //        conv2d, dense          (terms + 8) u |.|          terms: products added per result, the bias too
 //        max_pool2d forward     0
 //        pools otherwise        (terms + 8) u |.|
-//        fold                   (operands + 8) u |.|       its sums run in f64 whatever the extents
-//        sgd                    8 u |.|
-//        sigmoid, tanh, elu, exp, log anywhere: and 2^-19 (1 + |.|)
+//        an epilogue            and 2^-19 (1 + |.|)
+//        map                    what its formula's instructions may be off, one after the other, each rounding once
 enum class LawMode { exact, tolerance };
 
 // One case: computed from (seed, number, mode) alone, so that a failing one can be run again by itself.
@@ -31,15 +30,15 @@ struct LawCase {
 LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 
 // Runs cases 0..cases-1: f32, every op, pass, format (mixed too), stride, dilation, padding (uneven, negative, wider than the
-// window), even windows, extents of 0, folds of every kind over strided views, some in place. Each kernel runs twice.
-// Returns "" where the law holds; else the first failing cases and how many there are. A refusal (DeviceError) is a failure.
-// dtype f64: the same cases in f64, u = 2^-53.
+// window), even windows, extents of 0, maps of every formula that an op makes, and of random ones, over strided views, some in
+// place. Each kernel runs twice. Returns "" where the law holds; else the first failing cases and how many there are. A refusal
+// (DeviceError) is a failure. dtype f64: the same cases in f64, u = 2^-53.
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype = DType::f32);
 
-// A NaN in x is in exactly those results whose windows reach it, through bias and these activations (none, relu) too: convolutions
-// of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads it), with the
-// first element that differs.
-std::string nan_law(Backend& backend, const std::vector<Activation>& activations = {Activation::none, Activation::relu});
+// A NaN in x is in exactly those results whose windows reach it, through bias and these epilogues (not given: none, and relu) too:
+// convolutions of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads
+// it), with the first element that differs.
+std::string nan_law(Backend& backend, std::vector<Formula> epilogues = {});
 
 // Sums of so many operands in f32, over contiguous, strided, broadcast and in-place views: of reals of very unlike magnitudes the
 // same bits as the reference's one loop in the operands' order; of small integers also reduced by a sum and by a maximum. "" or

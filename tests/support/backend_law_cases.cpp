@@ -6,8 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/compiled.h"
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
+#include "tests/support/formulas.h"
 
 namespace motley::testing {
 namespace {
@@ -44,9 +46,13 @@ Format format(Random& random) {
   return random.of({Format::plain, Format::channels_last});
 }
 
-Activation activation(Random& random, LawMode mode) {
-  if (mode == LawMode::exact) return random.of({Activation::none, Activation::relu});
-  return random.of({Activation::none, Activation::relu, Activation::sigmoid, Activation::tanh, Activation::elu});
+Formula epilogue(Random& random, LawMode mode) {
+  if (random.one_in(4)) return {};
+  if (mode == LawMode::exact)  // the second one is in no library
+    return random.one_in(3) ? formula({operand(0) + operand(0)}) : forward_of("relu");
+  const std::vector<std::string> names = Pointwise::names();
+  if (random.one_in(8)) return formula({0.25 * operand(0) * operand(0)});
+  return forward_of(names[static_cast<std::size_t>(random.in(0, static_cast<Index>(names.size()) - 1))]);
 }
 
 // One direction of a window op: rows (0) or columns (1).
@@ -119,7 +125,7 @@ KernelSpec window_spec(Random& random, KernelOp op, LawMode mode) {
   if (conv && spec.pass == PassKind::forward) {
     spec.bias = random.one_in(2);
     spec.accumulate = random.one_in(3);
-    spec.activation = activation(random, mode);
+    spec.epilogue = epilogue(random, mode);
   }
   return spec;
 }
@@ -135,18 +141,8 @@ KernelSpec dense_spec(Random& random, LawMode mode) {
   } while (flops(spec) > 4 * kMostFlops);
   if (spec.pass == PassKind::forward) {
     spec.bias = random.one_in(2);
-    spec.activation = activation(random, mode);
+    spec.epilogue = epilogue(random, mode);
   }
-  return spec;
-}
-
-KernelSpec sgd_spec(Random& random, LawMode mode) {
-  KernelSpec spec;
-  spec.op = KernelOp::sgd;
-  spec.roles.n = extent(random, {1, 2, 3, 7, 8, 15, 16, 17, 33, 127, 1001});
-  const bool exact = mode == LawMode::exact;
-  spec.momentum = exact ? random.of({0.0, 0.5}) : random.of({0.0, 0.9});
-  spec.weight_decay = exact ? random.of({0.0, 0.25}) : random.of({0.0, 1e-4, 0.01});
   return spec;
 }
 
@@ -168,7 +164,7 @@ std::vector<Index> view(Random& random, const std::vector<Index>& extents, const
   return strides;
 }
 
-std::vector<Index> fold_extents(Random& random, bool at_least_one) {
+std::vector<Index> map_extents(Random& random, bool at_least_one) {
   std::vector<Index> extents;
   do {
     extents.assign(static_cast<std::size_t>(random.in(at_least_one ? 1 : 0, 6)), 0);
@@ -179,75 +175,119 @@ std::vector<Index> fold_extents(Random& random, bool at_least_one) {
   return extents;
 }
 
-FoldKind fold_kind(Random& random, LawMode mode) {
-  if (mode == LawMode::exact)
-    return random.of({FoldKind::copy, FoldKind::square, FoldKind::add, FoldKind::activation, FoldKind::activation_gradient,
-                      FoldKind::pick_label});
-  return static_cast<FoldKind>(random.in(0, static_cast<Index>(FoldKind::square)));
+// An expression of so many operands: what no library and no op has, so that it is interpreted.
+Value any_value(Random& random, LawMode mode, int operands, int depth) {
+  const auto leaf = [&]() -> Value {
+    if (random.one_in(4)) return mode == LawMode::exact ? random.of({0.5, 2.0, -1.0}) : random.real(-2, 2);
+    return operand(static_cast<int>(random.in(0, operands - 1)));
+  };
+  if (depth == 0) return leaf();
+  const auto a = [&] { return any_value(random, mode, operands, depth - 1); };
+  if (mode == LawMode::tolerance && random.one_in(3)) {
+    switch (random.in(0, 7)) {
+      case 0: return exp(a());
+      case 1: return expm1(a());
+      case 2: return tanh(a());
+      case 3: return erf(a());
+      case 4: return sqrt(a() * 0.125 + 3.0);
+      case 5: return log(exp(a()) + 0.5);
+      case 6: return log1p(exp(a()));
+      default: return a() / (1.5 + tanh(a()));
+    }
+  }
+  switch (random.in(0, 4)) {
+    case 0: return a() + a();
+    case 1: return a() - a();
+    case 2: return a() * leaf();
+    case 3: return select(leaf() < leaf(), a(), a());
+    default: return select(leaf() <= leaf(), a(), leaf());
+  }
 }
 
-KernelSpec fold_spec(Random& random, LawMode mode) {
+Formula any_formula(Random& random, LawMode mode) {
+  for (;;) {
+    const int operands = static_cast<int>(random.in(1, 4));
+    std::vector<Value> results{any_value(random, mode, operands, static_cast<int>(random.in(1, 3)))};
+    while (random.one_in(4) && results.size() < 3) results.push_back(any_value(random, mode, operands, 1));
+    Formula f = formula(results);
+    if (!f.code.empty()) return f;
+  }
+}
+
+bool is_exact(const Formula& f) {
+  return std::all_of(f.code.begin(), f.code.end(),
+                     [](const Instruction& s) { return s.op <= Opcode::select && s.op != Opcode::div; });
+}
+
+// One that an op makes, mostly; in exact mode of additions and products alone.
+Formula map_formula(Random& random, LawMode mode) {
+  if (random.one_in(3)) return {};
+  if (random.one_in(3)) return any_formula(random, mode);
+  const std::vector<CompiledFormula>& all = compiled_formulas();
+  for (;;) {
+    const CompiledFormula& one = all[static_cast<std::size_t>(random.in(0, static_cast<Index>(all.size()) - 1))];
+    if (one.width == Width::f32 && (mode == LawMode::tolerance || is_exact(one.formula))) return one.formula;
+  }
+}
+
+KernelSpec map_spec(Random& random, LawMode mode) {
   KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = fold_kind(random, mode);
-  const int label = label_operand(spec.fold);
-  spec.fold_extents = fold_extents(random, label >= 0);
-  spec.combine = random.of({Combine::set, Combine::set, Combine::add, Combine::max});
-  const std::vector<Index>& extents = spec.fold_extents;
-  const bool many = spec.fold == FoldKind::add && random.one_in(4);  // more than one group of a backend's
-  if (many) spec.fold_extents.resize(std::min(extents.size(), std::size_t{2}));
-  const Index terms = many ? random.of<Index>({15, 16, 17, 56, 64, 65, 130}) : random.in(0, 5);
-  const std::size_t inputs = fold_inputs(spec.fold, static_cast<std::size_t>(terms));
+  spec.op = KernelOp::map;
+  spec.formula = map_formula(random, mode);
+  int positions = 0;  // extents that it needs
+  for (const Instruction& s : spec.formula.code)
+    if (s.op == Opcode::position) positions = std::max(positions, s.a + 1);
+  do spec.extents = map_extents(random, positions > 0);
+  while (static_cast<int>(spec.extents.size()) < positions);
+  const std::size_t results = result_count(spec);
+  spec.combine = results > 1 ? Combine::set : random.of({Combine::set, Combine::set, Combine::add, Combine::max});
+  const bool many = positions == 0 && random.one_in(6);  // more than one group of a backend's
+  if (many) spec.extents.resize(std::min(spec.extents.size(), std::size_t{2}));
+  const std::vector<Index>& extents = spec.extents;
+  const bool sums = !is_integer_operand(spec.formula, 0) && (many || random.one_in(3));
+  if (sums) spec.summands = many ? random.of<Index>({15, 16, 17, 56, 64, 65, 130}) : random.in(0, 5);
+  const std::size_t inputs = input_count(spec);
   for (std::size_t i = 0; i < inputs; i++) {
     std::vector<bool> has(extents.size());
     for (std::size_t d = 0; d < has.size(); d++) has[d] = i == 0 || random.one_in(2);
-    spec.operands.push_back({DType::f32, view(random, extents, has)});
-  }
-  if (label >= 0) {
-    spec.class_dim = static_cast<int>(random.in(0, static_cast<Index>(extents.size()) - 1));
-    spec.first_class = random.of<Index>({0, 0, 3, 7});
-    spec.operands[static_cast<std::size_t>(label)].dtype = DType::i32;
+    MapOperand operand{DType::f32, view(random, extents, has)};
+    if (is_integer(spec, i))
+      operand.dtype = DType::i32;
+    else if (random.one_in(8))
+      operand.dtype = DType::f64;
+    spec.operands.push_back(std::move(operand));
   }
   std::vector<bool> kept(extents.size(), true);
   if (spec.combine != Combine::set)
     for (std::size_t d = 0; d < kept.size(); d++) kept[d] = random.one_in(2);
-  spec.operands.push_back({DType::f32, view(random, extents, kept)});
-  const bool activates =
-      spec.fold == FoldKind::add || spec.fold == FoldKind::activation || spec.fold == FoldKind::activation_gradient;
-  if (activates) spec.activation = activation(random, mode);
-  if (random.one_in(3)) spec.scale = mode == LawMode::exact ? random.of({0.5, 0.25, 2.0, -1.0}) : random.of({1.0 / 7, 0.125, -3.0});
-  if (spec.fold == FoldKind::copy && spec.combine == Combine::set && spec.scale == 1 && random.one_in(4))
-    spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
+  const DType wide = random.one_in(8) ? DType::f64 : DType::f32;
+  for (std::size_t k = 0; k < results; k++) spec.operands.push_back({k == 0 ? wide : DType::f32, view(random, extents, kept)});
+  if (positions > 0)
+    for (std::size_t d = 0; d < extents.size(); d++) spec.origin.push_back(random.of<Index>({0, 0, 3, 7}));
+  if (results == 1 && random.one_in(3))
+    spec.scale = mode == LawMode::exact ? random.of({0.5, 0.25, 2.0, -1.0}) : random.of({1.0 / 7, 0.125, -3.0});
+  if (is_copy(spec) && random.one_in(4)) spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
   return spec;
 }
 
 // In place, where the result reduces nothing: a float operand takes the result's strides.
 int alias_of(Random& random, KernelSpec& spec) {
-  if (spec.op != KernelOp::fold || spec.operands.size() < 2 || !random.one_in(4)) return -1;
-  const FoldOperand& result = spec.operands.back();
+  if (spec.op != KernelOp::map || input_count(spec) == 0 || !random.one_in(4)) return -1;
+  const MapOperand& result = spec.operands.back();
   for (std::size_t d = 0; d < result.strides.size(); d++)
     if (result.strides[d] == 0) return -1;
-  const Index at = random.in(0, static_cast<Index>(spec.operands.size()) - 2);
-  FoldOperand& operand = spec.operands[static_cast<std::size_t>(at)];
+  const Index at = random.in(0, static_cast<Index>(input_count(spec)) - 1);
+  MapOperand& operand = spec.operands[static_cast<std::size_t>(at)];
   if (operand.dtype != result.dtype) return -1;
   operand.strides = result.strides;
   return static_cast<int>(at);
 }
 
-// What operand i's elements are drawn from; reals keep exp, log and the gradients computed from y in their usual ranges.
 double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mode) {
-  if (spec.op == KernelOp::fold && spec.operands[i].dtype == DType::i32) return static_cast<double>(random.in(0, 12));
-  if (spec.op == KernelOp::sgd && i == 0) return mode == LawMode::exact ? random.of({0.0, 0.5, 1.0}) : random.real(0, 0.2);
+  if (spec.op == KernelOp::map && spec.operands[i].dtype == DType::i32) return static_cast<double>(random.in(0, 12));
   if (mode == LawMode::exact) {
     // 3600 is divided by every product of two numbers up to 6: the sizes of clipped windows.
     return static_cast<double>(random.in(-4, 4) * (spec.op == KernelOp::avg_pool2d ? 3600 : 1));
-  }
-  if (spec.op == KernelOp::fold) {
-    const bool exponential = spec.fold == FoldKind::sum_exp || spec.fold == FoldKind::softmax_gradient;
-    if (exponential && i == 0) return random.real(-4, 4);
-    if (exponential && i == 1) return random.real(4, 5);
-    if (spec.fold == FoldKind::softmax_gradient && i == 2) return random.real(1, 8);
-    if (spec.fold == FoldKind::cross_entropy && i == 1) return random.real(0.5, 8);
   }
   return random.real(-1, 1);
 }
@@ -264,18 +304,11 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode) {
     case 3: one.spec = dense_spec(random, mode); break;
     case 4: one.spec = window_spec(random, KernelOp::max_pool2d, mode); break;
     case 5: one.spec = window_spec(random, KernelOp::avg_pool2d, mode); break;
-    case 6: one.spec = sgd_spec(random, mode); break;
-    case 7:
-      one.spec.op = KernelOp::accumulate;
-      one.spec.pass = random.of({PassKind::forward, PassKind::backward_data});
-      one.spec.roles.n = extent(random, {1, 2, 3, 7, 8, 15, 16, 17, 33, 127, 1001});
-      break;
-    default: one.spec = fold_spec(random, mode);
+    default: one.spec = map_spec(random, mode);
   }
   one.options.alias = alias_of(random, one.spec);
   one.options.times = 2;
-  if (one.spec.op == KernelOp::fold || one.spec.op == KernelOp::sgd || one.spec.op == KernelOp::accumulate)
-    one.options.offset = static_cast<int>(random.in(0, 5));
+  if (one.spec.op == KernelOp::map) one.options.offset = static_cast<int>(random.in(0, 5));
   const std::vector<OperandUse> uses = operands_of(one.spec);
   for (std::size_t i = 0; i < uses.size(); i++) {
     one.images.emplace_back();

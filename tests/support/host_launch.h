@@ -23,13 +23,13 @@ class HostEngine {
     taken.padding = {reach.before[0], reach.after[0], reach.before[1], reach.after[1]};
     taken.x_format = taken.w_format = taken.y_format = Format::channels_last;
     taken.bias = taken.accumulate = false;
-    taken.activation = Activation::none;
+    taken.epilogue = {};
     kernel_ = reference_backend()->compile(taken);
   }
   std::string name() const { return "host"; }
   std::size_t scratch_bytes() const { return kernel_->workspace_bytes(); }
   bool takes_bias() const { return false; }
-  bool takes_activation() const { return false; }
+  bool takes_epilogue() const { return false; }
   bool takes_sum() const { return false; }
   void move(const cuda::MoveOptions& options, const void* from, void* to) const {
     if (dtype_ == DType::f64)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/random_network.h"
+#include "graph/pointwise.h"
 
 #include <motley/partition.h>
 
@@ -25,21 +26,14 @@ int law_percent() {
 
 namespace {
 
-Tensor activated(Activation activation, const Tensor& x) {
-  switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return relu(x);
-    case Activation::sigmoid: return sigmoid(x);
-    case Activation::tanh: return motley::tanh(x);
-    case Activation::elu: return elu(x);
-  }
-  return x;
+Tensor activated(const std::string& activation, const Tensor& x) {
+  return activation.empty() ? x : (*Pointwise::find(activation))(x, "");
 }
 
-Activation any_activation(Random& random) {
-  static const Activation all[] = {Activation::none,    Activation::relu, Activation::relu,
-                                   Activation::sigmoid, Activation::tanh, Activation::elu};
-  return all[pick(random, 0, 5)];
+std::string any_activation(Random& random) {
+  if (chance(random, 0.3)) return chance(random, 0.5) ? "relu" : "";
+  const std::vector<std::string> all = Pointwise::names();
+  return all[static_cast<std::size_t>(pick(random, 0, static_cast<Index>(all.size()) - 1))];
 }
 
 Sliding any_sliding(Random& random, bool pool) {
@@ -70,7 +64,7 @@ Padding padding_of(const Layer& layer, const Sliding& rows, const Sliding& cols)
 
 // x, and x's sum with one or two branches that go over another dim and come back.
 Tensor with_branches(const Layer& layer, const Tensor& x, const Dim& f, const Dim& g) {
-  const Activation a = layer.activation;
+  const std::string a = layer.activation;
   const Tensor branch =
       conv2d(activated(a, conv2d(x, {.out = g, .window = 3, .padding = same})), {.out = f, .window = {1, 2}, .padding = same});
   if (layer.filters % 2 == 0) return add(x, branch);
@@ -199,7 +193,7 @@ Recipe random_integer_recipe(Random& random) {
     if (l.kind == Layer::Kind::residual) l.kind = Layer::Kind::conv;
     l.filters = pick(random, 3, 19);
     l.rows.window = std::min<Index>(l.rows.window, 3);
-    l.activation = chance(random, 0.5) ? Activation::relu : Activation::none;
+    l.activation = chance(random, 0.5) ? "relu" : "";
   }
   return r;
 }
@@ -299,7 +293,7 @@ std::string to_text(const Case& one) {
       text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
     if (l.kind == Layer::Kind::shape) {
-      text << " " << l.form << " at " << l.inner << " activation " << static_cast<int>(l.activation);
+      text << " " << l.form << " at " << l.inner << " " << l.activation;
       continue;
     }
     for (const Sliding* s : {&l.rows, &l.cols}) {
@@ -308,7 +302,7 @@ std::string to_text(const Case& one) {
       if (!l.same && s->before + s->after > 0) text << " padding " << s->before << "," << s->after;
     }
     text << (l.same ? " same" : "");
-    if (l.activation != Activation::none) text << " activation " << static_cast<int>(l.activation);
+    if (!l.activation.empty()) text << " " << l.activation;
   }
   static const char* heads[] = {"dense", "flatten", "global_pool"};
   text << "; " << heads[static_cast<std::size_t>(r.head)] << " hidden=" << r.hidden << " classes=" << r.classes

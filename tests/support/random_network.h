@@ -43,7 +43,7 @@ struct Layer {
   Index form = 0;                // of a shape: which op (random_network.cpp)
   Sliding rows{}, cols{};
   bool same = false, bias = false;
-  Activation activation = Activation::none;
+  std::string activation{};  // a pointwise op; empty: none
 };
 struct Recipe {
   enum class Head : std::uint8_t { dense, flatten, global_pool } head = Head::dense;

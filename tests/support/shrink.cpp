@@ -153,7 +153,7 @@ std::vector<Case> smaller(const Case& one) {
     if (layer.kind == Layer::Kind::residual) offer([&](Case& c) { c.net.layers[i].kind = Layer::Kind::conv; });
     if (layer.bias) offer([&](Case& c) { c.net.layers[i].bias = false; });
     if (layer.same) offer([&](Case& c) { c.net.layers[i].same = false; });
-    if (layer.activation != Activation::none) offer([&](Case& c) { c.net.layers[i].activation = Activation::none; });
+    if (!layer.activation.empty()) offer([&](Case& c) { c.net.layers[i].activation.clear(); });
     lower([i](Case& c) -> Index& { return c.net.layers[i].filters; }, 1);
     lower([i](Case& c) -> Index& { return c.net.layers[i].inner; }, 1);
     for (Sliding Layer::*s : {&Layer::rows, &Layer::cols}) {

@@ -5,6 +5,7 @@
 
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
+#include "tests/support/formulas.h"
 
 namespace motley::testing {
 namespace {
@@ -45,11 +46,11 @@ double element(bool integers, int k, Index i) {
 
 KernelSpec spec_of(const Views& views, int operands) {
   KernelSpec spec;
-  spec.op = KernelOp::fold;
-  spec.fold = FoldKind::add;
+  spec.op = KernelOp::map;
+  spec.summands = operands;
   spec.combine = views.combine;
-  spec.activation = operands % 2 == 0 ? Activation::relu : Activation::none;
-  spec.fold_extents = views.extents;
+  if (operands % 2 == 0) spec.formula = forward_of("relu");
+  spec.extents = views.extents;
   for (int k = 0; k < operands; k++)
     spec.operands.push_back({DType::f32, views.operands[static_cast<std::size_t>(k) % views.operands.size()]});
   spec.operands.push_back({DType::f32, views.result});

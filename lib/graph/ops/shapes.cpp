@@ -41,7 +41,7 @@ void copy_between(Lowering& to, Pass& p, int read, int written, const std::vecto
 }  // namespace
 
 void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps) {
-  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
   copy_between(to, p, from, to.value(node), index_maps);
 }
 
@@ -50,7 +50,7 @@ void shape_gradient(Lowering& to, const Node& node, const std::string& what, int
   std::vector<DimMap> back;
   for (const DimMap& t : index_maps) back.push_back({t.out, t.in, -t.offset});
   const int dy = to.gradient(to.value(node)), dx = to.gradient(from);
-  Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
   copy_between(to, p, dy, dx, back);
 }
 

@@ -38,7 +38,7 @@ class Rename final : public Op {
   // Dims match by position: both names are one index.
   static void copy(Lowering& to, const Node& node, const std::string& what, int from, int into) {
     const Shape result = to.tensor(into).shape;
-    Pass& p = to.pass(node, what, KernelOp::fold, PassKind::forward);
+    Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
     p.indices = indices_of(result);
     const std::vector<int> all = indices_in(p.indices, result);
     p.reads = {{from, all}};

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does a map cost beside a loop written by hand for the same formula? maps [--quick] [--isa NAME] [--json FILE]. Per size: the
+// smallest of several interleaved rounds, in this thread's processor time.
+#include <fmt/core.h>
+#include <motley/backend.h>
+#include <motley/error.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+
+#include "bench/support/hand_loops.h"
+#include "graph/update.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/operands.h"
+#include "tests/support/formulas.h"
+
+namespace {
+
+using namespace motley;
+using namespace motley::testing;
+
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+KernelSpec spec_of(const std::string& name, Index n) {
+  const std::vector<Index> one{1};
+  const Value a = operand(0), b = operand(1);
+  if (name == "add") return sum_of({n}, {one, one, one});
+  if (name == "sgd") {
+    KernelSpec spec = map_of(update_of(Sgd{.momentum = 0.9, .weight_decay = 1e-4}), {n}, {{0}, {0}, one, one, one, one, one});
+    spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
+    return spec;
+  }
+  if (name == "interpreted: (a - b) * c") return map_of(formula({(a - b) * 0.3}), {n}, {one, one, one});
+  if (name == "interpreted: a a + b b - c") return map_of(formula({a * a + b * b - 0.5}), {n}, {one, one, one});
+  if (name == "interpreted: exp(a - b) b") return map_of(formula({exp(a - b) * b}), {n}, {one, one, one});
+  const std::size_t space = name.find(' ');
+  if (space != std::string::npos) return map_of(gradient_of(name.substr(0, space)), {n}, {one, one, one});
+  return map_of(forward_of(name), {n}, {one, one});
+}
+
+// The operands of one map; those that are written in place share memory.
+class Operands {
+ public:
+  Operands(const KernelSpec& spec, Index n) {
+    const std::size_t inputs = input_count(spec), results = result_count(spec);
+    for (std::size_t k = 0; k < inputs + results; k++) {
+      if (k >= inputs && results > 1) {
+        pointers_.push_back(pointers_[k - results]);
+        continue;
+      }
+      blocks_.emplace_back(static_cast<std::size_t>(n) + 16);
+      for (std::size_t i = 0; i < blocks_.back().size(); i++) blocks_.back()[i] = 0.5f + 1e-3f * static_cast<float>(i % 97);
+      const auto at = reinterpret_cast<std::uintptr_t>(blocks_.back().data());
+      pointers_.push_back(reinterpret_cast<float*>((at + 63) / 64 * 64));
+      if (spec.operands[k].dtype == DType::f64) {
+        const double scalar = k == 0 ? 0.01 : 1.0;
+        std::copy_n(reinterpret_cast<const char*>(&scalar), sizeof scalar, reinterpret_cast<char*>(pointers_.back()));
+      }
+    }
+  }
+  float* const* floats() const { return pointers_.data(); }
+  std::vector<void*> all() const { return {pointers_.begin(), pointers_.end()}; }
+
+ private:
+  std::vector<std::vector<float>> blocks_{};
+  std::vector<float*> pointers_{};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  bool quick = false;
+  std::string json;
+  Device device;
+  for (int i = 1; i < argc; i++) {
+    const std::string flag = argv[i];
+    if (flag == "--quick")
+      quick = true;
+    else if (flag == "--isa" && i + 1 < argc)
+      device.isa = argv[++i];
+    else if (flag == "--json" && i + 1 < argc)
+      json = argv[++i];
+    else
+      throw UserError("maps: unknown option " + flag + " (known: --quick, --isa NAME, --json FILE)", Exit::usage);
+  }
+  const auto backend = open_cpu_backend(device);
+  const std::string isa = backend->isa();
+  const bench::HandLoops& hand = isa.starts_with("avx512") ? bench::hand_loops_avx512()
+                                 : isa.starts_with("avx2") ? bench::hand_loops_avx2()
+                                                           : bench::hand_loops_sse41();
+  fmt::print("maps on {}, {} loops: time over a loop by hand\n{:>28}", backend->model(), hand.isa, "floats");
+  const std::vector<Index> sizes{4 << 10, 64 << 10, 1 << 20, 16 << 20};
+  for (const Index n : sizes) fmt::print(" {:>9}", n >= (1 << 20) ? fmt::format("{} Mi", n >> 20) : fmt::format("{} Ki", n >> 10));
+  fmt::print("\n");
+  std::string rows;
+  for (const auto& [name, loop] : hand.list) {
+    fmt::print("{:>28}", name);
+    for (const Index n : sizes) {
+      const KernelSpec spec = spec_of(name, n);
+      const Operands operands(spec, n);
+      const auto kernel = backend->compile(spec);
+      const std::vector<void*> all = operands.all();
+      double best[2] = {1e9, 1e9};
+      const Index times = std::max<Index>(1, (quick ? 1 << 20 : 4 << 20) / n);
+      for (int round = 0; round < (quick ? 5 : 21); round++) {
+        double begin = now();
+        for (Index k = 0; k < times; k++) kernel->run(all, nullptr);
+        best[0] = std::min(best[0], now() - begin);
+        begin = now();
+        for (Index k = 0; k < times; k++) loop(operands.floats(), n);
+        best[1] = std::min(best[1], now() - begin);
+      }
+      fmt::print(" {:>9.2f}", best[0] / best[1]);
+      rows += fmt::format(
+          "{}{{\"map\": \"{}\", \"isa\": \"{}\", \"floats\": {}, \"seconds\": {:.4g}, \"by_hand_seconds\": {:.4g}}}",
+          rows.empty() ? "" : ",\n", name, hand.isa, n, best[0] / static_cast<double>(times), best[1] / static_cast<double>(times));
+    }
+    fmt::print("\n");
+  }
+  if (!json.empty()) std::ofstream(json) << "[" << rows << "]\n";
+  return 0;
+} catch (const std::exception& e) {
+  fmt::print(stderr, "{}\n", e.what());
+  return 64;
+}

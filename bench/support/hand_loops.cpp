@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/support/hand_loops.h"
+
+#include <cmath>
+#include <cstring>
+
+#define MOTLEY_VECTOR _Pragma("GCC ivdep")
+
+namespace motley::bench {
+namespace {
+#include "kernels/loops/math.inc"
+
+constexpr float kRate = 0.01f;
+
+template <class F>
+[[gnu::always_inline]] inline void each(Index n, F&& f) {
+  MOTLEY_VECTOR
+  for (Index i = 0; i < n; i++) f(i);
+}
+
+void relu(float* const* o, Index n) {
+  const float* x = o[0];
+  float* y = o[1];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = x[i] <= 0.0f ? 0.0f : x[i]; });
+}
+void relu_gradient(float* const* o, Index n) {
+  const float *dy = o[0], *y = o[1];
+  float* dx = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { dx[i] = dy[i] * (0.0f < y[i] ? 1.0f : 0.0f); });
+}
+void add(float* const* o, Index n) {
+  const float *a = o[0], *b = o[1];
+  float* y = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = a[i] + b[i]; });
+}
+void gelu(float* const* o, Index n) {
+  const float* x = o[0];
+  float* y = o[1];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = 0.5f * x[i] * (1.0f + erf_of(0.70710678f * x[i])); });
+}
+void gelu_gradient(float* const* o, Index n) {
+  const float *dy = o[0], *x = o[1];
+  float* dx = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) {
+        const float v = x[i];
+        dx[i] = dy[i] * (0.5f * (1.0f + erf_of(0.70710678f * v)) + v * 0.39894228f * exp_of(-0.5f * v * v));
+      });
+}
+void silu(float* const* o, Index n) {
+  const float* x = o[0];
+  float* y = o[1];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = x[i] / (1.0f + exp_of(-x[i])); });
+}
+void tanh_loop(float* const* o, Index n) {
+  const float* x = o[0];
+  float* y = o[1];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = tanh_of(x[i]); });
+}
+// operands: rate, factor, g, v, w; v, w
+void sgd(float* const* o, Index n) {
+  const float* g = o[2];
+  float *v = o[5], *w = o[6];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) {
+        v[i] = 0.9f * v[i] + (g[i] + 1e-4f * w[i]);
+        w[i] -= kRate * v[i];
+      });
+}
+// Not compiled with motley: what is interpreted.
+void scaled_difference(float* const* o, Index n) {
+  const float *a = o[0], *b = o[1];
+  float* y = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = (a[i] - b[i]) * 0.3f; });
+}
+void squares(float* const* o, Index n) {
+  const float *a = o[0], *b = o[1];
+  float* y = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = a[i] * a[i] + b[i] * b[i] - 0.5f; });
+}
+void exp_of_difference(float* const* o, Index n) {
+  const float *a = o[0], *b = o[1];
+  float* y = o[2];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) { y[i] = exp_of(a[i] - b[i]) * b[i]; });
+}
+
+}  // namespace
+
+const HandLoops& MOTLEY_HAND_LOOPS();
+const HandLoops& MOTLEY_HAND_LOOPS() {
+  static const HandLoops loops{MOTLEY_HAND_ISA,
+                               {{"relu", relu},
+                                {"relu gradient", relu_gradient},
+                                {"add", add},
+                                {"gelu", gelu},
+                                {"gelu gradient", gelu_gradient},
+                                {"silu", silu},
+                                {"tanh", tanh_loop},
+                                {"sgd", sgd},
+                                {"interpreted: (a - b) * c", scaled_difference},
+                                {"interpreted: a a + b b - c", squares},
+                                {"interpreted: exp(a - b) b", exp_of_difference}}};
+  return loops;
+}
+
+}  // namespace motley::bench

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/map_plan.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "kernels/operands.h"
+
+namespace motley::cuda {
+namespace {
+
+struct Extent {
+  Index size = 0;
+  std::vector<Index> strides{};  // the results' last
+  std::size_t inputs = 0;
+  int position = -1;  // of the formula, that runs along it
+  Index result() const { return strides[inputs]; }
+};
+
+// Neighbours that every operand walks like one extent.
+void join(std::vector<Extent>& extents) {
+  auto joins = [](const Extent& a, const Extent& b) {
+    for (std::size_t k = 0; k < a.strides.size(); k++)
+      if (a.strides[k] != b.strides[k] * b.size) return false;
+    return a.position < 0 && b.position < 0;
+  };
+  for (std::size_t i = 0; i + 1 < extents.size();) {
+    if (!joins(extents[i], extents[i + 1])) {
+      i++;
+      continue;
+    }
+    extents[i + 1].size *= extents[i].size;
+    extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+Index product(const std::vector<Extent>& extents) {
+  Index all = 1;
+  for (const Extent& e : extents) all *= e.size;
+  return all;
+}
+
+}  // namespace
+
+PlannedMap plan_map(const KernelSpec& spec) {
+  check_map(spec);
+  PlannedMap planned;
+  MapPlan& plan = planned.plan;
+  planned.formula = plain_of(spec.formula);
+  plan.combine = spec.combine;
+  plan.scale = spec.scale;
+  plan.inputs = static_cast<int>(input_count(spec));
+  plan.results = static_cast<int>(result_count(spec));
+  plan.summands = static_cast<int>(spec.summands);
+  plan.arguments = std::min(plan.inputs, kArgumentOperands);
+  plan.in_table = plan.inputs - plan.arguments;
+  if (plan.results > kMostResults || plan.in_table > std::max(0, plan.summands - 1) || spec.extents.size() > kMostOperands)
+    throw DeviceError("a map of " + std::to_string(plan.inputs) + " operands, " + std::to_string(plan.results) + " results and " +
+                      std::to_string(spec.extents.size()) + " extents: the CUDA kernels take at most " +
+                      std::to_string(kArgumentOperands) + " (but for sums), " + std::to_string(kMostResults) + " and " +
+                      std::to_string(kMostOperands));
+  planned.more.resize(static_cast<std::size_t>(plan.in_table));
+  for (std::size_t k = 0; k < planned.more.size(); k++) planned.more[k].dtype = spec.operands[k].dtype;
+  for (int k = 0; k < plan.arguments; k++) plan.dtype[k] = spec.operands[static_cast<std::size_t>(plan.in_table + k)].dtype;
+  for (int k = 0; k < plan.results; k++) plan.result_dtype[k] = spec.operands[static_cast<std::size_t>(plan.inputs + k)].dtype;
+  std::fill_n(plan.position, kMostOperands, std::int8_t{-1});
+  for (std::size_t d = 0; d < spec.origin.size(); d++) plan.origin[d] = static_cast<std::int32_t>(spec.origin[d]);
+  std::vector<Extent> kept, reduced;
+  for (std::size_t i = 0; i < spec.extents.size(); i++) {
+    const int number = static_cast<int>(i);
+    Extent extent{spec.extents[i], {}, input_count(spec), reads_position(spec.formula, number) ? number : -1};
+    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
+    if (extent.size != 1) (extent.result() != 0 ? kept : reduced).push_back(std::move(extent));
+  }
+  // Neighbouring threads write neighbouring elements.
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
+  join(kept);
+  join(reduced);
+  plan.elements = product(kept);
+  plan.terms = product(reduced);
+  if (plan.terms == 0 && spec.combine == Combine::set) plan.elements = 0;
+  if (kept.size() + reduced.size() > kMostMapExtents)
+    throw DeviceError("a map over " + std::to_string(kept.size() + reduced.size()) + " extents: the CUDA kernels take at most " +
+                      std::to_string(kMostMapExtents));
+  plan.kept = static_cast<int>(kept.size());
+  for (const auto* list : {&kept, &reduced})
+    for (const Extent& extent : *list) {
+      const int d = plan.extents++;
+      plan.size[d] = extent.size;
+      for (std::size_t k = 0; k < planned.more.size(); k++) planned.more[k].stride[d] = extent.strides[k];
+      std::copy_n(extent.strides.begin() + plan.in_table, plan.arguments, plan.stride[d]);
+      std::copy_n(extent.strides.begin() + plan.inputs, plan.results, plan.result_stride[d]);
+      if (extent.position >= 0) plan.position[extent.position] = static_cast<std::int8_t>(d);
+    }
+  // Few results of many terms: parts enough to fill a device, of no fewer terms than a thread is worth.
+  constexpr Index kThreads = 65536, kLeastTerms = 32, kMostParts = 1024;
+  if (plan.elements > 0)
+    plan.parts = std::clamp(std::min(plan.terms / kLeastTerms, kThreads / plan.elements), Index{1}, kMostParts);
+  return planned;
+}
+
+}  // namespace motley::cuda

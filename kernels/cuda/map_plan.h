@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "kernels/cuda/map_formulas.h"
+
+namespace motley::cuda {
+
+struct PlannedMap {
+  MapPlan plan{};
+  PlainFormula formula{};
+  std::vector<MapOperandAt> more{};  // the first summands where not all inputs are arguments: strides; data is set at each run
+};
+
+// DeviceError: more extents, operands or results than a kernel's arguments hold. InternalError: a broken spec.
+PlannedMap plan_map(const KernelSpec& spec);
+
+}  // namespace motley::cuda

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Formula as plain data, and one position of it: compiled by the host's compiler and by nvcc, so that every device without a
+// compiled loop of its own computes the same.
+#pragma once
+#include <motley/formula.h>
+
+#include <cmath>
+
+#if defined(__CUDACC__)
+#define MOTLEY_HD __host__ __device__
+#else
+#define MOTLEY_HD
+#endif
+
+namespace motley {
+
+struct PlainInstruction {
+  Opcode op = Opcode::constant;
+  std::int8_t a = 0, b = 0, c = 0;
+};
+
+struct PlainFormula {
+  int count = 0, result_count = 0;
+  PlainInstruction code[kMostInstructions] = {};
+  std::int8_t results[kMostOperands] = {};
+  double constants[kMostInstructions] = {};
+};
+
+// InternalError: no kernel could run it.
+PlainFormula plain_of(const Formula& formula);
+
+template <class Real>
+struct Registers {
+  Real real[kMostInstructions];
+  std::int32_t whole[kMostInstructions];  // integers, and conditions as 0 or 1
+};
+
+// operand(k) -> Real, integer(k) and position(extent) -> std::int32_t
+template <class Real, class Operand, class Integer, class Position>
+MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& operand, Integer&& integer, Position&& position) {
+  for (int i = 0; i < f.count; i++) {
+    const PlainInstruction s = f.code[i];
+    Real& to = r.real[i];
+    switch (s.op) {
+      case Opcode::operand: to = operand(s.a); break;
+      case Opcode::integer: r.whole[i] = integer(s.a); break;
+      case Opcode::constant: to = static_cast<Real>(f.constants[i]); break;
+      case Opcode::position: r.whole[i] = position(s.a); break;
+      case Opcode::add: to = r.real[s.a] + r.real[s.b]; break;
+      case Opcode::sub: to = r.real[s.a] - r.real[s.b]; break;
+      case Opcode::mul: to = r.real[s.a] * r.real[s.b]; break;
+      case Opcode::div: to = r.real[s.a] / r.real[s.b]; break;
+      case Opcode::less: r.whole[i] = r.real[s.a] < r.real[s.b] ? 1 : 0; break;
+      case Opcode::less_equal: r.whole[i] = r.real[s.a] <= r.real[s.b] ? 1 : 0; break;
+      case Opcode::equal: r.whole[i] = r.real[s.a] == r.real[s.b] ? 1 : 0; break;
+      case Opcode::matches: r.whole[i] = r.whole[s.a] == r.whole[s.b] ? 1 : 0; break;
+      case Opcode::select: to = r.whole[s.a] != 0 ? r.real[s.b] : r.real[s.c]; break;
+      case Opcode::exp: to = std::exp(r.real[s.a]); break;
+      case Opcode::expm1: to = std::expm1(r.real[s.a]); break;
+      case Opcode::log: to = std::log(r.real[s.a]); break;
+      case Opcode::log1p: to = std::log1p(r.real[s.a]); break;
+      case Opcode::sqrt: to = std::sqrt(r.real[s.a]); break;
+      case Opcode::tanh: to = std::tanh(r.real[s.a]); break;
+      case Opcode::erf: to = std::erf(r.real[s.a]); break;
+    }
+  }
+}
+
+// f of one real operand.
+template <class Real>
+MOTLEY_HD inline Real apply(const PlainFormula& f, Real x) {
+  Registers<Real> registers;
+  run(
+      f, registers, [x](int) { return x; }, [](int) { return 0; }, [](int) { return 0; });
+  return registers.real[f.results[0]];
+}
+
+}  // namespace motley

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/loops/map_plan.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "kernels/operands.h"
+#include "kernels/value.h"
+
+namespace motley::cpu {
+namespace {
+
+constexpr Index kChunk = 512;          // fold.inc: elements of one call
+constexpr Index kTileElements = 8192;  // one unit of an elementwise map: 32 KiB per operand
+constexpr Index kTransposeTile = 64;   // both sides of a tile fit in the first-level cache
+constexpr Index kTogether = 8;         // reduce.inc
+
+// One extent of the map with every operand's stride, the results' last.
+struct Extent {
+  Index size = 1;
+  std::vector<Index> strides{};
+  std::size_t inputs = 0;
+  int position = -1;  // which of the formula's positions runs along it; -1: none
+  Index result() const { return strides[inputs]; }
+};
+
+void check_spec(const KernelSpec& spec) {
+  check_map(spec);
+  if (spec.extents.size() + 3 > kMostMapExtents || spec.extents.size() > kMostOperands)
+    throw DeviceError("a map over " + std::to_string(spec.extents.size()) + " extents: the CPU loops take at most " +
+                      std::to_string(std::min(kMostMapExtents - 3, kMostOperands)));
+}
+
+// a then b walk memory like one extent.
+bool joins(const Extent& a, const Extent& b) {
+  if (a.position >= 0 || b.position >= 0) return false;
+  for (std::size_t k = 0; k < a.strides.size(); k++)
+    if (a.strides[k] != b.strides[k] * b.size) return false;
+  return true;
+}
+
+void join(std::vector<Extent>& extents) {
+  for (std::size_t i = 0; i + 1 < extents.size();) {
+    if (joins(extents[i], extents[i + 1])) {
+      extents[i + 1].size *= extents[i].size;
+      extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      i++;
+    }
+  }
+}
+
+// Every operand walks it contiguously or stands still, and one of the inputs walks.
+bool is_vector(const Extent& extent) {
+  bool walks = false;
+  for (std::size_t k = 0; k < extent.inputs; k++) {
+    if (extent.strides[k] != 0 && extent.strides[k] != 1) return false;
+    walks = walks || extent.strides[k] == 1;
+  }
+  return walks;
+}
+
+void pad(std::vector<Extent>& extents, std::size_t count, const KernelSpec& spec) {
+  while (extents.size() < count)
+    extents.insert(extents.begin(), Extent{1, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
+}
+
+void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec& spec) {
+  MapLoop& loop = plan.loop;
+  // A copy whose operand is contiguous along another extent: that one becomes the plane's rows.
+  if (loop.copies && kept.size() > 1 && kept.back().strides[0] != 1 && kept.back().result() == 1) {
+    const auto rows = std::find_if(kept.begin(), kept.end() - 1, [](const Extent& e) { return e.strides[0] == 1; });
+    if (rows != kept.end() - 1) {
+      std::rotate(rows, rows + 1, kept.end() - 1);
+      loop.transposed = true;
+    }
+  }
+  pad(kept, 2, spec);
+  const Index rows = kept[kept.size() - 2].size, cols = kept.back().size;
+  if (loop.transposed) {
+    loop.tile[0] = loop.tile[1] = kTransposeTile;
+  } else {
+    loop.tile[1] = std::min(cols, kTileElements);
+    loop.tile[0] = std::clamp<Index>(kTileElements / std::max<Index>(1, loop.tile[1]), 1, std::max<Index>(1, rows));
+  }
+  plan.units = (rows + loop.tile[0] - 1) / loop.tile[0] * ((cols + loop.tile[1] - 1) / loop.tile[1]);
+  for (std::size_t i = 0; i + 2 < kept.size(); i++) plan.units *= kept[i].size;
+}
+
+void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec, int threads) {
+  MapLoop& loop = plan.loop;
+  const auto vector = std::find_if(kept.rbegin(), kept.rend(), is_vector);
+  loop.across = vector != kept.rend() && (vector->size >= kTogether || reduced.empty() || !is_vector(reduced.back()));
+  if (loop.across) std::rotate(vector.base() - 1, vector.base(), kept.end());
+  pad(kept, 2, spec);
+  pad(reduced, 1, spec);
+  const Index length = kept.back().size;
+  Index outer = 1;
+  for (std::size_t i = 0; i + 1 < kept.size(); i++) outer *= kept[i].size;
+  loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
+  if (loop.across && threads > outer) {  // a group for every thread, of whole cache lines
+    const Index share = (length + threads - 1) / threads;
+    loop.tile[1] = std::min(loop.tile[1], (share + 15) / 16 * 16);
+  }
+  plan.units = outer * ((length + loop.tile[1] - 1) / loop.tile[1]);
+}
+
+void store(MapPlan& plan, const std::vector<Extent>& kept, const std::vector<Extent>& reduced) {
+  for (const auto* list : {&kept, &reduced})
+    for (const Extent& extent : *list) {
+      if (extent.position >= 0) plan.loop.positions[extent.position] = static_cast<int>(plan.extents.size());
+      plan.extents.push_back(extent.size);
+      plan.strides.insert(plan.strides.end(), extent.strides.begin(), extent.strides.end());
+    }
+  plan.loop.kept = static_cast<int>(kept.size());
+  plan.loop.reduced = static_cast<int>(reduced.size());
+}
+
+// The memory of each register: that of one that is not read any more is used again.
+std::vector<std::int8_t> slots_of(const PlainFormula& f) {
+  std::array<int, kMostInstructions> last{};  // instruction that reads the register last
+  for (int i = 0; i < f.count; i++) {
+    const PlainInstruction s = f.code[i];
+    if (s.op <= Opcode::position) continue;
+    for (const int r : {s.a, s.b, s.c})
+      if (r >= 0) last[static_cast<std::size_t>(r)] = i;
+  }
+  for (int k = 0; k < f.result_count; k++) last[static_cast<std::size_t>(f.results[k])] = f.count;
+  std::vector<std::int8_t> out;
+  std::array<int, kMostInstructions> until{};  // of each slot: the instruction that reads it last
+  until.fill(-1);
+  for (int i = 0; i < f.count; i++) {
+    const auto free = std::find_if(until.begin(), until.end(), [&](int read) { return read < i; });
+    *free = last[static_cast<std::size_t>(i)];
+    out.push_back(static_cast<std::int8_t>(free - until.begin()));
+  }
+  return out;
+}
+
+void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
+  MapLoop& loop = plan.loop;
+  plan.formula = plain_of(spec.formula);
+  const FormulaShape shape = shape_of(spec.formula);
+  loop.wide = is_wide(spec);
+  loop.positioned = reads_position(spec.formula, -1);
+  loop.compiled = spec.formula.code.empty() ? nullptr : loops.compiled(shape.hash, loop.wide);
+  plan.constants.assign(shape.constants.begin(), shape.constants.end());
+  plan.wide_constants = shape.constants;
+  loop.constants = loop.wide ? static_cast<const void*>(plan.wide_constants.data()) : plan.constants.data();
+  plan.slots = slots_of(plan.formula);
+  loop.slots = plan.slots.data();
+  loop.formula = &plan.formula;
+  loop.values = std::max(1, operand_count(spec.formula));
+  loop.summands = static_cast<int>(spec.summands);
+  loop.combine = spec.combine;
+  loop.scale = spec.scale;
+  loop.inputs = static_cast<int>(input_count(spec));
+  loop.results = static_cast<int>(result_count(spec));
+  for (const MapOperand& operand : spec.operands) plan.dtypes.push_back(operand.dtype);
+  loop.dtypes = plan.dtypes.data();
+  const bool words = is_copy(spec) && plan.dtypes[0] == plan.dtypes[1] && plan.dtypes[0] != DType::f64;
+  loop.copies = words;
+  loop.plain = spec.formula.code.empty() && spec.summands == 1 && !loop.wide && plan.dtypes[0] == DType::f32;
+  std::fill_n(loop.positions, kMostOperands, -1);
+  for (std::size_t d = 0; d < spec.origin.size(); d++) loop.origin[d] = spec.origin[d];
+}
+
+}  // namespace
+
+std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads) {
+  check_spec(spec);
+  auto made = std::make_unique<MapPlan>();
+  MapPlan& plan = *made;
+  set_formula(plan, spec, loops);
+  std::vector<Extent> kept, reduced;
+  bool empty = false, nothing = false;
+  plan.elements = static_cast<Index>(spec.operands.size());
+  for (std::size_t i = 0; i < spec.extents.size(); i++) {
+    Extent extent{
+        spec.extents[i], {}, input_count(spec), reads_position(spec.formula, static_cast<int>(i)) ? static_cast<int>(i) : -1};
+    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
+    plan.elements *= extent.size;
+    const bool is_kept = extent.result() != 0;
+    (is_kept ? empty : nothing) |= extent.size == 0;
+    if (extent.size == 1) continue;
+    (is_kept ? kept : reduced).push_back(std::move(extent));
+  }
+  if (empty || (nothing && spec.combine == Combine::set)) return made;
+  // Nothing to reduce: 0 or -infinity everywhere.
+  if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
+  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs (sums run in index order).
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
+  join(kept);
+  join(reduced);
+  if (reduced.empty()) {
+    tile_elementwise(plan, kept, spec);
+  } else {
+    tile_reduction(plan, kept, reduced, spec, threads);
+  }
+  store(plan, kept, reduced);
+  plan.loop.extents = plan.extents.data();
+  plan.loop.strides = plan.strides.data();
+  return made;
+}
+
+}  // namespace motley::cpu

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts a map's extents into the order in which our loops are fast, and cuts the work into units.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "kernels/loops/loops.h"
+
+namespace motley::cpu {
+
+struct MapPlan {
+  MapLoop loop{};  // points into the lists below
+  PlainFormula formula{};
+  std::vector<Index> extents{}, strides{};
+  std::vector<DType> dtypes{};
+  std::vector<float> constants{};  // of a compiled formula
+  std::vector<double> wide_constants{};
+  std::vector<std::int8_t> slots{};  // of an interpreted one
+  Index units = 0;                   // of Loops::map, independent of each other; 0: nothing to do
+  Index elements = 0;                // of all operands together
+};
+
+// By reference from its kernel: the plan's address stays. DeviceError: what our loops cannot do (more than 17 extents).
+// InternalError: a broken spec.
+std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads);
+
+}  // namespace motley::cpu

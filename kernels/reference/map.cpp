@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// result[...] combine= scale * formula(operands[...]) over the map's extents; where the result's stride is 0 the index is reduced.
+#include <limits>
+
+#include "kernels/operands.h"
+#include "kernels/reference/reference.h"
+
+namespace motley::reference {
+namespace {
+
+constexpr std::size_t kMostExtents = 16;
+
+double load(const void* data, DType dtype, Index at) {
+  switch (dtype) {
+    case DType::f32: return static_cast<double>(static_cast<const float*>(data)[at]);
+    case DType::f64: return static_cast<const double*>(data)[at];
+    case DType::i32: return static_cast<double>(static_cast<const std::int32_t*>(data)[at]);
+  }
+  return 0;
+}
+
+void store(void* data, DType dtype, Index at, double value) {
+  switch (dtype) {
+    case DType::f32: static_cast<float*>(data)[at] = static_cast<float>(value); break;
+    case DType::f64: static_cast<double*>(data)[at] = value; break;
+    case DType::i32: static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value); break;
+  }
+}
+
+// Which of the extents a walk goes over, in row-major order.
+struct Walk {
+  std::array<std::size_t, kMostExtents> dims{};
+  std::size_t count = 0;
+};
+using Position = std::array<Index, kMostExtents>;
+
+// Steps the walk's indices (all 0 after the last); false: that was the last.
+bool advance(const KernelSpec& spec, const Walk& walk, Position& at) {
+  for (std::size_t i = walk.count; i-- > 0;) {
+    const std::size_t dim = walk.dims[i];
+    if (++at[dim] < spec.extents[dim]) return true;
+    at[dim] = 0;
+  }
+  return false;
+}
+
+bool is_empty(const KernelSpec& spec, const Walk& walk) {
+  for (std::size_t i = 0; i < walk.count; i++)
+    if (spec.extents[walk.dims[i]] == 0) return true;
+  return false;
+}
+
+Index offset_of(const KernelSpec& spec, std::size_t operand, const Position& at) {
+  Index offset = 0;
+  for (std::size_t i = 0; i < spec.extents.size(); i++) offset += at[i] * spec.operands[operand].strides[i];
+  return offset;
+}
+
+void run(const KernelSpec& spec, Operands operands, void*) {
+  const std::size_t results = result_count(spec), first = spec.operands.size() - results;
+  Walk kept, reduced;
+  for (std::size_t i = 0; i < spec.extents.size(); i++) {
+    Walk& walk = spec.operands[first].strides[i] != 0 || spec.extents[i] == 1 ? kept : reduced;
+    walk.dims[walk.count++] = i;
+  }
+  const bool nothing = is_empty(spec, reduced);
+  if (is_empty(spec, kept) || (nothing && spec.combine == Combine::set)) return;
+  const PlainFormula formula = plain_of(spec.formula);
+  Registers<double> registers;
+  Position at{};
+  const auto element = [&](std::size_t i) { return load(operands[i], spec.operands[i].dtype, offset_of(spec, i, at)); };
+  const auto operand = [&](int k) {
+    if (k > 0 || spec.summands == 1) return element(operand_at(spec, k));
+    double sum = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(spec.summands); i++) sum += element(i);
+    return sum;
+  };
+  const auto integer = [&](int k) { return static_cast<std::int32_t>(element(operand_at(spec, k))); };
+  const auto position = [&](int extent) {
+    const auto d = static_cast<std::size_t>(extent);
+    return static_cast<std::int32_t>(spec.origin[d] + at[d]);
+  };
+  do {
+    double total = spec.combine == Combine::max ? -std::numeric_limits<double>::infinity() : 0;
+    if (!nothing) {
+      do {
+        motley::run(formula, registers, operand, integer, position);
+        const double value = registers.real[formula.results[0]];
+        if (spec.combine == Combine::set) total = value;
+        if (spec.combine == Combine::add) total += value;
+        if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN stays
+      } while (advance(spec, reduced, at));
+    }
+    for (std::size_t k = 0; k < results; k++)
+      store(operands[first + k], spec.operands[first + k].dtype, offset_of(spec, first + k, at),
+            k == 0 ? spec.scale * total : registers.real[formula.results[k]]);
+  } while (advance(spec, kept, at));
+}
+
+}  // namespace
+
+Run map(const KernelSpec& spec) {
+  check_map(spec);
+  check(spec.extents.size() <= kMostExtents, "a map has at most 16 extents");
+  return run;
+}
+
+}  // namespace motley::reference

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// How formulas are written: expressions over Values are recorded. `formula({1.0 / (1.0 + exp(-operand(0)))})`
+#pragma once
+#include <motley/formula.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace motley {
+
+// A scalar that depends on operands and positions; equal expressions become one instruction.
+class Value {
+ public:
+  struct Term {
+    Opcode op = Opcode::constant;
+    int number = -1;  // of an operand or a position
+    double constant = 0;
+    std::vector<Value> of{};
+  };
+  Value(double constant);
+  explicit Value(Term term);
+  const Term& term() const { return *term_; }
+
+ private:
+  std::shared_ptr<const Term> term_;
+};
+
+Value operand(int number);
+Value integer(int number);   // an i32 operand, for matches() alone
+Value position(int extent);  // of a pass: which of its indices; for matches() alone
+Value operator+(const Value& a, const Value& b);
+Value operator-(const Value& a, const Value& b);
+Value operator*(const Value& a, const Value& b);
+Value operator/(const Value& a, const Value& b);
+Value operator-(const Value& a);
+Value operator<(const Value& a, const Value& b);  // conditions, for select() alone; false where a or b is NaN
+Value operator<=(const Value& a, const Value& b);
+Value operator==(const Value& a, const Value& b);
+Value matches(const Value& a, const Value& b);
+Value select(const Value& condition, const Value& then, const Value& otherwise);
+Value exp(const Value& a);
+Value expm1(const Value& a);
+Value log(const Value& a);
+Value log1p(const Value& a);
+Value sqrt(const Value& a);
+Value tanh(const Value& a);
+Value erf(const Value& a);
+
+// The instructions of these results, equal ones once. A lone operand(0) becomes the formula without code. InternalError: too long.
+Formula formula(const std::vector<Value>& results);
+// The formula's results with its operands (and nothing else) replaced.
+std::vector<Value> apply(const Formula& formula, const std::function<Value(int)>& operand);
+// d result / d operand(number), by the chain rule. Where a select chooses, the derivative of what was chosen.
+Value derivative(const Value& result, int number);
+
+// A formula with its constants taken out: what is compiled once for all of them.
+struct FormulaShape {
+  std::uint64_t hash = 0;
+  std::vector<double> constants{};  // in the order of the code
+};
+FormulaShape shape_of(const Formula& formula);
+
+}  // namespace motley

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hyperbolic tangent.
+#include <motley/ops.h>
+
+#include "graph/pointwise.h"
+
+namespace motley {
+
+static const Pointwise kOp(
+    "tanh", [](const Value& x) { return tanh(x); }, [](const Value& y) { return 1.0 - y * y; });
+
+Tensor tanh(const Tensor& x, const NameOption& o) {
+  return kOp(x, o.name);
+}
+
+}  // namespace motley

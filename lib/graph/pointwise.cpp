@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/pointwise.h"
+
+#include <map>
+
+#include "graph/compiled.h"
+#include "graph/nodes.h"
+
+namespace motley {
+
+namespace {
+
+std::map<std::string, const Pointwise*>& all() {
+  static std::map<std::string, const Pointwise*> list;
+  return list;
+}
+
+}  // namespace
+
+class PointwiseOp final : public Op {
+ public:
+  explicit PointwiseOp(const Pointwise& f) : f_(f) {}
+
+  void forward(Lowering& to, const Node& node) const override {
+    copy_pass(to, node, "forward", to.value(node.inputs[0]), to.value(node)).formula = f_.forward_;
+  }
+  void backward(Lowering& to, const Node& node) const override {
+    const int x = to.value(node.inputs[0]), y = to.value(node);
+    if (!to.wants_gradient(x)) return;
+    Pass& p = copy_pass(to, node, "backward_data", to.gradient(y), to.gradient(x));
+    p.formula = f_.backward_;
+    p.reads.push_back({f_.from_y_ ? y : x, p.reads[0].indices});
+  }
+
+ private:
+  const Pointwise& f_;
+};
+
+Pointwise::Pointwise(const std::string& name, const Function& f)
+    : name_(name),
+      forward_(formula({f(operand(0))})),
+      backward_(formula({operand(0) * derivative(f(operand(1)), 1)})),
+      from_y_(false) {
+  declare();
+}
+Pointwise::Pointwise(const std::string& name, const Function& f, const Function& slope)
+    : name_(name), forward_(formula({f(operand(0))})), backward_(formula({operand(0) * slope(operand(1))})), from_y_(true) {
+  declare();
+}
+
+void Pointwise::declare() {
+  all().emplace(name_, this);
+  compiled_formulas().push_back({forward_});
+  compiled_formulas().push_back({backward_});
+}
+
+Tensor Pointwise::operator()(const Tensor& x, const std::string& name) const {
+  return GraphNodes::graph_of({x})->add(name_, name, std::make_shared<PointwiseOp>(*this), {x}, x.shape());
+}
+
+const Pointwise* Pointwise::find(const std::string& name) {
+  const auto found = all().find(name);
+  return found == all().end() ? nullptr : found->second;
+}
+
+std::vector<std::string> Pointwise::names() {
+  std::vector<std::string> out;
+  for (const auto& [name, f] : all()) out.push_back(name);
+  return out;
+}
+
+Tensor activate(const Tensor& x, const Pointwise& f) {
+  const std::string layer = GraphNodes::node(x).layer;
+  if (layer.empty()) throw UserError("an input has no activation: use " + f.name() + "()");
+  auto graph = GraphNodes::graph_of({x});
+  graph->rename(GraphNodes::id(x), layer + ".linear");
+  const int before = graph->positions;
+  graph->names.erase(layer);
+  Tensor y = f(x, layer);
+  graph->positions = before;  // one layer, one position
+  return y;
+}
+
+}  // namespace motley
