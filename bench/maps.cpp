@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "bench/support/hand_loops.h"
-#include "graph/update.h"
+#include "graph/optimizers.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/operands.h"
 #include "tests/support/formulas.h"
@@ -31,7 +31,8 @@ KernelSpec spec_of(const std::string& name, Index n) {
   const Value a = operand(0), b = operand(1);
   if (name == "add") return sum_of({n}, {one, one, one});
   if (name == "sgd") {
-    KernelSpec spec = map_of(update_of(Sgd{.momentum = 0.9, .weight_decay = 1e-4}), {n}, {{0}, {0}, one, one, one, one, one});
+    KernelSpec spec =
+        map_of(Optimizer(Sgd{.momentum = 0.9, .weight_decay = 1e-4}).update, {n}, {{0}, {0}, one, one, one, one, one});
     spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
     return spec;
   }

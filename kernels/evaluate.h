@@ -42,7 +42,8 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
     const PlainInstruction s = f.code[i];
     Real& to = r.real[i];
     switch (s.op) {
-      case Opcode::operand: to = operand(s.a); break;
+      case Opcode::operand:
+      case Opcode::scalar: to = operand(s.a); break;
       case Opcode::integer: r.whole[i] = integer(s.a); break;
       case Opcode::constant: to = static_cast<Real>(f.constants[i]); break;
       case Opcode::position: r.whole[i] = position(s.a); break;

@@ -29,6 +29,7 @@ Signature signature(Opcode op) {
   using enum Kind;
   switch (op) {
     case Opcode::operand:
+    case Opcode::scalar:
     case Opcode::constant: return {real, {}};
     case Opcode::integer:
     case Opcode::position: return {integer, {}};
@@ -46,7 +47,7 @@ Signature signature(Opcode op) {
 }
 
 bool is_numbered(Opcode op) {
-  return op == Opcode::operand || op == Opcode::integer || op == Opcode::position;
+  return op == Opcode::operand || op == Opcode::integer || op == Opcode::scalar || op == Opcode::position;
 }
 
 const Instruction& at(const Formula& f, int i) {
@@ -65,7 +66,7 @@ std::string fault_of(const Formula& f) {
     if (is_numbered(s.op)) {
       if (s.a < 0 || s.a >= kMostOperands) return here + " names number " + std::to_string(s.a);
       if (s.op != Opcode::position && operands.emplace(s.a, s.op).first->second != s.op)
-        return here + ": operand " + std::to_string(s.a) + " is both real and an integer";
+        return here + ": operand " + std::to_string(s.a) + " is read as two kinds";
       continue;
     }
     const Signature its = signature(s.op);
@@ -88,11 +89,14 @@ std::string expression(const Formula& f, int i) {
   const auto inner = [&](int k) {
     const Opcode op = at(f, k).op;
     const std::string text = expression(f, k);
-    return op == Opcode::operand || op == Opcode::constant || signature(op).of.size() == 1 ? text : "(" + text + ")";
+    return op == Opcode::operand || op == Opcode::scalar || op == Opcode::constant || signature(op).of.size() == 1
+               ? text
+               : "(" + text + ")";
   };
   const auto infix = [&](const char* sign) { return inner(s.a) + sign + inner(s.b); };
   switch (s.op) {
     case Opcode::operand:
+    case Opcode::scalar:
     case Opcode::integer: return "t" + std::to_string(s.a);
     case Opcode::constant: return (std::ostringstream() << s.value).str();
     case Opcode::position: return "i" + std::to_string(s.a);
@@ -114,7 +118,7 @@ std::string expression(const Formula& f, int i) {
 int operand_count(const Formula& f) {
   int count = f.code.empty() ? 1 : 0;
   for (const Instruction& s : f.code)
-    if (s.op == Opcode::operand || s.op == Opcode::integer) count = std::max(count, s.a + 1);
+    if (is_numbered(s.op) && s.op != Opcode::position) count = std::max(count, s.a + 1);
   return count;
 }
 
@@ -130,6 +134,10 @@ int integer_operand(const Formula& f) {
 
 bool is_integer_operand(const Formula& f, int operand) {
   return std::any_of(f.code.begin(), f.code.end(), [&](const Instruction& s) { return s.op == Opcode::integer && s.a == operand; });
+}
+
+bool is_scalar_operand(const Formula& f, int operand) {
+  return std::any_of(f.code.begin(), f.code.end(), [&](const Instruction& s) { return s.op == Opcode::scalar && s.a == operand; });
 }
 
 bool reads_position(const Formula& f, int extent) {

@@ -111,7 +111,8 @@ std::vector<OperandUse> operands_of(const KernelSpec& spec) {
 
 void check_map(const KernelSpec& spec) {
   check(spec.pass == PassKind::forward, "a map has one pass");
-  check(spec.summands >= 0, "a map's summands are counted");
+  check(spec.summands == 1 || (spec.summands >= 0 && !is_integer_operand(spec.formula, 0) && !is_scalar_operand(spec.formula, 0)),
+        "a sum is a real number");
   const std::size_t inputs = input_count(spec), results = result_count(spec);
   check(spec.operands.size() == inputs + results, "a map has the operands of its formula");
   for (const MapOperand& operand : spec.operands)
@@ -121,6 +122,10 @@ void check_map(const KernelSpec& spec) {
     const bool integer = i < inputs && is_integer(spec, i);
     check((spec.operands[i].dtype == DType::i32) == integer || (copies && spec.operands[0].dtype == spec.operands[1].dtype),
           "a map's operand is i32 where its formula reads an integer");
+    if (i < inputs && is_scalar(spec, i))
+      check(spec.operands[i].dtype == DType::f64 &&
+                std::all_of(spec.operands[i].strides.begin(), spec.operands[i].strides.end(), [](Index s) { return s == 0; }),
+            "a scalar is one f64 element");
   }
   if (reads_position(spec.formula, -1))
     check(spec.origin.size() == spec.extents.size(), "a map that reads positions has an origin");

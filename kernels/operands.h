@@ -39,6 +39,10 @@ inline bool is_integer(const KernelSpec& spec, std::size_t input) {
   const int k = formula_operand(spec, input);
   return k >= 0 && is_integer_operand(spec.formula, k);
 }
+inline bool is_scalar(const KernelSpec& spec, std::size_t input) {
+  const int k = formula_operand(spec, input);
+  return k >= 0 && is_scalar_operand(spec.formula, k);
+}
 inline bool is_copy(const KernelSpec& spec) {  // no arithmetic at all
   return spec.op == KernelOp::map && spec.formula.code.empty() && spec.summands == 1 && spec.combine == Combine::set &&
          spec.scale == 1;
@@ -50,8 +54,6 @@ inline bool is_wide(const KernelSpec& spec) {
 }
 // InternalError: a map whose parts do not fit each other.
 void check_map(const KernelSpec& spec);
-
-constexpr Index kUpdateScalars = 2;  // of an update: learning rate, factor of the gradient
 
 struct OperandUse {
   DType dtype = DType::f32;

@@ -52,7 +52,8 @@ Value chain(const Value& v, int number, Memo& memo) {
   const auto of = [&](std::size_t k) -> const Value& { return t.of[k]; };
   const auto d = [&](std::size_t k) { return derived(t.of[k], number, memo); };
   switch (t.op) {
-    case Opcode::operand: return t.number == number ? 1.0 : 0.0;
+    case Opcode::operand:
+    case Opcode::scalar: return t.number == number ? 1.0 : 0.0;
     case Opcode::add: return d(0) + d(1);
     case Opcode::sub: return d(0) - d(1);
     case Opcode::mul: return d(0) * of(1) + of(0) * d(1);
@@ -86,6 +87,9 @@ Value operand(int number) {
 }
 Value integer(int number) {
   return numbered(Opcode::integer, number);
+}
+Value scalar(int number) {
+  return numbered(Opcode::scalar, number);
 }
 Value position(int extent) {
   return numbered(Opcode::position, extent);
@@ -169,7 +173,7 @@ std::vector<Value> apply(const Formula& f, const std::function<Value(int)>& oper
       registers.push_back(operand(s.a));
     } else if (s.op == Opcode::constant) {
       registers.push_back(s.value);
-    } else if (s.op == Opcode::integer || s.op == Opcode::position) {
+    } else if (s.op == Opcode::integer || s.op == Opcode::scalar || s.op == Opcode::position) {
       registers.push_back(numbered(s.op, s.a));
     } else {
       std::vector<Value> of;

@@ -28,6 +28,7 @@ class Value {
 
 Value operand(int number);
 Value integer(int number);   // an i32 operand, for matches() alone
+Value scalar(int number);    // an f64 operand of one element
 Value position(int extent);  // of a pass: which of its indices; for matches() alone
 Value operator+(const Value& a, const Value& b);
 Value operator-(const Value& a, const Value& b);

@@ -49,7 +49,7 @@ class Executor {
                       ///< clipped.
   Ran run_update();   ///< After run_combine().
   /// For the updates from now on, in the place of {the optimizer's, 1}.
-  void set_update(double learning_rate, double factor_of_gradients);
+  void set_update(double learning_rate, double factor_of_gradients, Index step = 1);
   /// Of the gradients of the parameters that this rank owns, after run_combine(); 0 where the step does not clip them.
   double squared_norm() const;
   /// The first tensor of the plan's passes (an input, a parameter, then in the order of the steps) in which this rank has a value

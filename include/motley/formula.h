@@ -14,6 +14,7 @@ namespace motley {
 enum class Opcode : std::uint8_t {
   operand,     ///< the element of operand a
   integer,     ///< integer: the element of operand a, which is i32
+  scalar,      ///< operand a, which is one f64 number
   constant,    ///< value
   position,    ///< integer: the global index along the kernel's extent a
   add,         ///< a + b
@@ -58,6 +59,7 @@ int operand_count(const Formula& formula);                     ///< Operands tha
 int result_count(const Formula& formula);                      ///< Values that it stores, 1 or more.
 int integer_operand(const Formula& formula);                   ///< The first operand that is i32; -1: none.
 bool is_integer_operand(const Formula& formula, int operand);  ///< Whether this one is i32.
+bool is_scalar_operand(const Formula& formula, int operand);   ///< Whether this one is read as a scalar.
 bool reads_position(const Formula& formula, int extent);       ///< Whether the index along this extent is used; -1: along any.
 std::string summary(const Formula& formula);                   ///< As an expression, "t0 * (1 - t0)"; a long one as its length.
 /// "operand 0; constant 0; less_equal 0 1; select 2 1 0 -> 3"; empty without code.

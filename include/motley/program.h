@@ -81,13 +81,13 @@ struct FedBuffer {
 };
 /// One owned box of a parameter.
 struct Slice {
-  int tensor = -1;     ///< of the plan's passes
-  std::string name{};  ///< of the parameter
-  Box box{};           ///< global indices
-  int value = -1;      ///< buffer
-  int velocity = -1;   ///< buffer
-  int gradient = -1;   ///< buffer; it may have more than the box
-  int sum = -1;        ///< buffer: of the gradients of all micro-batches, f64; -1: there is one
+  int tensor = -1;           ///< of the plan's passes
+  std::string name{};        ///< of the parameter
+  Box box{};                 ///< global indices
+  int value = -1;            ///< buffer
+  std::vector<int> slots{};  ///< buffers: what the optimizer keeps of it, in its order
+  int gradient = -1;         ///< buffer; it may have more than the box
+  int sum = -1;              ///< buffer: of the gradients of all micro-batches, f64; -1: there is one
 };
 
 /// What one rank does in a step.
@@ -103,14 +103,16 @@ struct Program {
   int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
   int combine_begin = 0;                      ///< the first step after a micro-batch's gradients: sums of all, norms
   int update_begin = 0;                       ///< the first step of the update; before it all ranks agree that it shall be
-  int scalars = -1;                           ///< buffer of the update's {learning rate, factor of the gradients}, f64
-  std::vector<int> norms{};                   ///< buffers of one element each: squared norms of the slices' gradients, to clip by
-  Index arena_bytes = 0;                      ///< of all buffers of Space::arena, by lifetimes
-  double learning_rate = 0;                   ///< in scalars until Executor::set_update
-  std::vector<int> ones{};                    ///< buffers of Space::kept that are 1; the others begin at 0
-  Index state_bytes = 0;                      ///< of all buffers of Space::state and Space::kept
-  int micro_batches = 1;                      ///< so often the steps before combine_begin run in a training step
-  bool windows = false;                       ///< some rank reads another one's memory; the same on every rank
+  int scalars = -1;          ///< buffer of the update's {learning rate, factor of the gradients, what the optimizer adds}, f64
+  std::vector<int> norms{};  ///< buffers of one element each: squared norms of the slices' gradients, to clip by
+  Index arena_bytes = 0;     ///< of all buffers of Space::arena, by lifetimes
+  double learning_rate = 0;  ///< in scalars until Executor::set_update
+  std::vector<std::string> slot_names{};  ///< of Slice::slots
+  Formula step_scalars{};                 ///< of the step's number: what the optimizer adds to scalars
+  std::vector<int> ones{};                ///< buffers of Space::kept that are 1; the others begin at 0
+  Index state_bytes = 0;                  ///< of all buffers of Space::state and Space::kept
+  int micro_batches = 1;                  ///< so often the steps before combine_begin run in a training step
+  bool windows = false;                   ///< some rank reads another one's memory; the same on every rank
 };
 
 /// Which exchanges overlap with kernels: those with messages between hosts, from or to devices with memory of their own (on one

@@ -2,12 +2,12 @@
 /// @file
 /// What is run again and again.
 #pragma once
+#include <motley/formula.h>
 #include <motley/graph.h>
 #include <motley/learning_rate.h>
 
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace motley {
@@ -22,7 +22,38 @@ struct Sgd {
   double weight_decay = 0.0;    ///< times the parameter, added to its gradient
   bool operator==(const Sgd&) const = default;
 };
-using Optimizer = std::variant<Sgd>;  ///< How parameters are updated.
+/// Adam (Kingma and Ba, arXiv 1412.6980), as PyTorch's: `g' = g + weight_decay*w; m = beta1*m + (1-beta1)*g'; v = beta2*v +
+/// (1-beta2)*g'^2`; `w -= learning_rate * m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + epsilon)` in step t.
+struct Adam {
+  double learning_rate = 1e-3;  ///< step size of the update
+  double beta1 = 0.9;           ///< fraction of the mean gradient that is kept
+  double beta2 = 0.999;         ///< fraction of the mean squared gradient that is kept
+  double epsilon = 1e-8;        ///< added to the root
+  double weight_decay = 0.0;    ///< times the parameter, added to its gradient
+};
+/// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101), as PyTorch's: the gradient stays as it is, `w -=
+/// learning_rate*weight_decay*w` besides.
+struct AdamW {
+  double learning_rate = 1e-3;  ///< step size of the update
+  double beta1 = 0.9;           ///< fraction of the mean gradient that is kept
+  double beta2 = 0.999;         ///< fraction of the mean squared gradient that is kept
+  double epsilon = 1e-8;        ///< added to the root
+  double weight_decay = 0.01;   ///< times learning rate and parameter, taken from the parameter
+};
+
+/// How parameters are updated: any of the above.
+struct Optimizer {
+  Optimizer(const Sgd& sgd = {});    ///< stochastic gradient descent
+  Optimizer(const Adam& adam);       ///< Adam
+  Optimizer(const AdamW& adamw);     ///< Adam, decoupled weight decay
+  std::string kind{};                ///< "sgd", "adam", "adamw"
+  double learning_rate = 0;          ///< step size, before a schedule
+  std::vector<std::string> slots{};  ///< what it keeps per parameter, 0 at the start: "velocity"
+  Formula scalars{};                 ///< of the step's number, from 1: what the update needs besides; no code: nothing
+  /// Scalars learning rate, factor of the gradient, those above; then gradient, slots, parameter -> slots, parameter.
+  Formula update{};
+  bool operator==(const Optimizer&) const = default;
+};
 
 /// What a training step does besides. Every field has a default.
 struct TrainingOptions {

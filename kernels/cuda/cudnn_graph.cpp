@@ -275,13 +275,13 @@ std::vector<ConvolutionPlan> plan_convolution(const KernelSpec& spec, const Targ
   const Reach reach = reach_of(spec);
   if (!reach.possible) return out;
   const bool onto = spec.accumulate && spec.y_format == Format::channels_last;
-  const bool bias = spec.bias && !spec.accumulate, relu = spec.epilogue == rectifier() && !spec.accumulate;
-  if (bias || relu || onto) {
-    add_plans(std::make_shared<Operations>(spec, reach, bias, relu, onto), onto ? " onto" : " inside", spec.dtype, target, options,
-              out);
+  const bool bias = spec.bias && !spec.accumulate, rectifies = spec.epilogue == rectifier() && !spec.accumulate;
+  if (bias || rectifies || onto) {
+    add_plans(std::make_shared<Operations>(spec, reach, bias, rectifies, onto), onto ? " onto" : " inside", spec.dtype, target,
+              options, out);
     for (ConvolutionPlan& plan : out) {
       plan.bias = bias;
-      plan.epilogue = relu;
+      plan.epilogue = rectifies;
       plan.sum = onto;
     }
     if (!out.empty() && options.most == 1) return out;

@@ -9,7 +9,7 @@
 namespace motley::cpu {
 
 // Up to so many elements of a map's operands, one after the other: what a compiled formula runs over. Operands and results are
-// arrays of the registers' type, integers of std::int32_t. Position k is at[k] + i * step[k] at element i.
+// arrays of the registers' type, integers of std::int32_t, scalars one double. Position k is at[k] + i * step[k] at element i.
 struct Strip {
   const void* in[kMostOperands];
   void* out[kMostOperands];
@@ -33,6 +33,7 @@ struct MapLoop {
   Combine combine = Combine::set;
   double scale = 1;
   int inputs = 0, results = 1, kept = 0, reduced = 0;
+  const bool* scalars = nullptr;   // [inputs]: one f64 element, which the formula reads as a scalar
   const DType* dtypes = nullptr;   // [inputs + results]
   const Index* extents = nullptr;  // [kept + reduced]
   const Index* strides = nullptr;  // [kept + reduced][inputs + results], elements

@@ -124,7 +124,7 @@ std::vector<std::int8_t> slots_of(const PlainFormula& f) {
   std::array<int, kMostInstructions> last{};  // instruction that reads the register last
   for (int i = 0; i < f.count; i++) {
     const PlainInstruction s = f.code[i];
-    if (s.op <= Opcode::position) continue;
+    if (s.op < Opcode::add) continue;
     for (const int r : {s.a, s.b, s.c})
       if (r >= 0) last[static_cast<std::size_t>(r)] = i;
   }
@@ -161,6 +161,8 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   loop.results = static_cast<int>(result_count(spec));
   for (const MapOperand& operand : spec.operands) plan.dtypes.push_back(operand.dtype);
   loop.dtypes = plan.dtypes.data();
+  for (std::size_t k = 0; k < input_count(spec); k++) plan.scalars.push_back(is_scalar(spec, k));
+  loop.scalars = reinterpret_cast<const bool*>(plan.scalars.data());
   const bool words = is_copy(spec) && plan.dtypes[0] == plan.dtypes[1] && plan.dtypes[0] != DType::f64;
   loop.copies = words;
   loop.plain = spec.formula.code.empty() && spec.summands == 1 && !loop.wide && plan.dtypes[0] == DType::f32;

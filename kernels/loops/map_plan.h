@@ -13,6 +13,7 @@ struct MapPlan {
   PlainFormula formula{};
   std::vector<Index> extents{}, strides{};
   std::vector<DType> dtypes{};
+  std::vector<char> scalars{};
   std::vector<float> constants{};  // of a compiled formula
   std::vector<double> wide_constants{};
   std::vector<std::int8_t> slots{};  // of an interpreted one

@@ -130,7 +130,7 @@ const std::map<std::string, Words>& not_built() {
       {"window", {"groups", "paddingmode", "outputpadding"}},
       {"bias", {"weight", "initial", "deviation"}},
       {"layers", {"zoo", "classes", "stem"}},
-      {"sgd", {"adam", "adamw", "lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
+      {"sgd", {"lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
       {"momentum", {"nesterov", "beta1", "beta2", "betas", "dampening", "epsilon", "eps", "decay"}},
       {"softmax_cross_entropy",
        {"meansquarederror", "mse", "mseloss", "nllloss", "logsoftmax", "l1", "l1loss", "binarycrossentropy", "bce", "bceloss",

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/train_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <tuple>
+
+#include "graph/optimizers.h"
 
 namespace motley {
 
@@ -15,27 +20,63 @@ const std::vector<std::string> kRateKinds{"constant", "linear", "cosine", "step"
 
 struct OptimizerFile {
   std::string kind{};
-  Sgd sgd{};
+  double learning_rate = 0;
+  std::map<std::string, double> values{};  // of the other keys
 };
 
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, kind] : OptimizerKind::all()) out.push_back(name);
+  return out;
+}
+
+// The keys of all optimizers, each once; the kinds that have it are named where not all do.
 const Table<OptimizerFile>& optimizer_table() {
-  auto number = [](double Sgd::*member, double most) {
-    return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.sgd.*member, 0, most); };
-  };
-  const Sgd usual;
-  static const Table<OptimizerFile> table{
-      {"kind", "sgd", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, {"sgd"}); },
-       schema_of_words({"sgd"})},
-      {"learning_rate", "step size of the update", "number", true, number(&Sgd::learning_rate, 1e300)},
-      {"momentum", "fraction of the previous update that is kept", "number", false, number(&Sgd::momentum, 1), {}, usual.momentum},
-      {"weight_decay",
-       "times the parameter, added to its gradient",
-       "number",
-       false,
-       number(&Sgd::weight_decay, 1e300),
-       {},
-       usual.weight_decay}};
+  static const Table<OptimizerFile> table = [] {
+    auto value = [](const std::string& key, double most) {
+      return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.values[key], 0, most); };
+    };
+    Table<OptimizerFile> out{
+        {"kind", "which", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, optimizer_names()); },
+         schema_of_words(optimizer_names())},
+        {"learning_rate", "step size of the update", "number", true,
+         [](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.learning_rate, 0, 1e300); }}};
+    std::map<std::string, std::vector<std::pair<std::string, const OptimizerKey*>>> keys;  // name -> optimizers
+    for (const auto& [name, kind] : OptimizerKind::all())
+      for (const OptimizerKey& key : kind.keys) keys[key.name].emplace_back(name, &key);
+    for (const auto& [key, its] : keys) {
+      std::string doc;
+      const OptimizerKey& first = *its.front().second;
+      const bool one_text = std::all_of(its.begin(), its.end(), [&](const auto& k) { return k.second->doc == first.doc; });
+      const bool one_value = std::all_of(its.begin(), its.end(), [&](const auto& k) { return k.second->usual == first.usual; });
+      for (const auto& [name, its_key] : its) {
+        const bool last = name == its.back().first;
+        doc += (doc.empty() ? "" : one_text ? ", " : "; ") + name + (one_text && !last ? "" : ": " + its_key->doc);
+        if (!one_value) doc += fmt::format(" (default {:g})", its_key->usual);
+      }
+      Json usual;
+      if (one_value) usual = Json(first.usual);
+      out.push_back({key, doc, "number", false, value(key, first.most), {}, usual});
+    }
+    return out;
+  }();
   return table;
+}
+
+Optimizer read_optimizer(Reader& r, const Json& j) {
+  OptimizerFile file;
+  r.object(j, optimizer_table(), file);
+  const auto kind = OptimizerKind::all().find(file.kind);
+  if (kind == OptimizerKind::all().end()) return {};  // complained about
+  std::vector<double> values;
+  for (const OptimizerKey& key : kind->second.keys) {
+    const auto given = file.values.find(key.name);
+    values.push_back(given == file.values.end() ? key.usual : given->second);
+    file.values.erase(key.name);
+  }
+  for (const auto& [key, value] : file.values)  // of other optimizers
+    if (const Json* given = j.find(key)) r.in(key, [&] { r.complain(*given, file.kind + " has no \"" + key + "\""); });
+  return kind->second.make(file.learning_rate, values);
 }
 
 const Table<RateSchedule>& schedule_table() {
@@ -122,12 +163,7 @@ Table<TrainOptions> train_table(VersionKey version) {
        {},
        static_cast<std::int64_t>(TrainOptions{}.seed)},
       {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
-       [](Reader& r, const Json& j, TrainOptions& t) {
-         OptimizerFile file;
-         r.object(j, optimizer_table(), file);
-         t.optimizer = file.sgd;
-       },
-       object_schema(optimizer_table())},
+       [](Reader& r, const Json& j, TrainOptions& t) { t.optimizer = read_optimizer(r, j); }, object_schema(optimizer_table())},
       {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
        [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
       {"accumulate",

@@ -84,6 +84,11 @@ struct DerivedDim {
   enum class Kind : std::uint8_t { scaled, shifted } kind = Kind::scaled;
 };
 
+// What an update reads when it runs: learning rate, factor of the gradient, and what the optimizer computes from the step's number.
+inline Index update_scalars(const Optimizer& o) {
+  return 2 + (o.scalars.code.empty() ? 0 : result_count(o.scalars));
+}
+
 inline constexpr std::size_t kMostLosses = 24;  // of a step: they travel in one control message
 
 struct Passes {

@@ -64,9 +64,9 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
-  UpdateScalars scalars{std::get<Sgd>(optimizer).learning_rate, options.schedule, options.clip_norm};
+  UpdateScalars scalars{optimizer.learning_rate, options.schedule, options.clip_norm};
   out.optimizer = optimizer;
-  std::get<Sgd>(out.optimizer).learning_rate = 0;
+  out.optimizer.learning_rate = 0;
   out.clips = options.clip_norm > 0;
   out.trains = true;
   cut_batch(out, options.accumulate);

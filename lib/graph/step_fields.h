@@ -8,9 +8,10 @@
 namespace motley {
 
 template <>
-struct Fields<Sgd> {
-  static constexpr std::tuple list{field("learning_rate", &Sgd::learning_rate), field("momentum", &Sgd::momentum),
-                                   field("weight_decay", &Sgd::weight_decay)};
+struct Fields<Optimizer> {
+  static constexpr std::tuple list{field("kind", &Optimizer::kind), field("learning_rate", &Optimizer::learning_rate),
+                                   field("slots", &Optimizer::slots), field("scalars", &Optimizer::scalars),
+                                   field("update", &Optimizer::update)};
 };
 template <>
 struct Fields<StepTensor> {

@@ -23,6 +23,7 @@ std::string line_of(const Formula& f, int i, int& constants, const std::string& 
   switch (s.op) {
     case Opcode::operand: return define(real, "t" + text(s.a) + "[i]");
     case Opcode::integer: return define("std::int32_t", "t" + text(s.a) + "[i]");
+    case Opcode::scalar: return define(real, "s" + text(s.a));
     case Opcode::constant: return define(real, "c" + text(constants++));
     case Opcode::position: return define("std::int32_t", "p" + text(s.a) + " + static_cast<std::int32_t>(i) * d" + text(s.a));
     case Opcode::add: return define(real, a + " + " + b);
@@ -58,6 +59,8 @@ void write_loop(const CompiledFormula& one, int number) {
     const std::string a = text(s.a);
     if (s.op == Opcode::operand) line = "  const " + real + "* t" + a + " = in<" + real + ">(strip, " + a + ");\n";
     if (s.op == Opcode::integer) line = "  const std::int32_t* t" + a + " = in<std::int32_t>(strip, " + a + ");\n";
+    if (s.op == Opcode::scalar)
+      line = "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n";
     if (s.op == Opcode::position)
       line = "  const std::int32_t p" + a + " = strip.at[" + a + "], d" + a + " = strip.step[" + a + "];\n";
     if (s.op == Opcode::constant)

@@ -24,6 +24,8 @@ std::set<int> tiled_exchanges(const Draft& draft) {
 Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   Program out = compile(plan.data(), rank, options);
   out.learning_rate = plan.step().scalars().learning_rate;
+  out.step_scalars = plan.step().passes().optimizer.scalars;
+  out.slot_names = plan.step().passes().optimizer.slots;
   return out;
 }
 

@@ -12,7 +12,7 @@
 
 namespace motley {
 
-// The boxes of every parameter that this rank owns, with memory for their velocity, and what is fed.
+// The boxes of every parameter that this rank owns, with memory for the optimizer's slots, and what is fed.
 Draft::Draft(const LocalPlan& local) : plan(local) {
   const Passes& all = plan.passes();
   program.rank = plan.rank();
@@ -20,7 +20,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.micro_batches = static_cast<int>(all.accumulate);
   program.main_buffer.assign(all.tensors.size(), -1);
   if (all.trains)
-    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, kUpdateScalars}}, Format::plain, Space::kept);
+    program.scalars =
+        add_buffer("the update's scalars", DType::f64, {{0, update_scalars(all.optimizer)}}, Format::plain, Space::kept);
   for (int t : all.parameters) {
     std::vector<Box> reads;
     for (const Shard& h : plan.plan_of(t).readers)
@@ -36,7 +37,9 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (all.accumulate > 1)
         s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
-      if (all.trains) s.velocity = add_buffer("velocity of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state);
+      for (const std::string& slot : all.optimizer.slots)
+        if (all.trains)
+          s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;
       program.slices.push_back(std::move(s));

@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/update.h"
+#include "graph/gradient_sum.h"
 #include "kernels/operands.h"
-#include "kernels/value.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -255,7 +254,7 @@ void Lowerer::emit_updates() {
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
     if (s.sum >= 0)
-      draft_.kernel(elements_kernel(formula({operand(0) + operand(1)}), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
+      draft_.kernel(elements_kernel(add_gradient(), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
                     {{s.sum, 0}, gradients.back().dense, {s.sum, 0}}, "sum of the gradients of " + s.name, Purpose::update);
   }
   draft_.turn = plan_.combine_turn();
@@ -263,28 +262,30 @@ void Lowerer::emit_updates() {
     const Slice& s = slices[i];
     const auto& [where, place] = gradients[i];
     if (s.sum >= 0) {
-      draft_.kernel(elements_kernel(formula({operand(0), 0.0}), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
-                    {{s.sum, 0}, place, {s.sum, 0}}, "gradient of " + s.name, Purpose::update);
+      draft_.kernel(elements_kernel(take_gradient(), dtype, volume(s.box), {DType::f64, DType::f64, dtype}),
+                    {{s.sum, 0}, {s.sum, 0}, place}, "gradient of " + s.name, Purpose::update);
       if (place.buffer != where.buffer)  // for who reads gradients
         draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
     }
     if (plan_.passes().clips) emit_norm(i, place);
   }
   draft_.turn = plan_.update_turn();
+  const Optimizer& optimizer = plan_.passes().optimizer;
+  const Index scalars = update_scalars(optimizer);
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
-    KernelSpec update = elements_kernel(update_of(std::get<Sgd>(plan_.passes().optimizer)), dtype, volume(s.box),
-                                        {DType::f64, DType::f64, dtype, dtype, dtype, dtype, dtype});
-    for (std::size_t k = 0; k < kUpdateScalars; k++) update.operands[k].strides = {0};
-    draft_.kernel(std::move(update),
-                  {{draft_.program.scalars, 0},
-                   {draft_.program.scalars, 1},
-                   gradients[i].dense,
-                   {s.velocity, 0},
-                   {s.value, 0},
-                   {s.velocity, 0},
-                   {s.value, 0}},
-                  "update of " + s.name, Purpose::update);
+    std::vector<DType> types(static_cast<std::size_t>(scalars), DType::f64);
+    std::vector<Place> places;
+    for (Index k = 0; k < scalars; k++) places.push_back({draft_.program.scalars, k});
+    places.push_back(gradients[i].dense);
+    for (int written = 0; written < 2; written++) {  // in place
+      for (const int slot : s.slots) places.push_back({slot, 0});
+      places.push_back({s.value, 0});
+    }
+    types.resize(places.size(), dtype);
+    KernelSpec update = elements_kernel(optimizer.update, dtype, volume(s.box), types);
+    for (Index k = 0; k < scalars; k++) at(update.operands, k).strides = {0};
+    draft_.kernel(std::move(update), std::move(places), "update of " + s.name, Purpose::update);
   }
 }
 
@@ -293,7 +294,7 @@ void Lowerer::emit_norm(std::size_t slice, const Place& gradient) {
   const Slice& s = draft_.program.slices[slice];
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
-  KernelSpec spec = map_kernel(formula({operand(0) * operand(0)}), dtype, {volume(s.box)}, {{1}, {0}});
+  KernelSpec spec = map_kernel(square(), dtype, {volume(s.box)}, {{1}, {0}});
   spec.combine = Combine::add;
   draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);
   draft_.program.norms.push_back(made);

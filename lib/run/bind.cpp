@@ -55,8 +55,9 @@ void Executor::Bound::take_memory() {
 void Executor::Bound::find_state() {
   owned.assign(program.buffers.size(), nullptr);
   for (const Slice& s : program.slices) {
-    at(owned, s.value) = state.address(s.name, StatePart::value, at(program.buffers, s.value));
-    if (s.velocity >= 0) at(owned, s.velocity) = state.address(s.name, StatePart::velocity, at(program.buffers, s.velocity));
+    at(owned, s.value) = state.address(s.name, "", at(program.buffers, s.value));
+    for (std::size_t k = 0; k < s.slots.size(); k++)
+      at(owned, s.slots[k]) = state.address(s.name, at(program.slot_names, k), at(program.buffers, s.slots[k]));
   }
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
     const Buffer& b = program.buffers[i];
@@ -67,8 +68,12 @@ void Executor::Bound::find_state() {
     };
     const int id = static_cast<int>(i);
     if (id == program.scalars) {
-      const double scalars[kUpdateScalars]{program.learning_rate, 1};
+      const double scalars[]{program.learning_rate, 1};
       std::memcpy(values.data(), scalars, sizeof scalars);
+      if (!program.step_scalars.code.empty()) {
+        const std::vector<double> more = evaluate(program.step_scalars, {1});
+        std::memcpy(values.data() + sizeof scalars, more.data(), more.size() * sizeof(double));
+      }
     } else if (std::find(program.ones.begin(), program.ones.end(), id) != program.ones.end()) {
       b.dtype == DType::f64 ? all(1.0) : all(1.0F);
     }

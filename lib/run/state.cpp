@@ -47,6 +47,7 @@ void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Eac
 State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device) : device_(device) {
   const PlanData& data = plan.data();
   const Passes& passes = data.passes;
+  if (passes.trains) slots_.insert(slots_.end(), passes.optimizer.slots.begin(), passes.optimizer.slots.end());
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
     parameters_.push_back({tensor.name, tensor.shape});
@@ -54,19 +55,18 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
     const Index fan = fan_in(passes, t);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
-      for (const StatePart part : {StatePart::value, StatePart::velocity}) {
-        if (part == StatePart::velocity && !passes.trains) continue;
+      for (const std::string& slot : slots_) {
         Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
-        if (part == StatePart::value)
+        if (slot.empty())
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
             value = static_cast<std::remove_reference_t<decltype(value)>>(bias ? bias_uniform(seed, tensor.name, global, fan)
                                                                                : he_uniform(seed, tensor.name, global, fan));
           });
         std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
-        stored_.push_back({part, std::move(as), std::move(memory)});
+        stored_.push_back({slot, std::move(as), std::move(memory)});
       }
     }
   }
@@ -84,12 +84,21 @@ const State::Parameter& State::parameter(const std::string& name) const {
   return *found;
 }
 
-std::vector<BoxValues> State::shard(const std::string& name, StatePart part) const {
+void State::check_slot(const std::string& slot) const {
+  if (std::find(slots_.begin(), slots_.end(), slot) != slots_.end()) return;
+  std::string known;
+  for (const std::string& one : slots_)
+    if (!one.empty()) known += (known.empty() ? "\"" : ", \"") + one + "\"";
+  throw UserError("the optimizer has no slot \"" + slot + "\"" + (known.empty() ? "" : " (it has " + known + ")"));
+}
+
+std::vector<BoxValues> State::shard(const std::string& name, const std::string& slot) const {
   static_cast<void>(parameter(name));
+  check_slot(slot);
   std::vector<BoxValues> out;
   for (const Stored& stored : stored_) {
     const Buffer& as = stored.as;
-    if (as.name != name || stored.part != part) continue;
+    if (as.name != name || stored.slot != slot) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
     if (device_ != nullptr) copy_and_wait(*device_, room.data(), stored.memory.get(), room.size());
     BoxValues& its = out.emplace_back(as.box);
@@ -99,18 +108,19 @@ std::vector<BoxValues> State::shard(const std::string& name, StatePart part) con
   return out;
 }
 
-std::vector<double> State::get(Transport& transport, const std::string& name, StatePart part) const {
-  return put_together(parameter(name).shape, shard(name, part), transport);
+std::vector<double> State::get(Transport& transport, const std::string& name, const std::string& slot) const {
+  return put_together(parameter(name).shape, shard(name, slot), transport);
 }
 
-void State::set(const std::string& name, const std::vector<double>& values, StatePart part) {
+void State::set(const std::string& name, const std::vector<double>& values, const std::string& slot) {
   const Shape& shape = parameter(name).shape;
+  check_slot(slot);
   if (values.size() != static_cast<std::size_t>(shape.elements()))
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");
   for (const Stored& stored : stored_) {
     const Buffer& as = stored.as;
-    if (as.name != name || stored.part != part) continue;
+    if (as.name != name || stored.slot != slot) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
     for_each_value(as, shape, device_ != nullptr ? room.data() : stored.memory.get(), [&](Index global, auto& value) {
       value = static_cast<std::remove_reference_t<decltype(value)>>(at(values, global));
@@ -119,10 +129,10 @@ void State::set(const std::string& name, const std::vector<double>& values, Stat
   }
 }
 
-std::byte* State::address(const std::string& name, StatePart part, const Buffer& as) const {
+std::byte* State::address(const std::string& name, const std::string& slot, const Buffer& as) const {
   static_cast<void>(parameter(name));
   for (const Stored& stored : stored_)
-    if (stored.part == part && stored.as.name == name && stored.as.box == as.box && stored.as.dtype == as.dtype &&
+    if (stored.slot == slot && stored.as.name == name && stored.as.box == as.box && stored.as.dtype == as.dtype &&
         stored.as.format == as.format)
       return stored.memory.get();
   for (const Stored& stored : stored_)

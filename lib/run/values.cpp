@@ -111,9 +111,13 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
   if (bound_->device != nullptr) copy_and_wait(*bound_->device, bound_->address({buffer, 0}), room.data(), room.size());
 }
 
-void Executor::set_update(double learning_rate, double factor_of_gradients) {
+void Executor::set_update(double learning_rate, double factor_of_gradients, Index step) {
   const Program& program = bound_->program;
-  if (program.scalars >= 0) write(program.scalars, at(program.buffers, program.scalars).box, {learning_rate, factor_of_gradients});
+  if (program.scalars < 0) return;
+  std::vector<double> scalars{learning_rate, factor_of_gradients};
+  if (!program.step_scalars.code.empty())
+    for (const double its : evaluate(program.step_scalars, {static_cast<double>(step)})) scalars.push_back(its);
+  write(program.scalars, at(program.buffers, program.scalars).box, scalars);
 }
 
 int Executor::first_gradient_not_finite() const {

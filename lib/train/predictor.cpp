@@ -27,8 +27,7 @@ struct Predictor::Impl {
     const Program& program = on_rank.program;
     std::string wrong;
     try {
-      for (const Slice& s : program.slices)
-        static_cast<void>(state.address(s.name, StatePart::value, at(program.buffers, s.value)));
+      for (const Slice& s : program.slices) static_cast<void>(state.address(s.name, "", at(program.buffers, s.value)));
     } catch (const UserError& e) {
       wrong = e.what();
     }

@@ -35,7 +35,7 @@ Update prepare_update(Executor& executor, const Step& step, Transport& transport
     out.gradient_norm = std::sqrt(sum);
     factor = std::min(1.0, scalars.clip_norm / (*out.gradient_norm + 1e-6));
   }
-  executor.set_update(out.learning_rate, factor);
+  executor.set_update(out.learning_rate, factor, number);
   return out;
 }
 

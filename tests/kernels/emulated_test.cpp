@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/update.h"
+#include "graph/optimizers.h"
 #include "kernels/emulated/emulated_backend.h"
 #include "tests/support/formulas.h"
 
@@ -77,7 +77,7 @@ TEST_CASE("emulated: what is in place runs once and spins the rest") {
   const Seen sum = run(add_of_two(), {a, b, a}, 3.5);
   CHECK(sum.runs == 1);
   CHECK(sum.milliseconds >= 7.0);
-  const KernelSpec update = testing::map_of(update_of(Sgd{}), {4}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  const KernelSpec update = testing::map_of(Optimizer(Sgd{}).update, {4}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
   float v[4] = {};
   const Seen sgd = run(update, {a, a, a, v, b, v, b}, 2.0);
   CHECK(sgd.runs == 1);

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "graph/update.h"
+#include "graph/optimizers.h"
 #include "tests/support/formulas.h"
 #include "tests/support/kernel_runner.h"
 
@@ -302,7 +302,8 @@ TEST_CASE("map: labels are copied as they are") {
 }
 
 TEST_CASE("sgd by hand") {
-  KernelSpec spec = map_of(update_of(Sgd{.momentum = 0.25, .weight_decay = 0.125}), {2}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
+  KernelSpec spec =
+      map_of(Optimizer(Sgd{.momentum = 0.25, .weight_decay = 0.125}).update, {2}, {{0}, {0}, {1}, {1}, {1}, {1}, {1}});
   spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
   const auto backend = reference_backend();
   const auto images = run_kernel(*backend, spec, {{0.5}, {2}, {0.5, -1}, {4, 8}, {8, 16}, {}, {}});

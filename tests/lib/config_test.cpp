@@ -79,7 +79,7 @@ TEST_CASE("a job is joined, read and checked against itself") {
   CHECK(job.train.epochs == 2);
   CHECK_FALSE(job.train.max_steps);
   CHECK(job.train.seed == 7);
-  CHECK((std::get<Sgd>(job.train.optimizer) == Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-4}));
+  CHECK((job.train.optimizer == Optimizer(Sgd{.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-4})));
   // The joined tree stands alone and says the same.
   const Job again = parse_job("elsewhere/job.resolved.json", to_text(job.joined));
   CHECK(again.name == "job");
@@ -404,7 +404,8 @@ TEST_CASE("what is wrong in a job file") {
       {"\"seed\": 7",
        "\"seed\": 7, \"clip_norm\": 0",
        {"job.json:5:80: error: /train/clip_norm: expected a number above 0; without the key gradients are not clipped"}},
-      {"\"sgd\"", "\"adam\"", {"job.json:6:37: error: /train/optimizer/kind: \"adam\" is not built yet (known: sgd)"}},
+      {"\"sgd\"", "\"lamb\"", {"job.json:6:37: error: /train/optimizer/kind: \"lamb\" is not built yet (known: adam, adamw, sgd)"}},
+      {"\"sgd\"", "\"adam\"", {"job.json:6:80: error: /train/optimizer/momentum: adam has no \"momentum\""}},
       {"0.9", "1.5", {"job.json:6:79: error: /train/optimizer/momentum: expected a number from 0 to 1, found 1.5"}},
       {"0.9", "1e999", {"job.json:6:79: error: /train/optimizer/momentum: 1e999 is too large for a number (at most 1.7e308)"}},
       {"\"batch\": 32", "\"batch\": 32.5", {"job.json:5:39: error: /train/batch: expected an integer of at least 1, found 32.5"}},

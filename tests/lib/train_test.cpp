@@ -296,7 +296,7 @@ TEST_CASE("state: read and written by name, under any layout", "[train]") {
     Index owned = 0, all = 0;
     for (const std::string& name : trainer.state().names()) {
       mine[name] = trainer.state().get(rt.transport(), name);
-      slots[name] = trainer.state().get(rt.transport(), name, StatePart::velocity);
+      slots[name] = trainer.state().get(rt.transport(), name, "velocity");
       for (const BoxValues& shard : trainer.state().shard(name)) owned += static_cast<Index>(shard.values.size());
       all += static_cast<Index>(mine[name].size());
     }
@@ -311,7 +311,7 @@ TEST_CASE("state: read and written by name, under any layout", "[train]") {
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, small_plan(2, DType::f64), {.seed = 99});
     for (const auto& [name, all] : values) trainer.state().set(name, all);
-    for (const auto& [name, all] : velocities) trainer.state().set(name, all, StatePart::velocity);
+    for (const auto& [name, all] : velocities) trainer.state().set(name, all, "velocity");
     for (Index s = 3; s < 6; s++) {
       const double loss = trainer.step_named(feed(s)).loss;
       if (rt.rank() == 0) again[static_cast<std::size_t>(s)] = loss;
@@ -349,16 +349,20 @@ TEST_CASE("learning rates by step", "[train]") {
         {0.8 / 9, 1.6 / 9, 2.4 / 9, 3.2 / 9, 4.0 / 9, 4.8 / 9});  // longer than the run
 }
 
-TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "[train]") {
+TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain loops", "[train]") {
   const bool plain = GENERATE(true, false);  // else by a schedule, clipped
+  const std::string kind = GENERATE("sgd", "adam", "adamw");
   constexpr Index kBatch = 3, kIn = 4, kOut = 3;
   constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01;
   Graph g;
   const Dim n{"batch", kBatch}, in{"in", kIn}, classes{"classes", kOut};
   const Tensor image = g.input("image", {n, in}), label = g.input("label", {n}, DType::i32);
   const Tensor logits = dense(image, {.out = {classes}, .name = "fc"});
-  const Step step = training(mean(softmax_cross_entropy(logits, label, classes)),
-                             Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay},
+  constexpr double kSquare = 0.95, kEpsilon = 1e-3;
+  const Optimizer optimizer = kind == "sgd" ? Optimizer(Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay})
+                              : kind == "adam" ? Optimizer(Adam{kRate, kMomentum, kSquare, kEpsilon, kDecay})
+                                               : Optimizer(AdamW{kRate, kMomentum, kSquare, kEpsilon, kDecay});
+  const Step step = training(mean(softmax_cross_entropy(logits, label, classes)), optimizer,
                              plain ? TrainingOptions{} : TrainingOptions{{.kind = RateSchedule::Kind::linear, .steps = 5}, 0.925});
   const Plan plan = balance(step, line_of(2), {{classes, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f64});
   auto x = [](Index i, Index k) { return 0.3 * static_cast<double>((5 * i + 3 * k) % 7) - 0.8; };
@@ -366,7 +370,8 @@ TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "
     Trainer trainer(rt, plan, {.seed = 9});
     auto start = weights(rt, plan, trainer);
     int clipped = 0;
-    std::vector<double> w = start.at("fc.weight").values, b = start.at("fc.bias").values, vw(w.size(), 0), vb(b.size(), 0);
+    std::vector<double> w = start.at("fc.weight").values, b = start.at("fc.bias").values, vw(w.size(), 0), vb(b.size(), 0),
+                        qw(w.size(), 0), qb(b.size(), 0);
     for (int s = 0; s < 5; s++) {
       const ReadBox images = [&](const Box& box, std::span<std::byte> out) {
         auto* to = reinterpret_cast<double*>(out.data());
@@ -400,20 +405,41 @@ TEST_CASE("sgd is PyTorch's: five steps of a dense layer against plain loops", "
         for (double one : *all) squares += one * one;
       if (!plain && std::sqrt(squares) > 0.925) factor = 0.925 / (std::sqrt(squares) + 1e-6);
       clipped += factor < 1 ? 1 : 0;
-      auto update = [&](std::vector<double>& value, std::vector<double>& v, const std::vector<double>& gradient) {
+      auto update = [&](std::vector<double>& value, std::vector<double>& v, std::vector<double>& q,
+                        const std::vector<double>& gradient) {
         for (std::size_t i = 0; i < value.size(); i++) {
+          if (kind != "sgd") {
+            const double its = factor * gradient[i] + (kind == "adam" ? kDecay * value[i] : 0);
+            if (kind == "adamw") value[i] -= rate * kDecay * value[i];
+            v[i] = kMomentum * v[i] + (1 - kMomentum) * its;
+            q[i] = kSquare * q[i] + (1 - kSquare) * its * its;
+            value[i] -=
+                rate * v[i] / (1 - std::pow(kMomentum, s + 1)) / (std::sqrt(q[i] / (1 - std::pow(kSquare, s + 1))) + kEpsilon);
+            continue;
+          }
           v[i] = kMomentum * v[i] + factor * gradient[i] + kDecay * value[i];
           value[i] -= rate * v[i];
         }
       };
-      update(w, vw, gw);
-      update(b, vb, gb);
+      update(w, vw, qw, gw);
+      update(b, vb, qb, gb);
       if (std::abs(report.loss - loss) > 1e-12) throw InternalError("another loss than the plain loops'");
       if (std::abs(report.learning_rate - rate) > 1e-15 || report.gradient_norm.has_value() == plain)
         throw InternalError("another learning rate");
       if (!plain && std::abs(*report.gradient_norm - std::sqrt(squares)) > 1e-12) throw InternalError("another norm");
     }
-    if (!plain && (clipped == 0 || clipped == 5)) throw InternalError("some steps are clipped, some are not");
+    if (!plain && kind == "sgd" && (clipped == 0 || clipped == 5)) throw InternalError("some steps are clipped, some are not");
+    const State& state = trainer.state();
+    const std::vector<double> slot = state.get(rt.transport(), "fc.weight", kind == "sgd" ? "velocity" : "square");
+    for (std::size_t i = 0; i < slot.size(); i++)
+      if (std::abs(slot[i] - (kind == "sgd" ? vw : qw)[i]) > 1e-12) throw InternalError("another slot than the plain loops'");
+    bool refused = false;
+    try {
+      state.get(rt.transport(), "fc.weight", "velocty");
+    } catch (const UserError&) {
+      refused = true;
+    }
+    if (!refused) throw InternalError("a slot that is not there is given");
     const auto end = weights(rt, plan, trainer);
     for (std::size_t i = 0; i < w.size(); i++)
       if (std::abs(end.at("fc.weight").values[i] - w[i]) > 1e-12) throw InternalError("another weight than the plain loops'");
@@ -628,8 +654,7 @@ TEST_CASE("copies: one that is not its owner's is named", "[train]") {
     executor.on_step([&](const char* what) {
       if (std::string(what) != "dense_6 forward") return;
       for (const Slice& s : program.slices)
-        *reinterpret_cast<double*>(state.address(s.name, StatePart::value, program.buffers[static_cast<std::size_t>(s.value)])) +=
-            1;
+        *reinterpret_cast<double*>(state.address(s.name, "", program.buffers[static_cast<std::size_t>(s.value)])) += 1;
     });
     const auto second = copies_differ(plan, program, executor, rt.transport());
     if (rt.rank() != 0) return;

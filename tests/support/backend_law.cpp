@@ -82,12 +82,14 @@ class ErrorAnalysis {
     if (formula_.code.empty()) return {operand(0)};
     registers_.clear();
     for (const Instruction& s : formula_.code) {
-      if (s.op == Opcode::operand)
+      if (s.op == Opcode::operand || s.op == Opcode::scalar)
         registers_.push_back(operand(s.a));
       else if (s.op == Opcode::integer || s.op == Opcode::position)
         registers_.push_back({static_cast<double>(integer(s)), 0});
       else
         registers_.push_back(of(s));
+      Bounded& made = registers_.back();
+      if (unit_ > 1e-10 && std::abs(made.value) + made.error > 1e38) made.error = HUGE_VAL;  // infinite in f32
     }
     std::vector<Bounded> out;
     for (const int r : formula_.results) out.push_back(registers_[static_cast<std::size_t>(r)]);

@@ -179,6 +179,7 @@ std::vector<Index> map_extents(Random& random, bool at_least_one) {
 Value any_value(Random& random, LawMode mode, int operands, int depth) {
   const auto leaf = [&]() -> Value {
     if (random.one_in(4)) return mode == LawMode::exact ? random.of({0.5, 2.0, -1.0}) : random.real(-2, 2);
+    if (random.one_in(10)) return scalar(operands);
     return operand(static_cast<int>(random.in(0, operands - 1)));
   };
   if (depth == 0) return leaf();
@@ -244,13 +245,14 @@ KernelSpec map_spec(Random& random, LawMode mode) {
   const bool many = positions == 0 && random.one_in(6);  // more than one group of a backend's
   if (many) spec.extents.resize(std::min(spec.extents.size(), std::size_t{2}));
   const std::vector<Index>& extents = spec.extents;
-  const bool sums = !is_integer_operand(spec.formula, 0) && (many || random.one_in(3));
+  const bool sums = !is_integer_operand(spec.formula, 0) && !is_scalar_operand(spec.formula, 0) && (many || random.one_in(3));
   if (sums) spec.summands = many ? random.of<Index>({15, 16, 17, 56, 64, 65, 130}) : random.in(0, 5);
   const std::size_t inputs = input_count(spec);
   for (std::size_t i = 0; i < inputs; i++) {
     std::vector<bool> has(extents.size());
     for (std::size_t d = 0; d < has.size(); d++) has[d] = i == 0 || random.one_in(2);
     MapOperand operand{DType::f32, view(random, extents, has)};
+    if (is_scalar(spec, i)) operand = {DType::f64, std::vector<Index>(extents.size(), 0)};
     if (is_integer(spec, i))
       operand.dtype = DType::i32;
     else if (random.one_in(8))
@@ -278,7 +280,7 @@ int alias_of(Random& random, KernelSpec& spec) {
     if (result.strides[d] == 0) return -1;
   const Index at = random.in(0, static_cast<Index>(input_count(spec)) - 1);
   MapOperand& operand = spec.operands[static_cast<std::size_t>(at)];
-  if (operand.dtype != result.dtype) return -1;
+  if (operand.dtype != result.dtype || is_scalar(spec, static_cast<std::size_t>(at))) return -1;
   operand.strides = result.strides;
   return static_cast<int>(at);
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam (Kingma and Ba, arXiv 1412.6980, algorithm 1), its weight decay added to the gradient.
+#include <cmath>
+
+#include "graph/compiled.h"
+#include "graph/optimizers.h"
+
+namespace motley {
+
+namespace {
+
+// 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
+Formula scalars_of(double beta1, double beta2) {
+  const Value t = operand(0);
+  return formula({1.0 / (0.0 - expm1(t * std::log(beta1))), 1.0 / sqrt(0.0 - expm1(t * std::log(beta2)))});
+}
+
+Formula update_of(const Adam& a) {
+  const Value mean_correction = scalar(2), root_correction = scalar(3), w = operand(7);
+  const Value g = gradient_factor() * operand(4) + a.weight_decay * w;
+  const Value m = a.beta1 * operand(5) + (1 - a.beta1) * g, v = a.beta2 * operand(6) + (1 - a.beta2) * (g * g);
+  return formula({m, v, w - learning_rate() * mean_correction * (m / (root_correction * sqrt(v) + a.epsilon))});
+}
+
+const Compiled kCompiled({update_of({.weight_decay = 0.25}), update_of({})});
+
+const OptimizerKind kKind("adam",
+                          {{"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1},
+                           {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1},
+                           {"epsilon", "added to the root", Adam{}.epsilon},
+                           {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}},
+                          [](double rate, const std::vector<double>& v) -> Optimizer {
+                            return Adam{rate, v[0], v[1], v[2], v[3]};
+                          });
+
+}  // namespace
+
+Optimizer::Optimizer(const Adam& adam)
+    : kind("adam"),
+      learning_rate(adam.learning_rate),
+      slots{"mean", "square"},
+      scalars(scalars_of(adam.beta1, adam.beta2)),
+      update(update_of(adam)) {}
+
+}  // namespace motley

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2): its update, on a parameter that has
+// decayed first.
+#include "graph/compiled.h"
+#include "graph/optimizers.h"
+
+namespace motley {
+
+namespace {
+
+Formula update_of(const AdamW& a) {
+  const Optimizer adam(Adam{.beta1 = a.beta1, .beta2 = a.beta2, .epsilon = a.epsilon});
+  const Value w = operand(7), decayed = w - learning_rate() * (a.weight_decay * w);
+  return formula(apply(adam.update, [&](int k) { return k == 7 ? decayed : operand(k); }));
+}
+
+const Compiled kCompiled({update_of({}), update_of({.weight_decay = 0})});
+
+const OptimizerKind kKind("adamw",
+                          {{"beta1", "fraction of the mean gradient that is kept", AdamW{}.beta1, 1},
+                           {"beta2", "fraction of the mean squared gradient that is kept", AdamW{}.beta2, 1},
+                           {"epsilon", "added to the root", AdamW{}.epsilon},
+                           {"weight_decay", "times learning rate and parameter, taken from the parameter", AdamW{}.weight_decay}},
+                          [](double rate, const std::vector<double>& v) -> Optimizer {
+                            return AdamW{rate, v[0], v[1], v[2], v[3]};
+                          });
+
+}  // namespace
+
+Optimizer::Optimizer(const AdamW& a)
+    : Optimizer(Adam{.learning_rate = a.learning_rate, .beta1 = a.beta1, .beta2 = a.beta2, .epsilon = a.epsilon}) {
+  kind = "adamw";
+  update = update_of(a);
+}
+
+}  // namespace motley

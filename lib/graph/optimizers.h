@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers: each is one file in ops/, whose keys in a job's "optimizer" are found by its name.
+#pragma once
+#include <motley/step.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/value.h"
+
+namespace motley {
+
+struct OptimizerKey {  // a number from 0 to `most`
+  std::string name{}, doc{};
+  double usual = 0, most = 1e300;
+};
+
+// Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`
+struct OptimizerKind {
+  using Make = std::function<Optimizer(double learning_rate, const std::vector<double>& values)>;  // in the order of the keys
+  OptimizerKind(const std::string& name, std::vector<OptimizerKey> its_keys, Make its_make);
+  std::vector<OptimizerKey> keys{};  // besides "kind" and "learning_rate"
+  Make make{};
+  static const std::map<std::string, OptimizerKind>& all();  // by name
+};
+
+// The formulas of an update's first two operands; the others are numbered on from kUpdateScalars.
+inline Value learning_rate() {
+  return scalar(0);
+}
+inline Value gradient_factor() {
+  return scalar(1);
+}
+
+}  // namespace motley
