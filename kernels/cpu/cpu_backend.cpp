@@ -102,11 +102,11 @@ class CpuBackend final : public Backend {
     const Roles& e = spec.roles;
     switch (spec.op) {
       case KernelOp::conv2d: {
-        const bool empty = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) == 0;
+        const bool empty = std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) == 0;
         return empty ? empty_kernel(spec, *vendor_.loops) : convolution_kernel(spec, vendor_);
       }
       case KernelOp::dense:
-        return std::min({e.n, e.c, e.f}) == 0 ? empty_kernel(spec, *vendor_.loops) : dense_kernel(spec, vendor_);
+        return std::min({e.g, e.n, e.c, e.f}) == 0 ? empty_kernel(spec, *vendor_.loops) : dense_kernel(spec, vendor_);
       case KernelOp::max_pool2d:
       case KernelOp::avg_pool2d: return pool_kernel(spec, *vendor_.loops, threads_);
       case KernelOp::fold: return fold_kernel(spec, *vendor_.loops, threads_);
