@@ -41,9 +41,10 @@ OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& exte
 std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   const bool conv = spec.op == KernelOp::conv2d;
-  const OperandUse x = dense_operand(spec, spec.x_format, {e.n, e.c, e.h, e.w});
-  const OperandUse w = dense_operand(spec, spec.w_format, {e.f, e.c, e.r, e.s});
-  const OperandUse y = dense_operand(spec, spec.y_format, {e.n, conv ? e.f : e.c, e.p, e.q});
+  const Index groups = conv ? e.g : 1;
+  const OperandUse x = dense_operand(spec, spec.x_format, {e.n, groups * e.c, e.h, e.w});
+  const OperandUse w = dense_operand(spec, spec.w_format, {groups * e.f, e.c, e.r, e.s});
+  const OperandUse y = dense_operand(spec, spec.y_format, {e.n, groups * (conv ? e.f : e.c), e.p, e.q});
   if (!conv) {
     if (spec.pass == PassKind::forward) return {x, y};
     const std::array<Index, 4>& m = spec.halo;
@@ -53,7 +54,7 @@ std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   }
   switch (spec.pass) {
     case PassKind::forward:
-      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.f}), y};
+      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.g * e.f}), y};
       return {x, w, y};
     case PassKind::backward_data: return {y, w, x};
     case PassKind::backward_filter: return {x, y, w};
@@ -63,8 +64,10 @@ std::vector<OperandUse> window_operands(const KernelSpec& spec) {
 
 std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
   const Roles& e = spec.roles;
-  const OperandUse x = dense_operand(spec, Format::plain, {e.n, e.c}), w = dense_operand(spec, Format::plain, {e.f, e.c}),
-                   y = dense_operand(spec, Format::plain, {e.n, e.f});
+  check(e.g == 1 || !spec.bias, "a batch of products adds no bias");
+  const OperandUse x = dense_operand(spec, Format::plain, {e.g * e.n, e.c}),
+                   w = dense_operand(spec, Format::plain, {e.g * e.f, e.c}),
+                   y = dense_operand(spec, Format::plain, {e.g * e.n, e.f});
   switch (spec.pass) {
     case PassKind::forward:
       if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.f}), y};
@@ -150,8 +153,8 @@ double flops(const KernelSpec& spec) {
   const auto real = [](Index v) { return static_cast<double>(v); };
   const Roles& e = spec.roles;
   switch (spec.op) {
-    case KernelOp::conv2d: return 2 * real(e.n) * real(e.f) * real(e.p) * real(e.q) * real(e.c) * real(e.r) * real(e.s);
-    case KernelOp::dense: return 2 * real(e.n) * real(e.f) * real(e.c);
+    case KernelOp::conv2d: return 2 * real(e.g) * real(e.n) * real(e.f) * real(e.p) * real(e.q) * real(e.c) * real(e.r) * real(e.s);
+    case KernelOp::dense: return 2 * real(e.g) * real(e.n) * real(e.f) * real(e.c);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
     case KernelOp::map: return real(product(spec.extents)) * real(static_cast<Index>(spec.operands.size()));
@@ -184,11 +187,15 @@ std::string joined(const std::vector<Index>& extents) {
   return text.empty() ? "scalar" : text;
 }
 
+std::string by_groups(const Roles& e) {
+  return e.g == 1 ? "" : " g" + std::to_string(e.g);
+}
+
 // conv2d and pools; only what is not the default: " stride 2x2 padding 1,1,1,1 channels_last"
 std::string window_summary(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   const bool conv = spec.op == KernelOp::conv2d;
-  std::string text = " n" + std::to_string(e.n) + " c" + std::to_string(e.c) + " " + by(e.h, e.w) + " -> " +
+  std::string text = by_groups(e) + " n" + std::to_string(e.n) + " c" + std::to_string(e.c) + " " + by(e.h, e.w) + " -> " +
                      (conv ? "f" + std::to_string(e.f) + " " : "") + by(e.r, e.s);
   if (spec.stride != KernelSpec{}.stride) text += " stride " + by(spec.stride[0], spec.stride[1]);
   if (spec.dilation != KernelSpec{}.dilation) text += " dilation " + by(spec.dilation[0], spec.dilation[1]);
@@ -230,7 +237,8 @@ std::string summary(const KernelSpec& spec) {
   if (spec.op != KernelOp::map) text += " " + name_of(spec.pass);
   switch (spec.op) {
     case KernelOp::dense:
-      text += " n" + std::to_string(spec.roles.n) + " c" + std::to_string(spec.roles.c) + " -> f" + std::to_string(spec.roles.f);
+      text += by_groups(spec.roles) + " n" + std::to_string(spec.roles.n) + " c" + std::to_string(spec.roles.c) + " -> f" +
+              std::to_string(spec.roles.f);
       break;
     case KernelOp::map: text += map_summary(spec); break;
     default: text += window_summary(spec);

@@ -10,9 +10,11 @@ namespace motley {
 template <>
 struct Fields<Roles> {
   static constexpr std::tuple list{
-      field("n", &Roles::n, "extent", 0), field("c", &Roles::c, "extent", 0), field("h", &Roles::h, "extent", 0),
-      field("w", &Roles::w, "extent", 0), field("f", &Roles::f, "extent", 0), field("r", &Roles::r, "extent", 0),
-      field("s", &Roles::s, "extent", 0), field("p", &Roles::p, "extent", 0), field("q", &Roles::q, "extent", 0)};
+      field("n", &Roles::n, "extent", 0), field("c", &Roles::c, "extent", 0),
+      field("h", &Roles::h, "extent", 0), field("w", &Roles::w, "extent", 0),
+      field("f", &Roles::f, "extent", 0), field("r", &Roles::r, "extent", 0),
+      field("s", &Roles::s, "extent", 0), field("p", &Roles::p, "extent", 0),
+      field("q", &Roles::q, "extent", 0), field("g", &Roles::g, "groups of conv2d, batch of dense", 0)};
 };
 template <>
 struct Fields<Instruction> {

@@ -23,7 +23,9 @@ enum class PassKind : std::uint8_t { forward, backward_data, backward_filter };
 enum class Combine : std::uint8_t { set, add, max };
 
 /// Extents of the op's index roles, by letter. conv2d and pools: `x[n c h w], w[f c r s], y[n f p q]` (pools: `y[n c p q]`).
-/// dense: `x[n c], w[f c], y[n f]`. Any extent may be 0.
+/// dense: `x[n c], w[f c], y[n f]`. `g` such contractions side by side: conv2d by groups `x[n gc h w], w[gf c r s], y[n gf p q]`,
+/// where c and f are those of one group and gc, gf one dim each, group after group; a depthwise one has c = 1. dense by batch
+/// `x[g n c], w[g f c], y[g n f]`. Any extent may be 0.
 struct Roles {
   Index n = 1;  ///< samples
   Index c = 1;  ///< input channels
@@ -34,6 +36,7 @@ struct Roles {
   Index s = 1;  ///< window columns
   Index p = 1;  ///< output rows
   Index q = 1;  ///< output columns
+  Index g = 1;  ///< groups (conv2d), batch of products (dense)
   auto operator<=>(const Roles&) const = default;
 };
 
@@ -77,7 +80,7 @@ struct KernelSpec {
   Format x_format = Format::plain;           ///< of x and dx (conv2d, pools)
   Format w_format = Format::plain;           ///< of w and dw (conv2d)
   Format y_format = Format::plain;           ///< of y and dy (conv2d, pools)
-  bool bias = false;                         ///< conv2d, dense forward: operand `b[f]`, f32/f64 dense
+  bool bias = false;                         ///< conv2d, dense of g = 1, forward: operand `b[gf]`, f32/f64 dense
   bool accumulate = false;                   ///< conv2d forward: y is added to
   Formula epilogue{};                        ///< of one operand: conv2d, dense forward
   /// map: result[...] combine= formula(operands[...]) over all of `extents`. Registers are f64 where a result is f64, else f32 (on

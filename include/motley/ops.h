@@ -53,6 +53,7 @@ struct Conv2dOptions {
   Extent2 stride{};           ///< steps from window to window
   Extent2 dilation{};         ///< steps from element to element of a window
   Padding padding{};          ///< none unless given
+  Index groups = 1;           ///< divides `in` and `out` into so many groups; depthwise: as many as `in` has channels
   bool bias = true;           ///< whether `b[f]` is added
   std::string name{};         ///< of the output; empty: `conv2d_<position>`
 };
@@ -71,6 +72,11 @@ struct DenseOptions {
   std::vector<Dim> keep{};  ///< instead of `in`: not contracted
   bool bias = true;         ///< whether `b[out]` is added
   std::string name{};       ///< of the output; empty: `dense_<position>`
+};
+/// Options of matmul().
+struct MatmulOptions {
+  std::vector<Dim> over{};  ///< contracted: dims of both
+  std::string name{};       ///< of the output; empty: `matmul_<position>`
 };
 /// Options of ops that have no other option.
 struct NameOption {
@@ -110,7 +116,8 @@ struct StackOptions {
 };
 
 /// Convolution: `y[n f p q]` = sum over c, r, s of `x[n c p*stride-padding+r*dilation ..] * w[f c r s]`, plus `b[f]`. Weight `[f c
-/// r s]`.
+/// r s]`. By groups a filter reads the channels of its group alone: its weight is `[f c/groups r s]`, and `out` is cut as `in` is
+/// unless a rule says otherwise.
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
 /// The maximum of each window; padding never wins.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
@@ -120,6 +127,9 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
 Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 /// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out, in...]`.
 Tensor dense(const Tensor& x, const DenseOptions& options);
+/// Products of two tensors: contracts `over`; the other dims of both count a batch of products, and those of one alone are kept.
+/// `a`'s dims in order, `b`'s own in the place of the first of `over`: `a[n heads i d], b[n heads j d]` over d is `y[n heads i j]`.
+Tensor matmul(const Tensor& a, const Tensor& b, const MatmulOptions& options);
 /// max(x, 0)
 Tensor relu(const Tensor& x, const NameOption& options = {});
 /// 1 / (1 + exp(-x))

@@ -41,7 +41,7 @@ class ConvolutionKernel final : public Kernel {
                                 {spec.dilation[0] - 1, spec.dilation[1] - 1},
                                 {rows_.padding_l, cols_.padding_l},
                                 {rows_.padding_r, cols_.padding_r}};
-    const Dims x{spec.roles.n, spec.roles.c, rows_.end - rows_.begin, cols_.end - cols_.begin};
+    const Dims x{spec.roles.n, spec.roles.g * spec.roles.c, rows_.end - rows_.begin, cols_.end - cols_.begin};
     choice_ = choose_convolution(spec, vendor, x, window);
     switch (spec.pass) {
       case PassKind::forward: make_forward(); break;
@@ -58,12 +58,9 @@ class ConvolutionKernel final : public Kernel {
 
   Desc user_x() const {
     const Roles& e = spec_.roles;
-    return desc_of({e.n, e.c, e.h, e.w}, tag_of(spec_.x_format));
+    return desc_of({e.n, e.g * e.c, e.h, e.w}, tag_of(spec_.x_format));
   }
-  Desc user_w() const {
-    const Roles& e = spec_.roles;
-    return desc_of({e.f, e.c, e.r, e.s}, tag_of(spec_.w_format));
-  }
+  Desc user_w() const { return desc_of_w(spec_); }
   Desc user_y() const { return desc_of(dims_of_y(spec_), tag_of(spec_.y_format)); }
 
   // Where oneDNN finds an operand that it takes as `wanted`: as it is, or copied into the workspace.
@@ -93,7 +90,7 @@ class ConvolutionKernel final : public Kernel {
     views.any = h.size() > 0 && w.size() > 0;
     views.whole = h == Range{rows_.begin, rows_.end} && w == Range{cols_.begin, cols_.end};
     if (!views.any) return views;
-    const Dims part{e.n, e.c, h.size(), w.size()};
+    const Dims part{e.n, e.g * e.c, h.size(), w.size()};
     views.x = user_x().submemory_desc(part, {0, 0, h.begin, w.begin});
     views.staged = choice_.x.submemory_desc(part, {0, 0, h.begin - rows_.begin, w.begin - cols_.begin});
     return views;
@@ -124,7 +121,8 @@ class ConvolutionKernel final : public Kernel {
     if (staged && spec_.accumulate) sequence_.add_reorder(given, {result, 0}, choice_.y, y);
     std::vector<Sequence::Argument> arguments{
         {DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_WEIGHTS, choice_.w, w}, {DNNL_ARG_DST, choice_.y, y}};
-    if (spec_.bias) arguments.push_back({DNNL_ARG_BIAS, desc_of({spec_.roles.f}, dnnl::memory::format_tag::a), {2, 0}});
+    if (spec_.bias)
+      arguments.push_back({DNNL_ARG_BIAS, desc_of({spec_.roles.g * spec_.roles.f}, dnnl::memory::format_tag::a), {2, 0}});
     sequence_.add(choice_.primitive, choice_.scratchpad, arguments);
     if (staged) sequence_.add_reorder(choice_.y, y, given, {result, 0});
   }

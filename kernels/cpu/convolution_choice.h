@@ -14,6 +14,8 @@ struct Choice {
 };
 
 dnnl::memory::dims dims_of_y(const KernelSpec& spec);
+dnnl::memory::dims dims_of_w(const KernelSpec& spec);  // f c r s; of groups g f c r s
+dnnl::memory::desc desc_of_w(const KernelSpec& spec);  // in the spec's format
 dnnl::memory::format_tag tag_of(Format format);
 dnnl::memory::desc desc_of(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);  // f32
 

@@ -101,8 +101,8 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
     const Roles& e = spec.roles;
     const bool conv = spec.op == KernelOp::conv2d;
-    const bool contracts = (conv && std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0) ||
-                           (spec.op == KernelOp::dense && std::min({e.n, e.c, e.f}) > 0);
+    const bool contracts = (conv && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0) ||
+                           (spec.op == KernelOp::dense && std::min({e.g, e.n, e.c, e.f}) > 0);
     if (!contracts) return own_kernel(spec, *vendor_.loops, threads_);
     if (vendor::knows(spec.epilogue)) return conv ? convolution_kernel(spec, vendor_) : dense_kernel(spec, vendor_);
     KernelSpec bare = spec;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = epilogue(x[n c] w[f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its inner
-// product with a layout of its own choice is at most 1.2x faster, and packing the weights costs more than it gains.
+// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients as oneDNN matrix products on the operands as they are: its
+// inner product with a layout of its own choice is at most 1.2x faster, and packing the weights costs more than it gains.
 #include "kernels/cpu/dnnl_kernels.h"
 #include "kernels/cpu/sequence.h"
 
@@ -13,8 +13,10 @@ class DenseKernel final : public Kernel {
  public:
   DenseKernel(const KernelSpec& spec, const Vendor& vendor) : sequence_(vendor.engine) {
     const Roles& e = spec.roles;
-    const auto matrix = [](Index rows, Index cols, Index row_stride, Index col_stride) {
-      return Desc({rows, cols}, dnnl::memory::data_type::f32, dnnl::memory::dims{row_stride, col_stride});
+    const auto matrix = [&](Index rows, Index cols, Index row_stride, Index col_stride) {
+      using Dims = dnnl::memory::dims;
+      if (e.g == 1) return Desc({rows, cols}, dnnl::memory::data_type::f32, Dims{row_stride, col_stride});
+      return Desc({e.g, rows, cols}, dnnl::memory::data_type::f32, Dims{rows * cols, row_stride, col_stride});
     };
     switch (spec.pass) {
       case PassKind::forward: {

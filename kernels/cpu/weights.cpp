@@ -43,6 +43,7 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   const vendor::Blocking blocking = vendor::blocking_of(packed);
   const std::optional<Layout> layout = layout_of(blocking);
   const bool channels_last = spec.w_format == Format::channels_last;
+  if (e.g != 1) return std::nullopt;
   if (!layout || (!channels_last && spec.w_format != Format::plain)) return std::nullopt;
   if (!layout->o_innermost && !channels_last) return std::nullopt;
   PackPlan plan;
@@ -80,8 +81,7 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
 
 void add_packing(Sequence& sequence, const KernelSpec& spec, const Vendor& vendor, const dnnl::memory::desc& packed,
                  Sequence::Place given, Sequence::Place packed_place) {
-  const Roles& e = spec.roles;
-  const dnnl::memory::desc plain = desc_of({e.f, e.c, e.r, e.s}, tag_of(spec.w_format));
+  const dnnl::memory::desc plain = desc_of_w(spec);
   if (auto plan = plan_packing(spec, packed)) {
     sequence.add_work(given, packed_place,
                       [plan = std::move(*plan), loops = vendor.loops, threads = vendor.threads](void* w, void* to) {

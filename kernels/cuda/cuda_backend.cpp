@@ -108,7 +108,7 @@ class CudaBackend final : public Backend {
 
  private:
   static bool is_product(const KernelSpec& spec) {
-    return spec.op == KernelOp::dense && std::min({spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
+    return spec.op == KernelOp::dense && std::min({spec.roles.g, spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
   }
   std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) {
     if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor_, implementation);

@@ -80,8 +80,8 @@ class Operations {
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {spec.stride[0], spec.stride[1]})
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {spec.dilation[0], spec.dilation[1]})
         .finish();
-    const Dims y{e.n, e.f, e.p, e.q};
-    const std::int64_t x_at = add(kX, {e.n, e.c, reach.h, reach.w}), w_at = add(kW, {e.f, e.c, e.r, e.s});
+    const Dims y{e.n, e.g * e.f, e.p, e.q};  // cuDNN takes x's channels over w's as the number of groups
+    const std::int64_t x_at = add(kX, {e.n, e.g * e.c, reach.h, reach.w}), w_at = add(kW, {e.g * e.f, e.c, e.r, e.s});
     if (spec.pass != PassKind::forward) {
       backward(spec.pass, x_at, w_at, add(kY, y));
       return;
@@ -89,7 +89,7 @@ class Operations {
     std::int64_t last = add(bias || epilogue ? kInside : kY, y, bias || epilogue);
     forward(x_at, w_at, last);
     if (bias) {
-      const std::int64_t b = add(kB, {1, e.f, 1, 1}), sum = add(epilogue ? kInside + 1 : kY, y, epilogue);
+      const std::int64_t b = add(kB, {1, e.g * e.f, 1, 1}), sum = add(epilogue ? kInside + 1 : kY, y, epilogue);
       pointwise(CUDNN_POINTWISE_ADD, last, b, sum);
       last = sum;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[n f] = epilogue(x[n c] w[f c]^T + b[f]) and its gradients through cuBLASLt. A row-major matrix is its transpose to cuBLASLt,
-// which counts by columns: every product is asked for as its transpose.
+// y[g n f] = epilogue(x[g n c] w[g f c]^T + b[f]) and its gradients through cuBLASLt, a batch of g at equal distances. A
+// row-major matrix is its transpose to cuBLASLt, which counts by columns: every product is asked for as its transpose.
 #include <algorithm>
 
 #include "kernels/cuda/check.h"
@@ -110,6 +110,11 @@ class DenseKernel final : public Kernel {
       if (lies_transposed) std::swap(rows, cols);
       MOTLEY_CUDA(
           cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols), rows));
+      if (spec_.roles.g == 1) return;
+      const auto batch = static_cast<std::int32_t>(spec_.roles.g);
+      const std::int64_t apart = rows * cols;
+      MOTLEY_CUDA(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch));
+      MOTLEY_CUDA(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart));
     };
     layout(a_, p_.m, p_.k, p_.a_transposed);
     layout(b_, p_.k, p_.n, p_.b_transposed);

@@ -26,15 +26,23 @@ inline Slice slice_of(Format format, const std::vector<Index>& extents) {
   return slice;
 }
 
-// conv2d and pools; dense as a convolution of one element: x[n c 1 1], w[f c 1 1], y[n f 1 1].
+// conv2d and pools; dense as a convolution of one element: x[gn c 1 1], w[gf c 1 1], y[gn f 1 1].
 inline Window window_of(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   Window g;
   const bool dense = spec.op == KernelOp::dense, pool = spec.op == KernelOp::max_pool2d || spec.op == KernelOp::avg_pool2d;
   const Index one = 1;
-  g.x = slice_of(dense ? Format::plain : spec.x_format, {e.n, e.c, dense ? one : e.h, dense ? one : e.w});
-  g.w = slice_of(dense ? Format::plain : spec.w_format, {e.f, e.c, dense ? one : e.r, dense ? one : e.s});
-  g.y = slice_of(dense ? Format::plain : spec.y_format, {e.n, pool ? e.c : e.f, dense ? one : e.p, dense ? one : e.q});
+  if (dense) {
+    g.x = slice_of(Format::plain, {e.g * e.n, e.c, one, one});
+    g.w = slice_of(Format::plain, {e.g * e.f, e.c, one, one});
+    g.y = slice_of(Format::plain, {e.g * e.n, e.f, one, one});
+  } else {
+    g.x = slice_of(spec.x_format, {e.n, e.g * e.c, e.h, e.w});
+    g.w = slice_of(spec.w_format, {e.g * e.f, e.c, e.r, e.s});
+    g.y = slice_of(spec.y_format, {e.n, e.g * (pool ? e.c : e.f), e.p, e.q});
+  }
+  g.c = e.c;
+  g.f = e.f;
   const std::array<Index, 4>& m = spec.halo;
   g.whole = slice_of(spec.x_format, {e.n, e.c, e.h + m[0] + m[1], e.w + m[2] + m[3]});
   g.above = m[0];
@@ -54,11 +62,31 @@ inline Window window_of(const KernelSpec& spec) {
 template <class T, class Launch>
 class WindowKernel final : public Kernel {
  public:
-  WindowKernel(const KernelSpec& spec, Launch launch) : spec_(spec), g_(window_of(spec)), launch_(launch) {}
+  WindowKernel(const KernelSpec& spec, Launch launch) : spec_(spec), g_(window_of(one_product(spec))), launch_(launch) {}
   std::string implementation() const override { return "motley:direct"; }
   void run(std::span<void* const> operands, void*) override {
-    const auto in = [&](std::size_t k) { return static_cast<const T*>(operands[k]); };
-    T* out = static_cast<T*>(operands.back());
+    for (Index i = 0; i < (spec_.op == KernelOp::dense ? spec_.roles.g : 1); i++) run(operands, i);
+  }
+
+ private:
+  // Of a batch of products each is one launch.
+  static KernelSpec one_product(KernelSpec spec) {
+    if (spec.op == KernelOp::dense) spec.roles.g = 1;
+    return spec;
+  }
+  void run(std::span<void* const> operands, Index product) const {
+    const auto slices = [&]() -> std::array<Index, 3> {  // elements of the operands of one product
+      switch (spec_.pass) {
+        case PassKind::forward: return {g_.x.elements, g_.w.elements, g_.y.elements};
+        case PassKind::backward_data: return {g_.y.elements, g_.w.elements, g_.x.elements};
+        case PassKind::backward_filter: return {g_.x.elements, g_.y.elements, g_.w.elements};
+      }
+      return {};
+    }();
+    const auto in = [&](std::size_t k) {  // 2: a bias, which a batch of products does not have
+      return static_cast<const T*>(operands[k]) + (product == 0 ? 0 : product * slices[k]);
+    };
+    T* out = static_cast<T*>(operands.back()) + product * slices[2];
     const bool forward = spec_.pass == PassKind::forward;
     switch (spec_.op) {
       case KernelOp::max_pool2d:
@@ -77,7 +105,6 @@ class WindowKernel final : public Kernel {
     }
   }
 
- private:
   KernelSpec spec_;
   Window g_;
   Launch launch_;

@@ -9,7 +9,7 @@ namespace motley::cuda {
 Reach reach_of(const KernelSpec& spec) {
   const Roles& e = spec.roles;
   Reach reach;
-  reach.possible = std::min({e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
+  reach.possible = std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
   if (!reach.possible) return reach;
   const std::array<Index, 2> size{e.h, e.w}, window{e.r, e.s}, outputs{e.p, e.q};
   for (std::size_t axis = 0; axis < 2; axis++) {

@@ -24,9 +24,9 @@ class StagedConvolution final : public Kernel {
     const Roles& e = spec.roles;
     const Reach reach = reach_of(spec);
     const Window g = window_of(spec);
-    sides_[0] = side(g.x, {e.n, e.c, reach.h, reach.w}, reach.below, reach.right);
-    sides_[1] = side(g.w, {e.f, e.c, e.r, e.s}, 0, 0);
-    sides_[2] = side(g.y, {e.n, e.f, e.p, e.q}, 0, 0, spec.accumulate && !engine_.takes_sum());
+    sides_[0] = side(g.x, {e.n, e.g * e.c, reach.h, reach.w}, reach.below, reach.right);
+    sides_[1] = side(g.w, {e.g * e.f, e.c, e.r, e.s}, 0, 0);
+    sides_[2] = side(g.y, {e.n, e.g * e.f, e.p, e.q}, 0, 0, spec.accumulate && !engine_.takes_sum());
     scratch_ = bytes_;
     bytes_ += aligned(engine_.scratch_bytes());
   }

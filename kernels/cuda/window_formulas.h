@@ -38,12 +38,13 @@ struct Slice {
   }
 };
 
-// x[n c h w], w[f c r s], y[n f p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
+// x[n gc h w], w[gf c r s], y[n gf p q] (pools: y[n c p q]); y[p] reads x[p * stride - padding + r * dilation].
 struct Window {
   Slice x{}, w{}, y{};
   Slice whole{};              // pools: x with its halo (KernelSpec::halo)
   Index above = 0, left = 0;  // where x begins in it
   Index r = 0, s = 0;
+  Index c = 0, f = 0;  // of one group of a convolution
   Index stride[2] = {1, 1}, dilation[2] = {1, 1}, padding[2] = {0, 0};
   PlainFormula epilogue{};
   bool accumulate = false;
@@ -77,8 +78,9 @@ struct ConvolutionForward {
       for (Index s = 0; s < g.s; s++) {
         const Index h = g.row(at.c, r), v = g.col(at.d, s);
         if (!g.real(h, v)) continue;
-        for (Index c = 0; c < g.x.extents[1]; c++)
-          sum += static_cast<double>(x[g.x.offset(at.a, c, h, v)]) * static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
+        for (Index c = 0; c < g.c; c++)
+          sum += static_cast<double>(x[g.x.offset(at.a, at.b / g.f * g.c + c, h, v)]) *
+                 static_cast<double>(w[g.w.offset(at.b, c, r, s)]);
       }
     y[i] = static_cast<T>(apply(g.epilogue, b != nullptr ? sum + static_cast<double>(b[at.b]) : sum));
   }
@@ -96,8 +98,8 @@ struct ConvolutionBackwardData {
       for (Index s = 0; s < g.s; s++) {
         Index p = 0, q = 0;
         if (!g.output(at.c, at.d, r, s, p, q)) continue;
-        for (Index f = 0; f < g.y.extents[1]; f++)
-          sum += static_cast<double>(dy[g.y.offset(at.a, f, p, q)]) * static_cast<double>(w[g.w.offset(f, at.b, r, s)]);
+        for (Index f = at.b / g.c * g.f; f < (at.b / g.c + 1) * g.f; f++)
+          sum += static_cast<double>(dy[g.y.offset(at.a, f, p, q)]) * static_cast<double>(w[g.w.offset(f, at.b % g.c, r, s)]);
       }
     dx[i] = static_cast<T>(sum);
   }
@@ -116,7 +118,8 @@ struct ConvolutionBackwardFilter {
         for (Index q = 0; q < g.y.extents[3]; q++) {
           const Index h = g.row(p, at.c), v = g.col(q, at.d);
           if (g.real(h, v))
-            sum += static_cast<double>(x[g.x.offset(n, at.b, h, v)]) * static_cast<double>(dy[g.y.offset(n, at.a, p, q)]);
+            sum += static_cast<double>(x[g.x.offset(n, at.a / g.f * g.c + at.b, h, v)]) *
+                   static_cast<double>(dy[g.y.offset(n, at.a, p, q)]);
         }
     dw[i] = static_cast<T>(sum);
   }

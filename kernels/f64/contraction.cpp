@@ -3,7 +3,7 @@
 //   forward          y[f, p q]     = w[f, c r s] columns
 //   backward_data    columns       = w^T dy, each added where it was taken from
 //   backward_filter  dw[f, c r s] += dy columns^T
-// dense: one product. Sums in f64, in an order that the sizes decide.
+// Groups one after the other. dense: a product for each of its batch. Sums in f64, in an order that the sizes decide.
 #include <algorithm>
 #include <span>
 #include <string>
@@ -45,11 +45,11 @@ class Convolution final : public Kernel {
     columns_ = take(taps_ * rows_ * e.q);
     results_ = take(e.f * rows_ * e.q);
     image_ = at;
-    switch (spec_.pass) {
-      case PassKind::forward: return forward(operands);
-      case PassKind::backward_data: return backward_data(operands);
-      case PassKind::backward_filter: return backward_filter(operands);
-    }
+    for (Index g = 0; g < e.g; g++) switch (spec_.pass) {
+        case PassKind::forward: forward(operands, g); break;
+        case PassKind::backward_data: backward_data(operands, g); break;
+        case PassKind::backward_filter: backward_filter(operands, g); break;
+      }
   }
 
  private:
@@ -86,55 +86,58 @@ class Convolution final : public Kernel {
             each(to, c, h < e.h ? h : -1, s);
           }
   }
-  void read_weights(void* operand) const {
+  // Of group g: its first channel, its first filter.
+  Index c0(Index g) const { return g * spec_.roles.c; }
+  Index f0(Index g) const { return g * spec_.roles.f; }
+  void read_weights(void* operand, Index g) const {
     const auto w = reference::w_slice<double>(operand, spec_);
-    for_weights([&](Index i, Index f, Index c, Index r, Index s) { weights_[i] = w(f, c, r, s); });
+    for_weights([&](Index i, Index f, Index c, Index r, Index s) { weights_[i] = w(f0(g) + f, c, r, s); });
   }
-  void read_columns(const reference::Slice<double>& x, Index n, Index first, Index rows) const {
+  void read_columns(const reference::Slice<double>& x, Index g, Index n, Index first, Index rows) const {
     const Roles& e = spec_.roles;
     for_column_rows(first, rows, [&](double* to, Index c, Index h, Index s) {
       for (Index q = 0; q < e.q; q++) {
         const Index w = reference::col_of(spec_, q, s);
-        to[q] = h >= 0 && w >= 0 && w < e.w ? x(n, c, h, w) : 0.0;
+        to[q] = h >= 0 && w >= 0 && w < e.w ? x(n, c0(g) + c, h, w) : 0.0;
       }
     });
   }
-  void read_results(const reference::Slice<double>& y, Index n, Index first, Index rows) const {
+  void read_results(const reference::Slice<double>& y, Index g, Index n, Index first, Index rows) const {
     double* to = results_;
-    for (Index f = 0; f < spec_.roles.f; f++)
+    for (Index f = f0(g); f < f0(g + 1); f++)
       for (Index p = first; p < first + rows; p++)
         for (Index q = 0; q < spec_.roles.q; q++) *to++ = y(n, f, p, q);
   }
 
-  void forward(Operands operands) const {
+  void forward(Operands operands, Index g) const {
     const auto x = reference::x_slice<double>(operands[0], spec_);
     const auto y = reference::y_slice<double>(operands.back(), spec_);
     const double* b = spec_.bias ? static_cast<const double*>(operands[2]) : nullptr;
-    read_weights(operands[1]);
+    read_weights(operands[1], g);
     for (Index n = 0; n < spec_.roles.n; n++)
       for_blocks([&](Index first, Index rows) {
         if (spec_.accumulate)
-          read_results(y, n, first, rows);
+          read_results(y, g, n, first, rows);
         else
           std::fill_n(results_, spec_.roles.f * rows * spec_.roles.q, 0.0);
-        read_columns(x, n, first, rows);
+        read_columns(x, g, n, first, rows);
         products().plain(weights(), columns(rows), results(rows));
         const double* from = results_;
-        for (Index f = 0; f < spec_.roles.f; f++)
+        for (Index f = f0(g); f < f0(g + 1); f++)
           for (Index p = first; p < first + rows; p++)
             for (Index q = 0; q < spec_.roles.q; q++, from++) y(n, f, p, q) = apply(epilogue_, b != nullptr ? *from + b[f] : *from);
       });
   }
 
-  void backward_data(Operands operands) const {
+  void backward_data(Operands operands, Index g) const {
     const Roles& e = spec_.roles;
     const auto dy = reference::y_slice<double>(operands[0], spec_);
     const auto dx = reference::x_slice<double>(operands[2], spec_);
-    read_weights(operands[1]);
+    read_weights(operands[1], g);
     for (Index n = 0; n < e.n; n++) {
       std::fill_n(image_, e.c * e.h * e.w, 0.0);
       for_blocks([&](Index first, Index rows) {
-        read_results(dy, n, first, rows);
+        read_results(dy, g, n, first, rows);
         std::fill_n(columns_, taps_ * rows * e.q, 0.0);
         products().first_transposed(weights(), results(rows), columns(rows));
         for_column_rows(first, rows, [&](const double* from, Index c, Index h, Index s) {
@@ -143,24 +146,24 @@ class Convolution final : public Kernel {
         });
       });
       const double* from = image_;
-      for (Index c = 0; c < e.c; c++)
+      for (Index c = c0(g); c < c0(g + 1); c++)
         for (Index h = 0; h < e.h; h++)
           for (Index w = 0; w < e.w; w++) dx(n, c, h, w) = *from++;
     }
   }
 
-  void backward_filter(Operands operands) const {
+  void backward_filter(Operands operands, Index g) const {
     const auto x = reference::x_slice<double>(operands[0], spec_);
     const auto dy = reference::y_slice<double>(operands[1], spec_);
     const auto dw = reference::w_slice<double>(operands[2], spec_);
     std::fill_n(weights_, spec_.roles.f * taps_, 0.0);
     for (Index n = 0; n < spec_.roles.n; n++)
       for_blocks([&](Index first, Index rows) {
-        read_results(dy, n, first, rows);
-        read_columns(x, n, first, rows);
+        read_results(dy, g, n, first, rows);
+        read_columns(x, g, n, first, rows);
         products().second_transposed(results(rows), columns(rows), weights());
       });
-    for_weights([&](Index i, Index f, Index c, Index r, Index s) { dw(f, c, r, s) = weights_[i]; });
+    for_weights([&](Index i, Index f, Index c, Index r, Index s) { dw(f0(g) + f, c, r, s) = weights_[i]; });
   }
 
   const KernelSpec spec_;
@@ -178,7 +181,15 @@ class Dense final : public Kernel {
 
   void run(Operands operands, void*) override {
     const Roles& e = spec_.roles;
-    auto matrix = [&](std::size_t i, Index rows, Index cols) { return Matrix{static_cast<double*>(operands[i]), rows, cols}; };
+    for (Index g = 0; g < e.g; g++) product(operands, g);
+  }
+
+ private:
+  void product(Operands operands, Index g) const {
+    const Roles& e = spec_.roles;
+    auto matrix = [&](std::size_t i, Index rows, Index cols) {
+      return Matrix{static_cast<double*>(operands[i]) + g * rows * cols, rows, cols};
+    };
     const std::size_t last = operands.size() - 1;
     switch (spec_.pass) {
       case PassKind::forward: {
@@ -194,8 +205,6 @@ class Dense final : public Kernel {
         return products().first_transposed(matrix(1, e.n, e.f), matrix(0, e.n, e.c), zeros(matrix(last, e.f, e.c)));
     }
   }
-
- private:
   static Matrix zeros(const Matrix& m) {
     std::fill_n(m.data, m.rows * m.cols, 0.0);
     return m;

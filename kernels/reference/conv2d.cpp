@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n f p q] = epilogue(b[f] + sum over c r s of x[n c row(p,r) col(q,s)] * w[f c r s]), or that added to y, and its two
-// gradients. The innermost loops run along rows of x and y, so that compilers vectorise them; workspace: one such row of f64 sums.
+// gradients; of groups, f among all filters and c in its group. The innermost loops run along rows of x and y, so that compilers
+// vectorise them; workspace: one such row of f64 sums.
 #include <algorithm>
 
 #include "kernels/reference/reference.h"
@@ -44,7 +45,7 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
   double* sums = static_cast<double*>(workspace);
   const PlainFormula epilogue = plain_of(spec.epilogue);
   for (Index n = 0; n < e.n; n++)
-    for (Index f = 0; f < e.f; f++)
+    for (Index f = 0; f < e.g * e.f; f++)
       for (Index p = 0; p < e.p; p++) {
         for (Index q = 0; q < e.q; q++) sums[q] = spec.accumulate ? static_cast<double>(y(n, f, p, q)) : 0.0;
         for (Index s = 0; s < e.s; s++) {
@@ -54,8 +55,8 @@ void forward(const KernelSpec& spec, Operands operands, void* workspace) {
             const Index h = row_of(spec, p, r), v = col_of(spec, q.begin, s);
             if (h < 0 || h >= e.h) continue;
             for (Index c = 0; c < e.c; c++)
-              add_scaled(sums + q.begin, 1, &x(n, c, h, v), x.step() * spec.stride[1], static_cast<double>(w(f, c, r, s)),
-                         q.size());
+              add_scaled(sums + q.begin, 1, &x(n, f / e.f * e.c + c, h, v), x.step() * spec.stride[1],
+                         static_cast<double>(w(f, c, r, s)), q.size());
           }
         }
         for (Index q = 0; q < e.q; q++)
@@ -78,7 +79,7 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
   const auto dx = x_slice<T>(operands[2], spec);
   double* sums = static_cast<double*>(workspace);
   for (Index n = 0; n < e.n; n++)
-    for (Index c = 0; c < e.c; c++)
+    for (Index c = 0; c < e.g * e.c; c++)
       for (Index h = 0; h < e.h; h++) {
         std::fill(sums, sums + e.w, 0.0);
         for (Index s = 0; s < e.s; s++) {
@@ -87,8 +88,9 @@ void backward_data(const KernelSpec& spec, Operands operands, void* workspace) {
           for (Index r = 0; r < e.r; r++) {
             const Index p = output_row(spec, h, r), v = col_of(spec, q.begin, s);
             if (p < 0) continue;
-            for (Index f = 0; f < e.f; f++)
-              add_scaled(sums + v, spec.stride[1], &dy(n, f, p, q.begin), dy.step(), static_cast<double>(w(f, c, r, s)), q.size());
+            for (Index f = c / e.c * e.f; f < (c / e.c + 1) * e.f; f++)
+              add_scaled(sums + v, spec.stride[1], &dy(n, f, p, q.begin), dy.step(), static_cast<double>(w(f, c % e.c, r, s)),
+                         q.size());
           }
         }
         for (Index v = 0; v < e.w; v++) dx(n, c, h, v) = static_cast<T>(sums[v]);
@@ -103,7 +105,7 @@ void backward_filter(const KernelSpec& spec, Operands operands, void* workspace)
   const auto dy = y_slice<T>(operands[1], spec);
   const auto dw = w_slice<T>(operands[2], spec);
   double* sums = static_cast<double*>(workspace);
-  for (Index f = 0; f < e.f; f++)
+  for (Index f = 0; f < e.g * e.f; f++)
     for (Index c = 0; c < e.c; c++)
       for (Index r = 0; r < e.r; r++)
         for (Index s = 0; s < e.s; s++) {
@@ -113,8 +115,8 @@ void backward_filter(const KernelSpec& spec, Operands operands, void* workspace)
             for (Index p = 0; p < e.p; p++) {
               const Index h = row_of(spec, p, r);
               if (h < 0 || h >= e.h) continue;
-              add_products(sums + q.begin, &x(n, c, h, col_of(spec, q.begin, s)), x.step() * spec.stride[1], &dy(n, f, p, q.begin),
-                           dy.step(), q.size());
+              add_products(sums + q.begin, &x(n, f / e.f * e.c + c, h, col_of(spec, q.begin, s)), x.step() * spec.stride[1],
+                           &dy(n, f, p, q.begin), dy.step(), q.size());
             }
           double sum = 0;
           for (Index at = q.begin; at < q.end; at++) sum += sums[at];

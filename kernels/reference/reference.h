@@ -39,10 +39,10 @@ class Slice {
   std::array<Index, 4> strides_{};
 };
 
-// x[n c h w], w[f c r s], y[n f p q] of conv2d; x[n c h w], y[n c p q] of the pools.
+// x[n gc h w], w[gf c r s], y[n gf p q] of conv2d; x[n c h w], y[n c p q] of the pools.
 template <class T>
 Slice<T> x_slice(void* data, const KernelSpec& spec) {
-  return {data, spec.x_format, {spec.roles.n, spec.roles.c, spec.roles.h, spec.roles.w}};
+  return {data, spec.x_format, {spec.roles.n, spec.roles.g * spec.roles.c, spec.roles.h, spec.roles.w}};
 }
 template <class T>
 Slice<T> x_slice_with_halo(void* data, const KernelSpec& spec) {
@@ -51,11 +51,11 @@ Slice<T> x_slice_with_halo(void* data, const KernelSpec& spec) {
 }
 template <class T>
 Slice<T> w_slice(void* data, const KernelSpec& spec) {
-  return {data, spec.w_format, {spec.roles.f, spec.roles.c, spec.roles.r, spec.roles.s}};
+  return {data, spec.w_format, {spec.roles.g * spec.roles.f, spec.roles.c, spec.roles.r, spec.roles.s}};
 }
 template <class T>
 Slice<T> y_slice(void* data, const KernelSpec& spec) {
-  const Index channels = spec.op == KernelOp::conv2d ? spec.roles.f : spec.roles.c;
+  const Index channels = spec.op == KernelOp::conv2d ? spec.roles.g * spec.roles.f : spec.roles.c;
   return {data, spec.y_format, {spec.roles.n, channels, spec.roles.p, spec.roles.q}};
 }
 

@@ -72,8 +72,9 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const Work& own = at(plan.work, rank);
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
       const std::vector<Range>& box = own.any ? own.box : any->box;
-      auto spec_of = [&](Index k) { return kernel_of(data.passes, pass, with_part(box, pass, index, v, k), dtype, data.formats); };
-      for (Index k : sizes(v)) out.add(spec_of(k));
+      for (Index k : sizes(v))
+        for (const std::vector<Range>& one : kernel_boxes(pass, with_part(box, pass, index, v, k)))
+          out.add(kernel_of(data.passes, pass, one, dtype, data.formats));
     }
   return out.list;
 }

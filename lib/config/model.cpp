@@ -144,6 +144,7 @@ class Builder {
                          .stride = l.stride == Extent2{0} ? Extent2{} : l.stride,
                          .dilation = l.dilation,
                          .padding = l.padding,
+                         .groups = l.groups,
                          .bias = l.bias,
                          .name = l.name});
     }
@@ -152,6 +153,7 @@ class Builder {
     if (l.op == "avg_pool2d") return avg_pool2d(in, pool);
     if (l.op == "global_avg_pool2d") return global_avg_pool2d(in, pool);
     if (l.op == "dense") return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .name = l.name});
+    if (l.op == "matmul") return matmul(in, x.back(), {.over = named(l.over), .name = l.name});
     if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});

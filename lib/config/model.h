@@ -17,12 +17,13 @@
 namespace motley {
 
 struct LayerSpec {
-  std::string op{}, name{};         // name: as written, or <op>_<position>
-  std::vector<std::string> from{};  // layers or inputs; empty: the layer before
-  std::vector<Dim> out{};           // size 0: a dim that has been declared before
-  std::vector<std::string> in{}, over{}, keep{}, order{};
-  Extent2 window{}, stride{0}, dilation{};  // stride 0: the op's own (1; pools: the window)
+  std::string op{}, name{};                                // name: as written, or <op>_<position>
+  std::vector<std::string> from{};                         // layers or inputs; empty: the layer before
+  std::vector<Dim> out{};                                  // size 0: a dim that has been declared before
+  std::vector<std::string> in{}, over{}, keep{}, order{};  // over: also what matmul contracts
+  Extent2 window{}, stride{0}, dilation{};                 // stride 0: the op's own (1; pools: the window)
   Padding padding{};
+  Index groups = 1;             // conv2d
   Range range{};                // slice
   Index before = 0, after = 0;  // pad
   bool bias = true;

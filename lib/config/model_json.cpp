@@ -105,6 +105,7 @@ void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
 }
 
 void read_over(Reader& r, const Json& j, LayerSpec& layer) {
+  if (layer.op == "matmul") return read_names(r, j, layer.over);
   const auto* list = std::get_if<Json::Array>(&j.value);
   if (list == nullptr || list->size() != 2)
     return r.complain(j, "expected the two dims that the window slides over, e.g. [\"rows\", \"cols\"]");
@@ -147,7 +148,10 @@ const std::map<std::string, LayerField>& layer_fields() {
              {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false,
               names(&LayerSpec::in)},
              {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
-             {"over", "the two dims it slides over, rows first; default: its input's last two", "list", false, read_over},
+             {"over",
+              "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of both that it "
+              "contracts",
+              "name or list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
              {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,
               extent(&LayerSpec::stride)},
@@ -165,6 +169,13 @@ const std::map<std::string, LayerField>& layer_fields() {
               read_padding,
               {},
               kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
+             {"groups",
+              "so many groups of channels, each with filters of its own; as many as channels: depthwise",
+              "integer",
+              false,
+              [](Reader&r, const Json&j, LayerSpec&l) { r.integer(j, l.groups, 1, kMostSize); },
+              {},
+              LayerSpec{}.groups},
              {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
              {"range", "[begin, end): the elements that stay", "list", false, read_range},
              zeros("before", "zeros put before the first element", &LayerSpec::before),
@@ -181,11 +192,12 @@ const std::map<std::string, LayerField>& layer_fields() {
 
 // The keys of each op; the first ones up to the empty name are required.
 const std::map<std::string, std::vector<std::string>> kOpKeys{
-    {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "bias", "activation"}},
+    {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "groups", "bias", "activation"}},
     {"max_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
     {"avg_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
     {"global_avg_pool2d", {"", "over", "activation"}},
     {"dense", {"out", "", "in", "keep", "bias", "activation"}},
+    {"matmul", {"from", "over", "", "activation"}},
     {"add", {"from", "", "activation"}},
     {"flatten", {"out", ""}},
     {"reshape", {"in", "out", ""}},
@@ -206,7 +218,7 @@ const std::map<std::string, std::vector<std::string>>& op_keys() {
 }
 
 bool reads_several(const std::string& op) {
-  return op == "add" || op == "concat" || op == "stack";
+  return op == "add" || op == "concat" || op == "stack" || op == "matmul";
 }
 
 Table<LayerSpec> layer_table(const std::string& op) {
@@ -250,6 +262,8 @@ LayerSpec read_layer(Reader& r, const Json& j) {
     const auto* list = std::get_if<Json::Array>(&from->value);
     if (reads_several(layer.op) && (list == nullptr || list->size() < 2))
       r.in("from", [&] { r.complain(*from, layer.op + " needs at least two, as [\"a\", \"b\"]"); });
+    if (layer.op == "matmul" && layer.from.size() > 2)
+      r.in("from", [&] { r.complain(*from, "matmul reads two tensors, these are " + std::to_string(layer.from.size())); });
     if (!reads_several(layer.op) && layer.from.size() > 1)
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
   }

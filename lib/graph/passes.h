@@ -37,10 +37,11 @@ struct PassOperand {
   int tensor = -1;
   std::vector<int> indices{};  // one per dim of the tensor
 };
-// read = made * stride - before + tap * dilation
+// read = made / share * stride - before + tap * dilation
 struct Window {
   int read = -1, made = -1, tap = -1;  // indices of the pass
   Index stride = 1, before = 0, dilation = 1;
+  Index share = 1;  // so many made, one after the other, read the same: the filters of a group
 };
 
 // A change of shape: the row-major number over the `read` indices = the row-major number over the `made` ones + offset, where both
@@ -60,10 +61,11 @@ struct Pass {
   std::vector<PassIndex> indices{};
   std::vector<PassOperand> reads{};  // in the kernel's operand order
   PassOperand writes{};
-  std::vector<Window> windows{};   // rows, columns
+  std::vector<Window> windows{};   // rows, columns; by groups also channels: c = f / (filters of a group) * (its channels) + tap
   std::vector<int> roles{};        // conv2d, pools: the pass's indices in the order n c h w f r s p q (-1: none); max_pool2d's
-                                   // gradient has two more: rows and columns of x, as far as its windows reach
-                                   // dense: none; its indices are those of x's kept, x's contracted, then the made dims
+                                   // gradient has two more: rows and columns of x, as far as its windows reach; a convolution by
+                                   // groups one: the channel in its group, which its weight has in the place of c
+                                   // dense: none; an index of x, w and y is one of its batch
   std::vector<int> whole{};        // indices that no pick cuts
   Formula formula{};               // of a map: operand k is reads[k], position i the pass's index i
   Combine combine = Combine::add;  // of several partial sums of the written tensor
@@ -75,6 +77,10 @@ struct Pass {
 bool is_pointwise(const Pass& pass);
 // A copy, or a sum of copies.
 bool is_plain_map(const Pass& pass);
+// Of a convolution by groups, over its channels; else none.
+inline const Window* channel_window(const Pass& p) {
+  return p.op == KernelOp::conv2d && p.windows.size() > 2 ? &p.windows[2] : nullptr;
+}
 
 // A dim that, without a rule of its own, is cut as another one: the boundaries of `of` (whose size is of_size there), scaled to
 // `size` where shapes merge or split, moved by `shift` where elements are cut off or put before.

@@ -31,7 +31,8 @@ template <>
 struct Fields<Window> {
   static constexpr std::tuple list{field("read", &Window::read),     field("made", &Window::made),
                                    field("tap", &Window::tap),       field("stride", &Window::stride),
-                                   field("before", &Window::before), field("dilation", &Window::dilation)};
+                                   field("before", &Window::before), field("dilation", &Window::dilation),
+                                   field("share", &Window::share)};
 };
 template <>
 struct Fields<IndexMap> {

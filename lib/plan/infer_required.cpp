@@ -16,15 +16,15 @@ Index floor_div(Index a, Index b) {
 Range touch(const Window& w, Range read, Index taps, Index size) {
   if (read.size() == 0) return {0, 0};
   const Index low = -floor_div(-(read.begin + w.before - w.dilation * (taps - 1)), w.stride);  // rounded up
-  return intersect({low, floor_div(read.end - 1 + w.before, w.stride) + 1}, {0, size});
+  return intersect({low * w.share, (floor_div(read.end - 1 + w.before, w.stride) + 1) * w.share}, {0, size});
 }
 
 }  // namespace
 
 Range reach_of(const Window& w, Range made, Index taps, Index size) {
   if (made.size() == 0) return {0, 0};
-  return intersect({made.begin * w.stride - w.before, (made.end - 1) * w.stride - w.before + w.dilation * (taps - 1) + 1},
-                   {0, size});
+  const Index first = made.begin / w.share, last = (made.end - 1) / w.share;
+  return intersect({first * w.stride - w.before, last * w.stride - w.before + w.dilation * (taps - 1) + 1}, {0, size});
 }
 
 void infer_required(const Pass& pass, std::vector<Range>& work) {

@@ -32,6 +32,16 @@ std::pair<Index, Index> halo_of(const Pass& pass, const Window& w, const std::ve
   return {std::max<Index>(0, h.begin - reach.begin), std::max<Index>(0, reach.end - h.end)};
 }
 
+// Channels and filters of one group; whole groups where there are several.
+void by_groups(Roles& e, const Window& channels, const std::vector<Range>& work) {
+  const Range f = at(work, channels.made);
+  e.c = extent(work, channels.tap);
+  if (f.size() > 0) e.g = (f.end - 1) / channels.share - f.begin / channels.share + 1;
+  e.f = f.size() / e.g;
+  check(e.g * e.c == extent(work, channels.read) && (e.g == 1 || (e.f == channels.share && f.begin % channels.share == 0)),
+        "a kernel has one group, or whole ones");
+}
+
 void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
   const std::vector<int>& here = pass.roles;
   Roles& e = spec.roles;
@@ -49,13 +59,14 @@ void window_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>&
   spec.padding = {top, bottom, left, right};
   spec.stride = {pass.windows[0].stride, pass.windows[1].stride};
   spec.dilation = {pass.windows[0].dilation, pass.windows[1].dilation};
+  if (const Window* channels = channel_window(pass)) by_groups(e, *channels, work);
   if (pass.op == KernelOp::conv2d) return;
   const auto [above, below] = halo_of(pass, pass.windows[0], work);
   const auto [before, after] = halo_of(pass, pass.windows[1], work);
   spec.halo = {above, below, before, after};
 }
 
-// dense: indices kept (of x and y), contracted (of x and w), made (of w and y). UserError: one of all three.
+// dense: indices kept (of x and y), contracted (of x and w), made (of w and y), of all three: a product for each of their values.
 void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
   std::vector<int> uses(pass.indices.size(), 0);
   auto mark = [&](const PassOperand& o, int bit) {
@@ -69,13 +80,9 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
   mark(w, 2);
   mark(y, 4);
   for (std::size_t i = 0; i < uses.size(); i++) {
-    if (uses[i] == 7)
-      throw UserError(
-          "pass \"" + pass.name + "\": its index \"" + pass.indices[i].name +
-          "\" is in the input, the weight and the result (one product per value of it); expected an index of two of them: "
-          "slice() that dim, apply dense() to each slice, stack() the results");
-    check(uses[i] == 3 || uses[i] == 5 || uses[i] == 6, "an index of a dense pass is in two of its three operands");
+    check(uses[i] == 3 || uses[i] >= 5, "an index of a dense pass is in two of its three operands, or in all");
     const Index size = work[i].size();
+    if (uses[i] == 7) spec.roles.g *= size;
     if (uses[i] == 5) spec.roles.n *= size;
     if (uses[i] == 3) spec.roles.c *= size;
     if (uses[i] == 6) spec.roles.f *= size;
@@ -83,6 +90,32 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
 }
 
 }  // namespace
+
+std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work) {
+  if (channel_window(pass) == nullptr) return {work};
+  const Window& channels = *channel_window(pass);
+  const Range c = at(work, channels.read), f = at(work, channels.made), tap = at(work, channels.tap);
+  if (c.size() == 0 || f.size() == 0 || tap.size() == 0) return {work};
+  std::vector<std::vector<Range>> out;
+  const Index size = channels.stride, first = f.begin / channels.share, last = (f.end - 1) / channels.share;
+  bool after_whole = false;
+  for (Index g = first; g <= last; g++) {
+    const Range filters = intersect(f, {g * channels.share, (g + 1) * channels.share}),
+                in = intersect(intersect({c.begin - g * size, c.end - g * size}, tap), {0, size});
+    check(in.size() > 0, "a part of a group's filters reads some of its channels");
+    const bool whole = filters.size() == channels.share && in.size() == size;
+    if (!whole || !after_whole) {
+      out.push_back(work);
+      at(out.back(), channels.read).begin = in.begin + g * size;
+      at(out.back(), channels.made).begin = filters.begin;
+      at(out.back(), channels.tap) = in;
+    }
+    at(out.back(), channels.read).end = in.end + g * size;
+    at(out.back(), channels.made).end = filters.end;
+    after_whole = whole;
+  }
+  return out;
+}
 
 Box operand_box(const PassOperand& operand, const std::vector<Range>& work) {
   Box box;

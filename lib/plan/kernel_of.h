@@ -14,7 +14,11 @@ namespace motley {
 // The box of an operand inside a work box, and an index's extent.
 Box operand_box(const PassOperand& operand, const std::vector<Range>& work);
 
-// Dense operands in the formats given per tensor.
+// What one kernel each does of a pass's work. All of it; a convolution by groups that has only parts of some groups: the part of
+// its first group, the whole ones after it, the part of its last (one by one where its weight's gradient is made for some of the
+// channels in a group).
+std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work);
+// Of such a box. Dense operands in the formats given per tensor.
 KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
                      const std::vector<Format>& formats);
 // A map over `extents` with given strides per operand, results last.

@@ -228,7 +228,8 @@ std::map<std::string, std::vector<int>> ranks_of_places(const Mesh& mesh, const 
 std::set<std::string> slid_dims(const Passes& passes) {
   std::set<std::string> out;
   for (const Pass& p : passes.passes)
-    for (const Window& w : p.windows) out.insert(at(p.indices, w.made).name);
+    for (const Window& w : p.windows)
+      if (&w != channel_window(p)) out.insert(at(p.indices, w.made).name);
   return out;
 }
 

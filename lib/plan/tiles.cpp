@@ -33,7 +33,8 @@ bool may_cut(const Pass& p, int index) {
   if (!p.index_maps.empty() || reads_position(p.formula, index) ||
       std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
     return false;
-  if (!p.roles.empty() && index != p.roles[0] && index != p.roles[1] && index != p.roles[4]) return false;
+  if (!p.roles.empty() && index != p.roles[0] && (channel_window(p) != nullptr || (index != p.roles[1] && index != p.roles[4])))
+    return false;  // groups tie channels to filters
   const auto& made = p.writes.indices;
   return p.combine == Combine::add || std::find(made.begin(), made.end(), index) != made.end();
 }
@@ -173,6 +174,10 @@ std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, in
   for (const PassOperand& o : p.reads)
     if (plan_of(data, o.tensor).arriving().tiles > 0 && !cut(p, o, tiles_read(data, o.tensor, pass, rank), parts))
       return std::nullopt;
+  std::vector<std::vector<Range>> kernels;
+  for (const std::vector<Range>& part : parts)
+    for (std::vector<Range>& box : kernel_boxes(p, part)) kernels.push_back(std::move(box));
+  parts = std::move(kernels);
   std::vector<WorkPart> out;
   std::vector<Box> before, after;
   for (const std::vector<Range>& part : parts) after.push_back(operand_box(p.writes, part));

@@ -22,8 +22,9 @@ struct WorkPart {
   std::vector<Range> box{};
   bool first = true, last = true;
 };
-// The whole work where nothing is tiled; nothing where a tile's edge is along an index that a kernel cannot be cut at, or where a
-// part would write a box of which the parts before it, or those after it, write some but not all.
+// What one kernel each does (kernel_boxes): the whole work where nothing is tiled; nothing where a tile's edge is along an index
+// that a kernel cannot be cut at, or where a part would write a box of which the parts before it, or those after it, write some but
+// not all.
 std::optional<std::vector<WorkPart>> parts_of(const PlanData& data, int pass, int rank);
 
 // A copy or broadcast that needs no kernel: its source is read in place.

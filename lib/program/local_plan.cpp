@@ -120,6 +120,8 @@ int LocalPlan::bias_of(int p) const {
   const auto& both = writers(it.writes.tensor);
   if (both.size() != 2) return -1;
   const int other = both[0] == p ? both[1] : both[0];
+  const auto in_all = [&](int i) { return has_value(it.reads[0].indices, i) && has_value(it.reads[1].indices, i); };
+  if (it.op == KernelOp::dense && std::any_of(it.writes.indices.begin(), it.writes.indices.end(), in_all)) return -1;
   if (!is_view(other) || !works(other) || tensor(pass(other).reads[0].tensor).role != TensorRole::parameter) return -1;
   const Box mine = operand_box(it.writes, work_of(p).box);
   if (!contains(operand_box(pass(other).writes, work_of(other).box), mine)) return -1;

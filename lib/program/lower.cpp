@@ -163,7 +163,7 @@ void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views
     auto has = [&](int index) { return index >= 0 && std::find(o.indices.begin(), o.indices.end(), index) != o.indices.end(); };
     std::vector<int> roles;
     if (has(role[5]))
-      roles = {role[4], role[1], role[5], role[6]};
+      roles = {role[4], channel_window(it) != nullptr ? role[9] : role[1], role[5], role[6]};
     else if (has(role[2]))
       roles = {role[0], role[1], role[2], role[3]};
     else if (role.size() > 9 && has(role[9]))
@@ -195,11 +195,15 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
   const std::size_t x = it.kind == PassKind::backward_data ? 2 : 0, w = it.kind == PassKind::backward_filter ? 2 : 1, y = 3 - x - w;
   std::vector<PassOperand> operands = it.reads;
   operands.push_back(it.writes);
-  // Indices of `of` that `also` has, outermost in `of`'s memory first.
-  auto shared = [&](std::size_t of, std::size_t also) {
+  auto has = [&](std::size_t k, int index) {
+    const auto& a = operands[k].indices;
+    return std::find(a.begin(), a.end(), index) != a.end();
+  };
+  // Indices of `of` that `also` has, and the third operand has too or not, outermost in `of`'s memory first.
+  auto shared = [&](std::size_t of, std::size_t also, bool by_third) {
     std::vector<int> out;
     for (int i : operands[of].indices)
-      if (const auto& a = operands[also].indices; std::find(a.begin(), a.end(), i) != a.end()) out.push_back(i);
+      if (has(also, i) && has(3 - of - also, i) == by_third) out.push_back(i);
     auto stride = [&](int index) {
       const auto& all = operands[of].indices;
       return at(views[of].strides, std::find(all.begin(), all.end(), index) - all.begin());
@@ -207,11 +211,12 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
     std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return stride(a) > stride(b); });
     return out;
   };
-  const std::vector<int> kept = shared(x, y), contracted = shared(x, w), made = shared(w, y);
+  const std::vector<int> batch = shared(x, y, true), kept = shared(x, y, false), contracted = shared(x, w, false),
+                         made = shared(w, y, false);
   auto order = [&](std::size_t k) {
-    std::vector<int> indices = k == w ? made : kept, dims;
-    const std::vector<int>& tail = k == y ? made : contracted;
-    indices.insert(indices.end(), tail.begin(), tail.end());
+    std::vector<int> indices = batch, dims;
+    for (const std::vector<int>& more : {k == w ? made : kept, k == y ? made : contracted})
+      indices.insert(indices.end(), more.begin(), more.end());
     for (int i : indices)
       dims.push_back(
           static_cast<int>(std::find(operands[k].indices.begin(), operands[k].indices.end(), i) - operands[k].indices.begin()));

@@ -91,6 +91,7 @@ TEST_CASE("backend law: a device with memory of its own") {
 
 TEST_CASE("backend law: the cases meet what they promise") {
   int negative = 0, empty = 0, even = 0, mixed = 0, reduced = 0, in_place = 0, scalar = 0, dilated = 0, outside = 0, many = 0;
+  int grouped = 0, depthwise = 0, batched = 0;
   for (int i = 0; i < 2000; i++) {
     const LawCase one = law_case(5, i, LawMode::exact);
     const KernelSpec& s = one.spec;
@@ -102,12 +103,16 @@ TEST_CASE("backend law: the cases meet what they promise") {
     dilated += s.dilation[0] > 1 && e.r > 1;
     outside += s.padding[0] > (e.r - 1) * s.dilation[0] && e.p > 0 && e.h > 0;
     in_place += one.options.alias >= 0;
+    grouped += s.op == KernelOp::conv2d && e.g > 1 && e.c > 1;
+    depthwise += s.op == KernelOp::conv2d && e.g > 1 && e.c == 1;
+    batched += s.op == KernelOp::dense && e.g > 1;
     if (s.op != KernelOp::map) continue;
     scalar += s.extents.empty();
     many += s.operands.size() > 65;
     for (std::size_t d = 0; d < s.extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
   }
-  for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside}) CHECK(count >= 20);
+  for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside, grouped, depthwise, batched})
+    CHECK(count >= 20);
   CHECK(many >= 5);
 }
 

@@ -100,6 +100,26 @@ TEST_CASE("with more workspace cuDNN has other engines for the weight gradient o
   CHECK(small != large);
 }
 
+// Depthwise, of two filters per channel, and by wider groups; without an engine our own kernel does it.
+TEST_CASE("cuDNN has engines for convolutions by groups on described GPUs") {
+  for (const char* name : {"h200", "a100", "t4"}) {
+    const Descriptor device =
+        described_device(read_file((folder("MOTLEY_DEVICES", DEVICES) / (std::string(name) + ".json")).string()));
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+      for (const Index stride : {1, 2})
+        for (const auto& [g, c, f] : {std::array<Index, 3>{32, 1, 1}, {60, 1, 1}, {32, 1, 2}, {8, 4, 4}, {3, 20, 7}, {2, 64, 64}}) {
+          KernelSpec spec;
+          spec.pass = pass;
+          spec.roles = {16, c, 28, 28, f, 3, 3, 28 / stride, 28 / stride, g};
+          spec.stride = {stride, stride};
+          spec.padding = {1, 2 - stride, 1, 2 - stride};
+          spec.x_format = spec.w_format = spec.y_format = Format::channels_last;
+          INFO(name << ": " << summary(spec));
+          CHECK(!plan_convolution(spec, {nullptr, device.raw()}, {.most_workspace_bytes = Index{1} << 30}).empty());
+        }
+  }
+}
+
 TEST_CASE("cuDNN has an engine for every convolution of the shipped networks and their cuts on described GPUs") {
   const std::vector<KernelSpec> specs = shipped_convolutions();
   REQUIRE(specs.size() > 100);

@@ -47,6 +47,21 @@ TEST_CASE("spec: work and bytes of the paper's convolution") {
   CHECK(summary(spec) == "conv2d forward n32 c60 28x28 -> f120 5x5 channels_last");
 }
 
+TEST_CASE("spec: work, bytes and operands by groups and by batch") {
+  KernelSpec spec = paper_conv();
+  spec.roles.g = 4;
+  spec.bias = true;
+  CHECK(flops(spec) == 4 * 2.0 * 32 * 120 * 24 * 24 * 60 * 25);
+  CHECK(bytes_touched(spec) == 4 * (32 * 240 * 28 * 28 + 480 * 60 * 25 + 480 + 32 * 480 * 24 * 24));
+  CHECK(summary(spec) == "conv2d forward g4 n32 c60 28x28 -> f120 5x5 channels_last bias");
+  spec = {};
+  spec.op = KernelOp::dense;
+  spec.roles = {.n = 3, .c = 5, .f = 7, .g = 2};
+  CHECK(flops(spec) == 2.0 * 2 * 3 * 5 * 7);
+  CHECK(bytes_touched(spec) == 4 * 2 * (15 + 35 + 21));
+  CHECK(summary(spec) == "dense forward g2 n3 c5 -> f7");
+}
+
 TEST_CASE("spec: work, bytes and operands of the others") {
   KernelSpec spec = testing::map_of(formula({operand(0) * (operand(1) + 0.5), 2.0 * operand(2)}), {10}, {{0}, {1}, {1}, {1}, {1}});
   spec.operands[0].dtype = DType::f64;

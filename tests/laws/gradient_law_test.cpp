@@ -46,40 +46,53 @@ struct Runner {
   }
 };
 
+// Of every parameter, at three of its elements.
+void check_gradients(const Network& net, int number, Random& random) {
+  Runner run(training(net.loss, Sgd{.learning_rate = 0}));
+  run.feed();
+  run.executor.run();
+  std::vector<std::vector<double>> gradients;  // read before the next run uses their memory
+  for (const Slice& s : run.program.slices) gradients.push_back(run.executor.read(s.gradient, s.box));
+  for (std::size_t i = 0; i < gradients.size(); i++) {
+    const Slice& s = run.program.slices[i];
+    const std::vector<double>&gradient = gradients[i], values = run.executor.read(s.value, s.box);
+    double most = 0;
+    for (double g : gradient) most = std::max(most, std::abs(g));
+    for (int k = 0; k < 3; k++) {
+      const auto at = static_cast<std::size_t>(pick(random, 0, static_cast<Index>(values.size()) - 1));
+      // A kink between the two points shows as a difference that does not shrink with the step: the best of two steps counts.
+      double off = INFINITY;
+      for (const double e : {1e-5, 1e-6}) {
+        std::vector<double> moved = values;
+        moved[at] = values[at] + e;
+        run.executor.write(s.value, s.box, moved);
+        const double up = run.loss();
+        moved[at] = values[at] - e;
+        run.executor.write(s.value, s.box, moved);
+        const double down = run.loss();
+        off = std::min(off, std::abs((up - down) / (2 * e) - gradient[at]));
+      }
+      run.executor.write(s.value, s.box, values);
+      INFO("case " << number << " " << s.name << " element " << at << " gradient " << gradient[at]);
+      CHECK(off <= 1e-7 + 1e-5 * most);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gradient law: finite differences of every parameter of random networks", "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(40000 + number));
     const Network net = build(random_recipe(random));
-    Runner run(training(net.loss, Sgd{.learning_rate = 0}));
-    run.feed();
-    run.executor.run();
-    std::vector<std::vector<double>> gradients;  // read before the next run uses their memory
-    for (const Slice& s : run.program.slices) gradients.push_back(run.executor.read(s.gradient, s.box));
-    for (std::size_t i = 0; i < gradients.size(); i++) {
-      const Slice& s = run.program.slices[i];
-      const std::vector<double>&gradient = gradients[i], values = run.executor.read(s.value, s.box);
-      double most = 0;
-      for (double g : gradient) most = std::max(most, std::abs(g));
-      for (int k = 0; k < 3; k++) {
-        const auto at = static_cast<std::size_t>(pick(random, 0, static_cast<Index>(values.size()) - 1));
-        // A kink between the two points shows as a difference that does not shrink with the step: the best of two steps counts.
-        double off = INFINITY;
-        for (const double e : {1e-5, 1e-6}) {
-          std::vector<double> moved = values;
-          moved[at] = values[at] + e;
-          run.executor.write(s.value, s.box, moved);
-          const double up = run.loss();
-          moved[at] = values[at] - e;
-          run.executor.write(s.value, s.box, moved);
-          const double down = run.loss();
-          off = std::min(off, std::abs((up - down) / (2 * e) - gradient[at]));
-        }
-        run.executor.write(s.value, s.box, values);
-        INFO("case " << number << " " << s.name << " element " << at << " gradient " << gradient[at]);
-        CHECK(off <= 1e-7 + 1e-5 * most);
-      }
-    }
+    check_gradients(net, number, random);
+  }
+}
+
+TEST_CASE("gradient law: convolutions by groups and products of activations", "[law]") {
+  for (int number = 0; number < share_of(40); number++) {
+    Random random(static_cast<unsigned>(44000 + number));
+    const Network net = build(with_products(with_groups(random_recipe(random), random), random));
+    check_gradients(net, number, random);
   }
 }

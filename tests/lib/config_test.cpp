@@ -151,12 +151,21 @@ TEST_CASE("every op and key of a model") {
     { "op": "concat", "from": ["rename_13", "pad_15"], "in": "w", "out": "long" },
     { "op": "stack", "from": ["rename_13", "pad_15"], "out": { "pair": 2 } },
     { "op": "elu" },
+    { "op": "conv2d", "from": "add_7", "out": { "depth": 16 }, "window": 3, "padding": "same", "groups": 8 },
+    { "op": "dense", "in": "x", "out": { "keys": 3 } },
+    { "op": "matmul", "from": ["conv2d_19", "dense_20"], "over": "depth", "activation": "tanh" },
+    { "op": "matmul", "from": ["matmul_21", "dense_20"], "over": ["keys", "y"] },
     { "op": "global_avg_pool2d", "from": "add_7" },
     { "op": "dense", "in": "f", "out": { "k": 6 }, "bias": false } ],
   "loss": { "op": "softmax_cross_entropy", "over": "k" } })"));
   CHECK(spec.batch_dim() == "n");
   const Model model = build_model(spec, 0);
   CHECK(model.logits.shape() == Shape{{"n", 4}, {"k", 6}});
+  const auto layer = [&](const std::string& name) {
+    return std::find_if(model.layers.begin(), model.layers.end(), [&](const Tensor& t) { return t.name() == name; })->shape();
+  };
+  CHECK(layer("conv2d_19") == Shape{{"n", 4}, {"depth", 16}, {"y", 8}, {"x", 12}});
+  CHECK(layer("matmul_22") == Shape{{"n", 4}, {"depth", 16}, {"x", 12}});
   CHECK(model.label.shape() == Shape{{"n", 4}});
   CHECK_NOTHROW(training(model.loss, Sgd{}));
 }
@@ -298,6 +307,19 @@ TEST_CASE("what is wrong in a model file") {
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"stack\", \"from\": \"middle\", \"out\": \"a\" }",
        {"m.json:7:30: error: /layers/3/from: stack needs at least two, as [\"a\", \"b\"]"}},
+      {"\"window\": [3, 2]",
+       "\"window\": [3, 2], \"groups\": 4",
+       {"m.json:6:5: error: /layers/2: `groups` is 4, which does not divide the 6 of \"filters1\"; every group has as many "
+        "channels, "
+        "and as many filters"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"matmul\", \"from\": [\"middle\", \"conv2d_1\", \"max_pool2d_2\"], \"over\": \"rows\" }",
+       {"m.json:7:31: error: /layers/3/from: matmul reads two tensors, these are 3"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"matmul\", \"from\": [\"middle\", \"conv2d_1\"], \"over\": \"rows\" }",
+       {"m.json:7:5: error: /layers/3: matmul: \"rows\" has the size 12 in \"middle\" and 28 in \"conv2d_1\"; rename() it in one "
+        "of "
+        "them"}},
       {"{ \"classes\": 10 }",
        "{ \"rows\": 10 }",
        {"m.json:8:5: error: /layers/4: `out` may not be a dim that the input has: \"rows\""}},

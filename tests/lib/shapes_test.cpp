@@ -268,7 +268,31 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
         }) == "concat works on floats; \"label\" holds integers");
 }
 
-TEST_CASE("dense: an index of input, weight and result is refused, never dropped") {
+TEST_CASE("groups and products: what does not fit is said with dims and sizes") {
+  using T = const Tensor&;
+  const Dim w{"w", 5};
+  auto by_groups = [&](Index channels, Index filters, Index groups) {
+    return refused([&](Graph& g, T) {
+      return conv2d(g.input("image", {n, {"in", channels}, h, w}), {.out = {"f", filters}, .window = 1, .groups = groups});
+    });
+  };
+  CHECK(by_groups(6, 8, 2) == "");
+  CHECK(by_groups(6, 8, 3) ==
+        "`groups` is 3, which does not divide the 8 of \"f\"; every group has as many channels, and as many filters");
+  CHECK(by_groups(6, 8, 4) ==
+        "`groups` is 4, which does not divide the 6 of \"in\"; every group has as many channels, and as many filters");
+  CHECK(by_groups(6, 8, 0) == "`groups` is 0; expected at least 1");
+  CHECK(refused([&](Graph& g, T t) {
+          return matmul(t, g.input("y", {n, w}), {.over = {}});
+        }) == "matmul needs `over`: the dims of both tensors that it contracts");
+  CHECK(refused([&](Graph& g, T t) {
+          return matmul(t, g.input("y", {n, w}), {.over = {c}});
+        }) == "matmul: `over` names \"c\", which \"y\" does not have; did you mean \"n\"?");
+  CHECK(refused([&](Graph& g, T t) { return matmul(t, g.input("y", {n}, DType::i32), {.over = {n}}); }) ==
+        "matmul works on floats; \"y\" holds integers");
+}
+
+TEST_CASE("dense: an index of input, weight and result counts a batch of products, never dropped") {
   Graph g;
   const Tensor y = dense(g.input("x", {n, c}), {.out = {{"f", 5}}});
   Passes passes = inference({y}).passes();
@@ -285,8 +309,7 @@ TEST_CASE("dense: an index of input, weight and result is refused, never dropped
     CHECK(kernel_of(passes, pass, plain, DType::f32, formats).roles == Roles{.n = kN, .c = kC, .f = 5});
     pass.indices.push_back({"heads", 2});
     for (PassOperand* o : {&pass.reads[0], &pass.reads[1], &pass.writes}) o->indices.push_back(3);
-    CHECK_THROWS_WITH(kernel_of(passes, pass, work, DType::f32, formats),
-                      Catch::Contains("its index \"heads\" is in the input, the weight and the result"));
+    CHECK(kernel_of(passes, pass, work, DType::f32, formats).roles == Roles{.n = kN, .c = kC, .f = 5, .g = 2});
     pass.writes.indices.pop_back();
     pass.reads[0].indices.pop_back();
     CHECK_THROWS_AS(kernel_of(passes, pass, work, DType::f32, formats), InternalError);

@@ -282,6 +282,8 @@ std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
   std::set<std::string> failed;
   for (const auto& [roles, padding] : {std::pair{Roles{2, 16, 9, 9, 32, 3, 3, 9, 9}, Index{1}},
                                        {Roles{2, 5, 8, 8, 7, 3, 3, 8, 8}, Index{1}},
+                                       {Roles{2, 4, 8, 8, 6, 3, 3, 8, 8, 3}, Index{1}},
+                                       {Roles{2, 1, 9, 9, 1, 3, 3, 9, 9, 32}, Index{1}},
                                        {Roles{3, 64, 6, 6, 64, 1, 1, 6, 6}, Index{0}}})
     for (const bool bias : {false, true})
       for (const Formula& epilogue : epilogues) {

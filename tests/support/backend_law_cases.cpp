@@ -110,6 +110,11 @@ KernelSpec window_spec(Random& random, KernelOp op, LawMode mode) {
     spec.roles.n = extent(random, {1, 1, 2, 3, 5});
     spec.roles.c = extent(random, {1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 24, 31, 32, 33});
     if (conv) spec.roles.f = extent(random, {1, 2, 3, 5, 7, 8, 11, 13, 16, 17, 24, 31, 32, 33});
+    if (conv && random.one_in(3)) {  // by groups, half of them depthwise
+      spec.roles.g = extent(random, {2, 3, 4, 7, 8, 15, 16, 17, 32, 33});
+      spec.roles.c = random.one_in(2) ? 1 : extent(random, {1, 2, 3, 5, 8, 16, 17});
+      spec.roles.f = random.one_in(2) ? 1 : extent(random, {1, 2, 3, 5, 8, 16, 17});
+    }
     spec.roles.h = rows.size;
     spec.roles.w = cols.size;
     spec.roles.r = rows.window;
@@ -138,9 +143,10 @@ KernelSpec dense_spec(Random& random, LawMode mode) {
     spec.roles.n = extent(random, {1, 2, 3, 5, 8, 13, 17, 32});
     spec.roles.c = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
     spec.roles.f = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
+    spec.roles.g = random.one_in(3) ? extent(random, {2, 3, 5, 8, 13}) : 1;
   } while (flops(spec) > 4 * kMostFlops);
   if (spec.pass == PassKind::forward) {
-    spec.bias = random.one_in(2);
+    spec.bias = spec.roles.g == 1 && random.one_in(2);
     spec.epilogue = epilogue(random, mode);
   }
   return spec;

@@ -103,7 +103,19 @@ Tensor in_form(Network& net, const Layer& layer, const Tensor& x) {
   }
 }
 
+// tanh(matmul(activation(matmul(x, k)), v)), which keeps values small: over the filters, one product per sample and row; or over
+// the rows, one per sample and filter.
+Tensor in_products(Network& net, const Layer& layer, const Tensor& x) {
+  const Dim f = x.shape()[1], rows = x.shape()[2], cols = x.shape()[3];
+  const Dim keys{"keys" + std::to_string(layer.id), layer.inner};
+  net.dims.push_back(keys);
+  const Tensor k = dense(x, {.in = {cols}, .out = {keys}}), v = dense(x, {.in = {cols}, .out = {keys}, .bias = false});
+  const Tensor scores = matmul(x, k, {.over = {layer.form == 0 ? f : rows}});
+  return motley::tanh(matmul(activated(layer.activation, scores), v, {.over = {keys}}));
+}
+
 Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
+  if (layer.kind == Layer::Kind::product) return in_products(net, layer, x);
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
@@ -116,13 +128,16 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
         .window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
     return layer.kind == Layer::Kind::max_pool ? max_pool2d(x, options) : avg_pool2d(x, options);
   }
-  const Dim f{"f" + std::to_string(layer.id), layer.filters};
+  Index groups = std::min(layer.groups, x.shape()[1].size);
+  while (x.shape()[1].size % groups != 0) groups--;
+  const Dim f{"f" + std::to_string(layer.id), (layer.filters + groups - 1) / groups * groups};
   net.dims.push_back(f);
   Tensor h = conv2d(x, {.out = f,
                         .window = {rows.window, cols.window},
                         .stride = {rows.stride, cols.stride},
                         .dilation = {rows.dilation, cols.dilation},
                         .padding = padding_of(layer, rows, cols),
+                        .groups = groups,
                         .bias = layer.bias});
   h = activated(layer.activation, h);
   if (layer.kind == Layer::Kind::conv) return h;
@@ -195,6 +210,26 @@ Recipe random_integer_recipe(Random& random) {
     l.rows.window = std::min<Index>(l.rows.window, 3);
     l.activation = chance(random, 0.5) ? "relu" : "";
   }
+  return r;
+}
+
+Recipe with_groups(Recipe r, Random& random) {
+  r.in = pick(random, 1, 8);
+  for (Layer& l : r.layers) {
+    if (l.kind != Layer::Kind::conv && l.kind != Layer::Kind::residual) continue;
+    l.groups = chance(random, 0.4) ? 100 : pick(random, 2, 4);
+    l.filters = pick(random, 3, 12);
+  }
+  return r;
+}
+
+Recipe with_products(Recipe r, Random& random) {
+  Layer product;
+  product.kind = Layer::Kind::product;
+  product.inner = pick(random, 2, 6);
+  product.form = pick(random, 0, 1);
+  product.activation = chance(random, 0.5) ? "tanh" : "";
+  r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), product);  // one: rounding grows in each
   return r;
 }
 
@@ -286,13 +321,14 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
       text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
+    if (l.groups > 1) text << " groups " << l.groups;
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
-    if (l.kind == Layer::Kind::shape) {
+    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product) {
       text << " " << l.form << " at " << l.inner << " " << l.activation;
       continue;
     }

@@ -156,6 +156,7 @@ std::vector<Case> smaller(const Case& one) {
     if (!layer.activation.empty()) offer([&](Case& c) { c.net.layers[i].activation.clear(); });
     lower([i](Case& c) -> Index& { return c.net.layers[i].filters; }, 1);
     lower([i](Case& c) -> Index& { return c.net.layers[i].inner; }, 1);
+    lower([i](Case& c) -> Index& { return c.net.layers[i].groups; }, 1);
     for (Sliding Layer::*s : {&Layer::rows, &Layer::cols}) {
       lower([i, s](Case& c) -> Index& { return (c.net.layers[i].*s).window; }, 1);
       lower([i, s](Case& c) -> Index& { return (c.net.layers[i].*s).stride; }, 1);
