@@ -51,7 +51,7 @@ struct PackLoop {
   const std::int32_t* offsets = nullptr;  // [k]
 };
 
-enum class Simd : std::uint8_t { sse41, avx2, avx512 };
+enum class Simd : std::uint8_t { generic, sse41, avx2, avx512 };  // generic: what every CPU of this architecture has
 
 struct Loops {
   Simd simd;
@@ -68,7 +68,10 @@ struct Loops {
   void (*activate)(Activation activation, float* y, Index n);  // in place
 };
 
+extern const Loops kLoopsGeneric;
+#if defined(__x86_64__)
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
+#endif
 
 constexpr int kMostFoldExtents = 20;
 

@@ -214,24 +214,25 @@ class EmptyKernel final : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass == PassKind::forward, "a fold has one pass");
-  return std::make_unique<FoldKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass != PassKind::backward_filter, "a pool has no filter");
-  return std::make_unique<PoolKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> accumulate_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass != PassKind::backward_filter, "accumulate has two passes");
-  return std::make_unique<AccumulateKernel>(spec, loops, threads);
-}
-
-std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
-  check(spec.pass == PassKind::forward, "sgd has one pass");
-  return std::make_unique<SgdKernel>(spec, loops, threads);
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
+  switch (spec.op) {
+    case KernelOp::max_pool2d:
+    case KernelOp::avg_pool2d:
+      check(spec.pass != PassKind::backward_filter, "a pool has no filter");
+      return std::make_unique<PoolKernel>(spec, loops, threads);
+    case KernelOp::fold:
+      check(spec.pass == PassKind::forward, "a fold has one pass");
+      return std::make_unique<FoldKernel>(spec, loops, threads);
+    case KernelOp::sgd:
+      check(spec.pass == PassKind::forward, "sgd has one pass");
+      return std::make_unique<SgdKernel>(spec, loops, threads);
+    case KernelOp::accumulate:
+      check(spec.pass != PassKind::backward_filter, "accumulate has two passes");
+      return std::make_unique<AccumulateKernel>(spec, loops, threads);
+    case KernelOp::conv2d:
+    case KernelOp::dense: break;
+  }
+  throw InternalError("no op of our own loops");
 }
 
 std::unique_ptr<Kernel> empty_kernel(const KernelSpec& spec, const Loops& loops) {

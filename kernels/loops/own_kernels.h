@@ -7,11 +7,8 @@
 
 namespace motley::cpu {
 
-// DeviceError: what the loops cannot do. InternalError: a broken spec.
-std::unique_ptr<Kernel> fold_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> pool_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> accumulate_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-std::unique_ptr<Kernel> sgd_kernel(const KernelSpec& spec, const Loops& loops, int threads);
+// Of every op but conv2d and dense. DeviceError: what the loops cannot do. InternalError: a broken spec.
+std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads);
 // conv2d and dense with an extent of 0: the result is 0, or activation(b) where a forward pass has nothing to add up.
 std::unique_ptr<Kernel> empty_kernel(const KernelSpec& spec, const Loops& loops);
 
