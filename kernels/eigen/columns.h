@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "kernels/eigen/products.h"
 
@@ -25,7 +26,7 @@ class Columns {
     const std::vector<Index> strides = strides_of(spec.x_format, {e.n, e.c, e.h, e.w});
     std::copy(strides.begin(), strides.end(), strides_.begin());
   }
-  bool is_last() const { return spec_.x_format == Format::channels_last; }
+  bool is_last() const { return spec_.x_format == Format::channels_last && spec_.roles.c != 1; }  // of one channel x is plain too
   Index taps() const { return spec_.roles.c * spec_.roles.r * spec_.roles.s; }
   Index pixels(const Block& block) const { return block.samples * block.rows * spec_.roles.q; }
   template <class T>
@@ -40,7 +41,7 @@ class Columns {
         taps, block,
         [&](Index at, Index from, Index count, Index step) {
           if (step == 1)
-            std::copy_n(x + from, count, columns + at);
+            copy(x + from, columns + at, count);
           else
             for (Index i = 0; i < count; i++) columns[at + i] = x[from + i * step];
         },
@@ -58,6 +59,18 @@ class Columns {
   }
 
  private:
+  // Runs are often of a few elements, not worth a call.
+  template <class T>
+  static void copy(const T* from, T* to, Index count) {
+    constexpr Index kLong = 64, kChunk = 4;
+    if (count >= kLong) {
+      std::copy_n(from, count, to);
+      return;
+    }
+    Index i = 0;
+    for (; i + kChunk <= count; i += kChunk) std::memcpy(to + i, from + i, kChunk * sizeof(T));
+    for (; i < count; i++) to[i] = from[i];
+  }
   // Of y's pixels in a row: the first whose element of x is at `least` or later, without padding and dilation.
   static Index first_at(Index least, Index step) { return least <= 0 ? 0 : (least + step - 1) / step; }
 
