@@ -22,7 +22,8 @@ std::vector<std::string> usable_isas() {
     if (line.starts_with("flags")) here = " " + line.substr(line.find(':') + 1) + " ";
   std::vector<std::string> out;
   for (const std::string& isa : isa_names())
-    if (const auto flag = flags.find(isa); flag != flags.end() && here.find(" " + flag->second + " ") != std::string::npos)
+    if (const auto flag = flags.find(isa);
+        isa == "generic" || (flag != flags.end() && here.find(" " + flag->second + " ") != std::string::npos))
       out.push_back(isa);
   return out;
 }

@@ -57,6 +57,12 @@ double meminfo_bytes(const std::string& key) {
 
 void look_at_cpu(Findings& found, const HostFacts& host) {
   const auto backend = open_backend({.name = "cpu"});
+  std::string libraries;
+  for (const std::string& library : cpu_libraries()) {
+    const auto one = open_backend({.name = "cpu", .library = library});
+    libraries += fmt::format("{}{} (\"{}\"), uses {}", libraries.empty() ? "" : "; ", one->library(), library, one->isa());
+  }
+  if (cpu_libraries().size() > 1) libraries += "; a device that names none takes the first";
   const std::vector<int> cores = allowed_cores();
   std::size_t physical = 0;
   for (const Socket& socket : host.sockets) physical += socket.cores.size();
@@ -67,7 +73,7 @@ void look_at_cpu(Findings& found, const HostFacts& host) {
              fmt::format("up to {} with a core each; predicted seconds assume that, more ranks share cores and take longer",
                          cores.size()));
   found.line("ISA", fmt::format("{}", fmt::join(usable_isas(), " ")));
-  found.line("oneDNN", fmt::format("{}, uses {}", backend->library(), backend->isa()));
+  found.line("libraries", libraries);
 }
 
 // A machine without NVIDIA cards misses nothing.

@@ -92,22 +92,32 @@ Profile profile_at_hand(const Job& job) {
   return profile;
 }
 
+namespace {
+
+const std::string& library_of(const Device& device) {
+  const std::string& given = driven(device).library;
+  return given.empty() ? cpu_libraries().front() : given;
+}
+
+}  // namespace
+
 void check_made_here(const Profile& profile, const Job& job) {
   const std::vector<std::string>& names = isa_names();
   const auto order = [&](const std::string& isa) { return std::find(names.begin(), names.end(), isa); };
-  std::unique_ptr<Backend> cpu;
+  std::unique_ptr<Backend> onednn;
   for (int r = 0; r < job.mesh.ranks() && r < static_cast<int>(profile.devices.size()); r++) {
     const Device& device = job.mesh.device(r);
     if (device.kind != DeviceKind::cpu || !device.host.empty()) continue;
-    if (!cpu) cpu = open_backend(Device{.name = "cpu"});  // not capped
     const DeviceFacts& was = profile.devices[static_cast<std::size_t>(r)];
-    const bool capped = !device.isa.empty() && order(device.isa) < order(cpu->isa());
-    DeviceFacts here{.name = device.name,
-                     .kind = was.kind,
-                     .model = cpu->model(),
-                     .isa = capped ? device.isa : cpu->isa(),
-                     .library = cpu->library(),
-                     .threads = was.threads};
+    DeviceFacts here{.name = device.name, .kind = was.kind, .threads = was.threads};
+    const bool per_process = library_of(device) == "onednn";  // its ISA: opened once, not capped
+    if (per_process && !onednn) onednn = open_backend(Device{.name = "cpu", .library = "onednn"});
+    const std::unique_ptr<Backend> other = per_process ? nullptr : open_backend(device);
+    const Backend& backend = per_process ? *onednn : *other;
+    const bool capped = per_process && !device.isa.empty() && order(device.isa) < order(backend.isa());
+    here.model = backend.model();
+    here.isa = capped ? device.isa : backend.isa();
+    here.library = backend.library();
     if (capped && device.isa.ends_with("_vnni")) here.isa = was.isa;  // this CPU may not have it, and use the one before
     check_same_device(was, here, profile_path(job).string());
   }
@@ -125,7 +135,9 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
   std::vector<std::string> notes = absent_cores(mesh.devices());
   for (int r = 0; r < mesh.ranks(); r++) {
     const Device& device = mesh.device(r);
-    if (!device.host.empty() || driven(device).kind != DeviceKind::cuda) continue;
+    const bool opens = driven(device).kind == DeviceKind::cuda ||
+                       std::count(cpu_libraries().begin(), cpu_libraries().end(), library_of(device)) == 0;
+    if (!device.host.empty() || !opens) continue;
     try {
       static_cast<void>(open_backend(device));
     } catch (const Error& e) {
@@ -133,6 +145,22 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
     }
   }
   return notes;
+}
+
+std::string kernels_line(const Mesh& mesh) {
+  constexpr int kMostNamed = 16;  // ranks
+  std::map<std::string, std::vector<int>> ranks;
+  for (int r = 0; r < mesh.ranks(); r++)
+    if (driven(mesh.device(r)).kind == DeviceKind::cpu) ranks[library_of(mesh.device(r))].push_back(r);
+  std::string text;
+  for (const std::string& library : cpu_library_names())
+    if (const auto found = ranks.find(library); found != ranks.end())
+      text += fmt::format("{}{} ({})", text.empty() ? "CPU kernels by " : ", ", library,
+                          ranks.size() == 1 ? "all CPU ranks"
+                          : mesh.ranks() > kMostNamed
+                              ? fmt::format("{} ranks", found->second.size())
+                              : fmt::format("rank{} {}", found->second.size() == 1 ? "" : "s", fmt::join(found->second, ", ")));
+  return text;
 }
 
 std::vector<std::string> core_notes(const Mesh& mesh) {
@@ -162,7 +190,7 @@ namespace {
 bool look_equal(const Device& a, const Device& b) {
   const Device &x = driven(a), &y = driven(b);
   return a.kind == b.kind && a.slowdown == b.slowdown && x.kind == y.kind && x.threads == y.threads && x.isa == y.isa &&
-         x.tf32 == y.tf32;
+         library_of(x) == library_of(y) && x.tf32 == y.tf32;
 }
 
 // Geometric mean of b's times over a's, of the kernels that were measured on both.

@@ -103,7 +103,7 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
     if (r > 0) out.emplace_back(":");
     out.insert(out.end(), {"-n", "1"});
     out.insert(out.end(), {"-env", "OMP_NUM_THREADS", std::to_string(std::max(1, driven(d).threads))});
-    if (!isa_of(d).empty()) out.insert(out.end(), {"-env", "ONEDNN_MAX_CPU_ISA", isa_of(d)});
+    if (!isa_of(d).empty() && driven(d).library != "eigen") out.insert(out.end(), {"-env", "ONEDNN_MAX_CPU_ISA", isa_of(d)});
     if (!cores[r].empty()) out.insert(out.end(), {"-env", "MOTLEY_CORES", to_text(cores[r])});
     out.insert(out.end(), {"-env", "MOTLEY_DEVICE", d.name, "-env", "MOTLEY_DEVICE_KIND", to_string(d.kind)});
     out.insert(out.end(), command.program.begin(), command.program.end());

@@ -185,7 +185,10 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
   Outcome end;
   try {
     prepare(directory.path(), subject, line);
-    if (keep) console.say(LogLevel::info, "run directory: " + directory.path().string());
+    if (keep) {
+      console.say(LogLevel::info, "run directory: " + directory.path().string());
+      if (const std::string kernels = kernels_line(subject.mesh()); !kernels.empty()) console.say(LogLevel::info, kernels);
+    }
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     const fs::path path = fs::absolute(directory.path());

@@ -271,7 +271,11 @@ Arguments read_arguments(int argc, char** argv) {
           "unknown option " + word + "; known: --network --quick --json FILE --partner ISA --only PART_OF_A_SHAPE_OR_NAME",
           Exit::usage);
   }
+#if defined(__x86_64__)
   const bool wide = __builtin_cpu_supports("avx512f") != 0;  // without it AVX2 is the whole ISA
+#else
+  const bool wide = false;
+#endif
   if (out.network && out.partners.empty() && !wide) out.partners = {"sse41"};
   if (out.partners.empty()) out.partners = out.quick ? std::vector<std::string>{"avx2"} : std::vector<std::string>{"avx2", "sse41"};
   return out;

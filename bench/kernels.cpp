@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?
+// With --libraries: how much slower is Eigen than oneDNN on the convolutions of the quickstart and of VGG-11?
 // With --gpu [--batch N]... [--tf32]: what does choosing a GPU's engines by measurement gain, and how close are its own kernels to
 // a copy within the device? --own: these alone.
 #include <fmt/core.h>
@@ -7,6 +8,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <ctime>
@@ -31,7 +33,7 @@ struct Options {
   bool quick = false;
   std::string json{}, isa{};
   int threads = 1;
-  bool gpu = false, own = false, tf32 = false;
+  bool gpu = false, own = false, tf32 = false, libraries = false;
   std::vector<Index> batches{};
 };
 
@@ -103,6 +105,7 @@ struct Layer {
 };
 
 std::vector<Layer> layers_of(const std::string& net) {
+  if (net == "quickstart") return {{1, 40, 28, 3}, {40, 64, 14, 3}};
   if (net == "cifar")  // the paper's CIFAR net
     return {{3, 60, 32, 3},   {60, 60, 32, 3},  {60, 120, 16, 3}, {120, 120, 16, 3},
             {120, 240, 8, 3}, {240, 240, 8, 3}, {240, 480, 4, 3}, {480, 480, 4, 3}};
@@ -110,10 +113,10 @@ std::vector<Layer> layers_of(const std::string& net) {
           {256, 512, 4, 3}, {512, 512, 4, 3}, {512, 512, 2, 3}, {512, 512, 2, 3}};
 }
 
-KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weights) {
+KernelSpec spec_of(const Layer& layer, PassKind pass, Format format, Format weights, Index batch = 32) {
   KernelSpec spec;
   spec.pass = pass;
-  spec.roles = {32, layer.c, layer.size, layer.size, layer.f, layer.window, layer.window, layer.size, layer.size};
+  spec.roles = {batch, layer.c, layer.size, layer.size, layer.f, layer.window, layer.window, layer.size, layer.size};
   spec.padding.fill(layer.window / 2);
   spec.x_format = spec.y_format = format;
   if (layer.c < 8) spec.x_format = Format::channels_last;  // images
@@ -277,6 +280,59 @@ void convolutions(Backend& backend, const std::string& net, Format format, Forma
              sums[3] * 1e3, ratio(sums[0], sums[1], sums[2], sums[3]));
 }
 
+// ---- oneDNN beside Eigen: all kernels of a net's convolutions in the order of a step, by one and by the other, in turn
+void libraries(const Options& options, std::vector<std::string>& json) {
+  const std::array<std::unique_ptr<Backend>, 2> backends{
+      open_backend({.name = "onednn", .isa = options.isa, .library = "onednn", .threads = options.threads}),
+      open_backend({.name = "eigen", .isa = options.isa, .library = "eigen", .threads = options.threads})};
+  fmt::print("How much slower is {} than {}?\n{}, isa {} and {}, {} threads; ms of all convolutions of a step\n",
+             backends[1]->library(), backends[0]->library(), backends[0]->model(), backends[1]->isa(), backends[0]->isa(),
+             options.threads);
+  fmt::print("{:>12} {:14} {:16} {:>9} {:>9} {:>6}  {}\n", "net", "activations", "pass", "oneDNN", "Eigen", "ratio", "layers");
+  struct Row {
+    Layer layer{};
+    KernelSpec spec{};
+    std::array<std::unique_ptr<Ours>, 2> kernels{};
+    std::array<Minimum, 2> times{};
+    double ratio() const { return times[1].seconds / times[0].seconds; }
+  };
+  for (const std::string net : {"quickstart", "vgg11"})
+    for (const Format format : {Format::channels_last, Format::plain}) {
+      std::vector<Row> rows;
+      const std::vector<Layer> layers = layers_of(net);
+      const auto add = [&](const Layer& layer, PassKind pass) {
+        Row& row = rows.emplace_back();
+        row.layer = layer;
+        row.spec = spec_of(layer, pass, format, format, net == "quickstart" ? 64 : 32);
+        for (std::size_t i = 0; i < 2; i++) row.kernels[i] = std::make_unique<Ours>(*backends[i], row.spec);
+      };
+      for (const Layer& layer : layers) add(layer, PassKind::forward);
+      for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+        add(*layer, PassKind::backward_filter);
+        if (layer->c > 3) add(*layer, PassKind::backward_data);
+      }
+      for (int round = 0; round < (options.quick ? 4 : 12); round++)
+        for (std::size_t i = 0; i < 2; i++)
+          for (Row& row : rows) row.times[i].time([&] { row.kernels[i]->run(); });
+      for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
+        double sums[2] = {0, 0};
+        std::string each;
+        for (const Row& row : rows) {
+          if (row.spec.pass != pass) continue;
+          for (std::size_t i = 0; i < 2; i++) sums[i] += row.times[i].seconds;
+          each += fmt::format(" {:.1f}", row.ratio());
+          json.push_back(fmt::format(
+              R"({{"kernel": "conv2d", "net": "{}", "layer": "{} -> {} {}x{}", "pass": "{}", "format": "{}", "batch": {}, )"
+              R"("onednn_seconds": {:.7f}, "eigen_seconds": {:.7f}, "eigen_over_onednn": {:.3f}, "onednn_implementation": "{}", {}}})",
+              net, row.layer.c, row.layer.f, row.layer.size, row.layer.size, name_of(pass), to_string(format), row.spec.roles.n,
+              row.times[0].seconds, row.times[1].seconds, row.ratio(), row.kernels[0]->implementation(), facts(*backends[1])));
+        }
+        fmt::print("{:>12} {:14} {:16} {:9.2f} {:9.2f} {:6.2f} {}\n", net, to_string(format), name_of(pass), sums[0] * 1e3,
+                   sums[1] * 1e3, sums[1] / sums[0], each);
+      }
+    }
+}
+
 // ---- memory-bound kernels
 void memory_kernels(Backend& backend, const Options& options, std::vector<std::string>& json) {
   fmt::print(
@@ -319,6 +375,8 @@ Options parse(int argc, char** argv) {
       options.threads = std::stoi(value());
     else if (flag == "--gpu")
       options.gpu = true;
+    else if (flag == "--libraries")
+      options.libraries = true;
     else if (flag == "--own")
       options.own = true;
     else if (flag == "--tf32")
@@ -326,9 +384,9 @@ Options parse(int argc, char** argv) {
     else if (flag == "--batch")
       options.batches.push_back(std::stoi(value()));
     else
-      throw UserError(
-          "unknown option " + flag + " (known: --quick, --json FILE, --isa NAME, --threads N, --gpu, --own, --tf32, --batch N)",
-          Exit::usage);
+      throw UserError("unknown option " + flag +
+                          " (known: --quick, --json FILE, --isa NAME, --threads N, --libraries, --gpu, --own, --tf32, --batch N)",
+                      Exit::usage);
   }
   if (!options.gpu && (options.own || options.tf32)) throw UserError("--own and --tf32 go with --gpu", Exit::usage);
   return options;
@@ -363,6 +421,11 @@ void run(const Options& options) {
   device.isa = options.isa;
   device.threads = options.threads;
   one_thread = options.threads == 1;
+  if (options.libraries) {
+    std::vector<std::string> json;
+    libraries(options, json);
+    return write(options, json);
+  }
   const auto backend = open_cpu_backend(device);
   fmt::print(
       "How close are the CPU kernels to the bare oneDNN primitive, and the memory-bound ones to memcpy?\n{}, {}, {}, {} threads\n",

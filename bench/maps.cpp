@@ -11,7 +11,7 @@
 
 #include "bench/support/hand_loops.h"
 #include "graph/optimizers.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/open_cpu.h"
 #include "kernels/operands.h"
 #include "tests/support/formulas.h"
 
@@ -89,11 +89,16 @@ int main(int argc, char** argv) try {
     else
       throw UserError("maps: unknown option " + flag + " (known: --quick, --isa NAME, --json FILE)", Exit::usage);
   }
-  const auto backend = open_cpu_backend(device);
+  const auto backend = open_cpu(device);
   const std::string isa = backend->isa();
+#if defined(__x86_64__)
   const bench::HandLoops& hand = isa.starts_with("avx512") ? bench::hand_loops_avx512()
                                  : isa.starts_with("avx2") ? bench::hand_loops_avx2()
-                                                           : bench::hand_loops_sse41();
+                                 : isa.starts_with("sse")  ? bench::hand_loops_sse41()
+                                                           : bench::hand_loops_generic();
+#else
+  const bench::HandLoops& hand = bench::hand_loops_generic();
+#endif
   fmt::print("maps on {}, {} loops: time over a loop by hand\n{:>28}", backend->model(), hand.isa, "floats");
   const std::vector<Index> sizes{4 << 10, 64 << 10, 1 << 20, 16 << 20};
   for (const Index n : sizes) fmt::print(" {:>9}", n >= (1 << 20) ? fmt::format("{} Mi", n >> 20) : fmt::format("{} Ki", n >> 10));

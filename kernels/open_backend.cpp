@@ -2,9 +2,9 @@
 #include <motley/backend.h>
 #include <motley/error.h>
 
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda_module.h"
 #include "kernels/emulated/emulated_backend.h"
+#include "kernels/open_cpu.h"
 
 namespace motley {
 
@@ -20,7 +20,7 @@ std::unique_ptr<Backend> open_emulated(const Device& device) {
 
 std::unique_ptr<Backend> open_backend(const Device& device) {
   switch (device.kind) {
-    case DeviceKind::cpu: return open_cpu_backend(device);
+    case DeviceKind::cpu: return open_cpu(device);
     case DeviceKind::emulated:
       if (!device.of)
         throw DeviceError("device \"" + device.name + "\" is emulated, but \"of\" does not say which device it slows down");

@@ -83,6 +83,9 @@ const Table<Device>& device_table() {
        schema_of_list(schema_of_type("integer"))},
       {"isa", "cap of what its CPU kernels may use; default: all that the CPU has", "text", false,
        [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
+      {"library", "what its CPU kernels' convolutions and products are made by; default: onednn where it is built, else eigen",
+       "text", false, [](Reader& r, const Json& j, Device& d) { r.text(j, d.library, cpu_library_names()); },
+       schema_of_words(cpu_library_names())},
       {"memory_bytes", "limit of the memory that it may use; default: what the device has", "integer", false,
        [](Reader& r, const Json& j, Device& d) { r.integer(j, d.memory_bytes, 1, Index{1} << 53); }},
       {"host", "name of another machine; default: this one", "text", false, read_host},
@@ -101,9 +104,13 @@ std::string text_of(DeviceKind kind) {
 
 // Keys that mean nothing for this kind.
 void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
-  const std::map<std::string, std::vector<DeviceKind>> only{
-      {"index", {DeviceKind::cuda, DeviceKind::emulated}}, {"tf32", {DeviceKind::cuda}},   {"deterministic", {DeviceKind::cuda}},
-      {"isa", {DeviceKind::cpu, DeviceKind::emulated}},    {"of", {DeviceKind::emulated}}, {"slowdown", {DeviceKind::emulated}}};
+  const std::map<std::string, std::vector<DeviceKind>> only{{"index", {DeviceKind::cuda, DeviceKind::emulated}},
+                                                            {"tf32", {DeviceKind::cuda}},
+                                                            {"deterministic", {DeviceKind::cuda}},
+                                                            {"isa", {DeviceKind::cpu, DeviceKind::emulated}},
+                                                            {"library", {DeviceKind::cpu, DeviceKind::emulated}},
+                                                            {"of", {DeviceKind::emulated}},
+                                                            {"slowdown", {DeviceKind::emulated}}};
   for (const auto& [key, kinds] : only)
     if (const Json* found = j.find(key); found != nullptr && std::find(kinds.begin(), kinds.end(), d.kind) == kinds.end())
       r.in(key, [&, &key_ = key, &kinds_ = kinds] {
@@ -114,7 +121,7 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
 
 // An emulated device and the one inside describe one machine: what stands in either holds for both.
 void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Device& of) {
-  for (const char* key : {"index", "threads", "cores", "isa", "memory_bytes", "host"})
+  for (const char* key : {"index", "threads", "cores", "isa", "library", "memory_bytes", "host"})
     if (outer.find(key) != nullptr && inner.find(key) != nullptr)
       r.in(key, [&] { r.complain(*outer.find(key), std::string("\"") + key + "\" is written here and in \"of\"; keep one"); });
   auto join = [&](const char* key, auto Device::*member) {
@@ -127,6 +134,7 @@ void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Devi
   join("threads", &Device::threads);
   join("cores", &Device::cores);
   join("isa", &Device::isa);
+  join("library", &Device::library);
   join("memory_bytes", &Device::memory_bytes);
   join("host", &Device::host);
 }
@@ -230,6 +238,7 @@ Json to_json(const Device& d) {
     out.set("cores", std::move(cores));
   }
   if (!d.isa.empty()) out.set("isa", d.isa);
+  if (!d.library.empty()) out.set("library", d.library);
   if (d.memory_bytes > 0) out.set("memory_bytes", d.memory_bytes);
   if (!d.host.empty()) out.set("host", d.host);
   return out;

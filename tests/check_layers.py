@@ -14,9 +14,11 @@ PUBLIC = {header: folder for folder, headers in {
     "train": "data predictor trainer", "config": "motley"}.items() for header in headers.split()}
 # What only some files may include: pattern of the include, pattern of the file.
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),
-           (r"(cuda|cudnn|cublas|nvrtc|nvml).*", r"kernels/cuda/|mesh/nccl/"), (r"Eigen/.*|unsupported/Eigen/.*", r"kernels/"),
+           (r"(cuda|cudnn|cublas|nvrtc|nvml).*", r"kernels/cuda/|mesh/nccl/"), (r"Eigen/.*|unsupported/Eigen/.*", r"kernels/eigen/"),
            (r"nlohmann/.*", r"lib/base/json\w*\.cpp"), (r"CLI/.*|CLI11.*", r"app/"), (r"zlib\.h", r"lib/train/"),
-           (r"xxh.*\.h", r"lib/base/")]
+           (r"xxh.*\.h", r"lib/base/"),
+           # What x86 has instructions for has a portable twin beside it.
+           (r"\w+intrin\.h|cpuid\.h", r"kernels/loops/loops\.cpp|lib/run/peer_memory\.cpp")]
 
 
 def layer_of(path):  # "lib/base/json.cpp", "include/motley/dims.h", "mesh/mesh.cpp"

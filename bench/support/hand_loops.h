@@ -13,8 +13,11 @@ struct HandLoops {
   std::string isa{};
   std::vector<std::pair<std::string, HandLoop>> list{};  // by name
 };
+const HandLoops& hand_loops_generic();
+#if defined(__x86_64__)
 const HandLoops& hand_loops_sse41();
 const HandLoops& hand_loops_avx2();
 const HandLoops& hand_loops_avx512();
+#endif
 
 }  // namespace motley::bench

@@ -20,6 +20,7 @@ struct Device {
   std::string name{};                  ///< unique in its mesh; `rank N` when the file gives none
   std::string host{};                  ///< empty: this machine
   std::string isa{};                   ///< cap of what CPU kernels may use: one of isa_names(); empty: all that the CPU has
+  std::string library{};               ///< of a CPU's contractions: one of cpu_library_names(); empty: the first that is built
   DeviceKind kind = DeviceKind::cpu;   ///< what computes
   int index = 0;                       ///< of the GPU on its host
   int threads = 1;                     ///< of a CPU's kernels
@@ -36,8 +37,10 @@ std::string to_string(DeviceKind kind);  ///< As in mesh files: `cpu`.
 const Device& driven(const Device& device);
 /// Whether its kernels' operands are in memory that the host cannot address: a CUDA device, or one made slower.
 bool has_own_memory(const Device& device);
-/// The names that `isa` may have, slowest first: sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
+/// The names that `isa` may have, slowest first: generic sse41 avx avx2 avx2_vnni avx512_core avx512_core_vnni avx512_core_bf16
 const std::vector<std::string>& isa_names();
+/// The names that `library` may have, the one that is taken first where it is built: onednn eigen
+const std::vector<std::string>& cpu_library_names();
 
 /// @}
 }  // namespace motley

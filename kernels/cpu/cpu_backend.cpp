@@ -3,15 +3,14 @@
 
 #include <motley/error.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <mutex>
 
 #include "kernels/cpu/dnnl_kernels.h"
 #include "kernels/kernel_names.h"
 #include "kernels/loops/own_kernels.h"
+#include "kernels/loops/this_cpu.h"
 
 namespace motley {
 namespace {
@@ -41,6 +40,9 @@ dnnl::cpu_isa cap_isa(const std::string& cap) {
   if (!opened && !cap.empty()) {
     const auto& known = vendor::isas();
     const auto asked = std::find_if(known.begin(), known.end(), [&](const auto& isa) { return cap == isa.name; });
+    if (cap == "generic")
+      throw DeviceError(
+          "isa \"generic\" is not one of oneDNN's; its slowest is \"sse41\" (a device with \"library\": \"eigen\" has generic)");
     if (asked == known.end()) throw DeviceError("isa \"" + cap + "\" is unknown" + did_you_mean(cap, isa_names()));
     if (dnnl::set_max_cpu_isa(asked->isa) != dnnl::status::success)
       throw DeviceError("isa \"" + cap + "\" could not be set: this process has used " + vendor::version() +
@@ -59,27 +61,19 @@ const Loops& loops_for(dnnl::cpu_isa isa) {
   if (has(dnnl::cpu_isa::avx512_core)) return kLoopsAvx512;
   if (has(dnnl::cpu_isa::avx2)) return kLoopsAvx2;
   if (has(dnnl::cpu_isa::sse41)) return kLoopsSse41;
-  throw DeviceError("this CPU has no SSE4.1; motley's CPU kernels need it");
-}
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
-  return "unknown CPU";
+  throw DeviceError("this CPU has no SSE4.1, which oneDNN's kernels need; write \"library\": \"eigen\"");
 }
 
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const Device& device) : threads_(device.threads), memory_bytes_(device.memory_bytes) {
-    if (threads_ < 1)
-      throw DeviceError("device \"" + device.name + "\" has " + std::to_string(threads_) + " threads; it needs at least 1");
+    check_threads(device);
     const dnnl::cpu_isa isa = cap_isa(device.isa);
     isa_ = name_of(isa);
     vendor_.loops = &loops_for(isa);
     vendor_.threads = threads_;
     omp_set_num_threads(threads_);
-    if (memory_bytes_ == 0) memory_bytes_ = Index{sysconf(_SC_PHYS_PAGES)} * Index{sysconf(_SC_PAGE_SIZE)};
+    if (memory_bytes_ == 0) memory_bytes_ = host_memory_bytes();
   }
 
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled once per ISA: MOTLEY_SIMD is sse41, avx2 or avx512, MOTLEY_LOOPS the table's name. Nothing here may call an inline
+// Compiled once per ISA: MOTLEY_SIMD is an enumerator of Simd, MOTLEY_LOOPS the table's name. Nothing here may call an inline
 // function of the standard library that is not inlined: the linker would keep one copy of it, perhaps one with the wrong
 // instructions.
 #include "kernels/loops/loops.h"
 
+#ifdef __SSE4_1__
 #include <immintrin.h>
+#endif
 
 #include <cmath>
 #include <cstring>
@@ -21,6 +23,8 @@ namespace {
 #include "kernels/loops/vector.inc"
 //
 #include "kernels/loops/math.inc"
+//
+#include "kernels/loops/square.inc"
 //
 #include "kernels/loops/map.inc"
 //

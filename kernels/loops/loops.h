@@ -71,7 +71,7 @@ struct PackLoop {
   const std::int32_t* offsets = nullptr;  // [k]
 };
 
-enum class Simd : std::uint8_t { sse41, avx2, avx512 };
+enum class Simd : std::uint8_t { generic, sse41, avx2, avx512 };  // generic: what every CPU of this architecture has
 
 struct Loops {
   Simd simd;
@@ -84,7 +84,10 @@ struct Loops {
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide);                                      // of FormulaShape::hash; none: null
 };
 
+extern const Loops kLoopsGeneric;
+#if defined(__x86_64__)
 extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
+#endif
 
 constexpr int kMostMapExtents = 20;
 

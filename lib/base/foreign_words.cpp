@@ -73,10 +73,13 @@ const std::map<std::string, Words>& others() {
       {"memory_bytes", {"memory", "ram", "maxmemory", "memorylimit"}},
       {"host", {"hostname", "node", "address"}},
       {"isa", {"arch", "simd", "instructionset"}},
+      {"library", {"backend", "lib", "kernels"}},
+      {"onednn", {"dnnl", "mkldnn", "mkl"}},
       {"avx512_core", {"avx512", "avx512f", "avx512bw"}},
       {"avx512_core_vnni", {"avx512vnni"}},
       {"avx512_core_bf16", {"avx512bf16", "amx", "avx512coreamx", "avx512fp16"}},
       {"sse41", {"sse", "sse4", "sse42"}},
+      {"generic", {"portable", "baseline", "neon", "aarch64", "arm64"}},
       {"axes", {"meshshape", "dimensions", "dimnames"}},
       {"devices", {"ranks", "nodes", "workers"}},
       {"size", {"shape", "length", "extent"}},
@@ -141,9 +144,9 @@ const std::map<std::string, Words>& not_built() {
       {"samples", {"normalize", "augment", "images", "labels", "testimages", "testlabels"}},
       {"optimizer", {"average", "evaluateeveryepochs", "checkpoint", "rebalance", "earlystopping"}},
       {"devices", {"links"}},
-      {"threads", {"library", "count", "flopspersecond", "memorybytespersecond", "granules"}},
+      {"threads", {"count", "flopspersecond", "memorybytespersecond", "granules"}},
       {"cuda", {"modelled", "rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},
-      {"sse41", {"neon", "sve", "aarch64", "arm64", "rvv"}}};
+      {"generic", {"sve", "rvv"}}};
   return table;
 }
 

@@ -26,12 +26,19 @@ struct Fields<Partition> {  // offsets begin with 0
 };
 template <>
 struct Fields<Device> {
-  static constexpr std::tuple list{field("name", &Device::name),   field("host", &Device::host),
-                                   field("isa", &Device::isa),     field("kind", &Device::kind),
-                                   field("index", &Device::index), field("threads", &Device::threads),
-                                   field("cores", &Device::cores), field("memory_bytes", &Device::memory_bytes),
-                                   field("of", &Device::of),       field("slowdown", &Device::slowdown),
-                                   field("tf32", &Device::tf32),   field("deterministic", &Device::deterministic)};
+  static constexpr std::tuple list{field("name", &Device::name),
+                                   field("host", &Device::host),
+                                   field("isa", &Device::isa),
+                                   field("library", &Device::library),
+                                   field("kind", &Device::kind),
+                                   field("index", &Device::index),
+                                   field("threads", &Device::threads),
+                                   field("cores", &Device::cores),
+                                   field("memory_bytes", &Device::memory_bytes),
+                                   field("of", &Device::of),
+                                   field("slowdown", &Device::slowdown),
+                                   field("tf32", &Device::tf32),
+                                   field("deterministic", &Device::deterministic)};
 };
 
 }  // namespace motley

@@ -41,8 +41,13 @@ bool has_own_memory(const Device& device) {
 }
 
 const std::vector<std::string>& isa_names() {
-  static const std::vector<std::string> names{"sse41",           "avx", "avx2", "avx2_vnni", "avx512_core", "avx512_core_vnni",
-                                              "avx512_core_bf16"};
+  static const std::vector<std::string> names{"generic",          "sse41",           "avx", "avx2", "avx2_vnni", "avx512_core",
+                                              "avx512_core_vnni", "avx512_core_bf16"};
+  return names;
+}
+
+const std::vector<std::string>& cpu_library_names() {
+  static const std::vector<std::string> names{"onednn", "eigen"};
   return names;
 }
 

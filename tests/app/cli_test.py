@@ -151,7 +151,7 @@ def usage():
 def doctor():
     room = Room()
     done = room.run("doctor", "--mesh", "mesh of this nöde.json")
-    has(done.out, "CPU", "ISA", "cores", "GPUs", "oneDNN", "CUDA", "cuDNN", "MPI", "/dev/shm", "open files", "memory")
+    has(done.out, "CPU", "ISA", "cores", "GPUs", "libraries", "Eigen", "CUDA", "cuDNN", "MPI", "/dev/shm", "open files", "memory")
     has(room.run("check", "mesh of this nöde.json").out, "mesh")
     mesh = room.json("mesh of this nöde.json")
     assert mesh["axes"][0]["size"] == len(mesh["devices"])
@@ -225,13 +225,14 @@ def foreign_words():
             *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["groups", "weight", "initial"]),
             *((f"/train/{key}", {}, None) for key in ["average", "evaluate_every_epochs", "checkpoint", "rebalance"]),
             *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "beta1", "epsilon", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
-            *((f"/mesh/devices/1/{key}", 2, None) for key in ["library", "count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
+            *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None), ("/model/zoo", "resnet18", None),
             *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index", "labels"]), ("/model/loss/op", "mean_squared_error", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "adam", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
+            ("/mesh/devices/1/library", "mkldnn", "onednn"), ("/mesh/devices/1/isa", "neon", "generic"), ("/mesh/devices/1/isa", "sve", None),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
             ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "npy", None), ("/data/kind", "imagenet", None)]:
         foreign = job()

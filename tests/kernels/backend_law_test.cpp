@@ -6,8 +6,9 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "kernels/eigen/products.h"
 #include "kernels/emulated/emulated_backend.h"
-#include "kernels/f64/products.h"
+#include "kernels/loops/this_cpu.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/formulas.h"
 
@@ -26,41 +27,49 @@ TEST_CASE("backend law: the products of f64") {
   CHECK(backend_law(*backend, 12, 1500, LawMode::tolerance, DType::f64) == "");
 }
 
-TEST_CASE("backend law: the products of f64 on every ISA of this CPU") {
-  using namespace motley::f64;
-  std::vector<const Products*> all{&baseline::kProducts};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) all.push_back(&avx2::kProducts);
-  if (__builtin_cpu_supports("avx512f")) all.push_back(&avx512::kProducts);
-#endif
-  CHECK(products().isa == all.back()->isa);
-  for (const auto& [m, k, n] : {std::array<Index, 3>{1, 1, 1}, {3, 40, 1}, {1, 7, 33}, {17, 0, 5}, {65, 70, 129}, {0, 3, 4}}) {
-    auto numbers = [](Index count, Index step) {
-      std::vector<double> out;
-      for (Index i = 0; i < count; i++) out.push_back(static_cast<double>(i * step % 11 - 5));
-      return out;
-    };
-    auto a = numbers(m * k, 7), b = numbers(k * n, 3);
-    std::vector<double> expected(static_cast<std::size_t>(m * n), 2.0), at, bt;
+namespace {
+
+// c += a b in every order of the three matrices, with gaps between their rows (columns), against plain loops on small integers.
+template <class T>
+void check_products(const eigen::Products<T>& products, Index m, Index k, Index n) {
+  const auto filled = [](Index rows, Index cols, bool in_rows, Index step) {
+    constexpr Index kGap = 3;
+    std::vector<T> out(static_cast<std::size_t>((rows + kGap) * (cols + kGap)), T{77});
+    const eigen::Matrix<T> view{out.data(), rows, cols, in_rows ? cols + kGap : 1, in_rows ? 1 : rows + kGap};
+    for (Index i = 0; i < rows; i++)
+      for (Index j = 0; j < cols; j++)
+        view.data[i * view.row_stride + j * view.col_stride] = static_cast<T>((i * 5 + j * step) % 11 - 5);
+    return std::pair(std::move(out), view);
+  };
+  for (int orders = 0; orders < 8; orders++) {
+    auto [a_memory, a] = filled(m, k, (orders & 1) != 0, 7);
+    auto [b_memory, b] = filled(k, n, (orders & 2) != 0, 3);
+    auto [c_memory, c] = filled(m, n, (orders & 4) != 0, 2);
+    std::vector<T> expected = c_memory;
     for (Index i = 0; i < m; i++)
       for (Index j = 0; j < n; j++)
         for (Index l = 0; l < k; l++)
-          expected[static_cast<std::size_t>(i * n + j)] +=
-              a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
-    for (Index l = 0; l < k; l++)
-      for (Index i = 0; i < m; i++) at.push_back(a[static_cast<std::size_t>(i * k + l)]);
-    for (Index j = 0; j < n; j++)
-      for (Index l = 0; l < k; l++) bt.push_back(b[static_cast<std::size_t>(l * n + j)]);
-    for (const Products* its : all) {
-      INFO(its->isa << " " << m << " " << k << " " << n);
-      for (int which = 0; which < 3; which++) {
-        std::vector<double> c(static_cast<std::size_t>(m * n), 2.0);
-        const Matrix to{c.data(), m, n};
-        if (which == 0) its->plain({a.data(), m, k}, {b.data(), k, n}, to);
-        if (which == 1) its->first_transposed({at.data(), k, m}, {b.data(), k, n}, to);
-        if (which == 2) its->second_transposed({a.data(), m, k}, {bt.data(), n, k}, to);
-        CHECK(c == expected);
-      }
+          expected[static_cast<std::size_t>(i * c.row_stride + j * c.col_stride)] +=
+              a.data[i * a.row_stride + l * a.col_stride] * b.data[l * b.row_stride + j * b.col_stride];
+    const eigen::Blocks blocks = products.blocks(c, k);
+    std::vector<T> memory(static_cast<std::size_t>(products.packed(blocks)) + 64 / sizeof(T));
+    const auto at = (reinterpret_cast<std::uintptr_t>(memory.data()) + 63) / 64 * 64;
+    products.add(a, b, c, blocks, reinterpret_cast<T*>(at));
+    INFO("orders " << orders);
+    CHECK(c_memory == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("backend law: Eigen's products on every ISA of this CPU") {
+  for (const std::string& isa : isa_names()) {
+    const cpu::Simd simd = cpu::simd_within(isa);
+    if (cpu::isa_of(simd) != isa) continue;
+    for (const auto& [m, k, n] : {std::array<Index, 3>{1, 1, 1}, {3, 40, 1}, {1, 7, 33}, {17, 0, 5}, {65, 700, 129}, {0, 3, 4}}) {
+      INFO(isa << " " << m << " " << k << " " << n);
+      check_products(eigen::products_of<float>(simd), m, k, n);
+      check_products(eigen::products_of<double>(simd), m, k, n);
     }
   }
 }

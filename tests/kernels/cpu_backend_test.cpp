@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU backend promises beside the law: no allocation in run(), the same bits every time, one ISA per process.
+// What the CPU backends promise beside the law: no allocation in run(), the same bits every time; oneDNN: one ISA per process.
+// MOTLEY_TEST_LIBRARY says which.
 #include <motley/error.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/open_cpu.h"
 #include "kernels/operands.h"
 #include "tests/support/allocations.h"
 #include "tests/support/backend_law.h"
@@ -22,7 +24,13 @@ Device device(int threads) {
   Device device;
   device.name = "cpu";
   device.threads = threads;
+  const char* library = std::getenv("MOTLEY_TEST_LIBRARY");
+  device.library = library == nullptr ? "" : library;
   return device;
+}
+
+bool is_onednn() {
+  return (device(1).library.empty() ? cpu_libraries().front() : device(1).library) == "onednn";
 }
 
 // A kernel with its operands, filled from the law's case.
@@ -65,13 +73,13 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 bool is_vendors(const KernelSpec& spec) {
-  return spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
+  return is_onednn() && (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense);
 }
 
 }  // namespace
 
 TEST_CASE("CPU backend: run() allocates nothing of its own") {
-  const auto backend = open_cpu_backend(device(1));
+  const auto backend = open_cpu(device(1));
   for (int number = 0; number < 400; number++) {
     Ready ready(*backend, law_case(21, number, LawMode::tolerance));
     ready.run();
@@ -89,8 +97,8 @@ TEST_CASE("CPU backend: run() allocates nothing of its own") {
   }
 }
 
-TEST_CASE("CPU backend: the same bits every time; our own loops with any number of threads") {
-  const auto one = open_cpu_backend(device(1));
+TEST_CASE("CPU backend: the same bits every time; our own loops and Eigen with any number of threads") {
+  const auto one = open_cpu(device(1));
   std::vector<std::vector<float>> expected;
   std::vector<LawCase> cases;
   for (int number = 0; number < 300; number++) {
@@ -101,13 +109,41 @@ TEST_CASE("CPU backend: the same bits every time; our own loops with any number 
     for (int i = 0; i < 3 && !law.spec.accumulate; i++) ready.run();
     CHECK(same_bits(ready.result(), expected.back()));
   }
-  const auto three = open_cpu_backend(device(3));
+  const auto three = open_cpu(device(3));
   for (std::size_t i = 0; i < cases.size(); i++) {
     if (is_vendors(cases[i].spec)) continue;
     Ready ready(*three, cases[i]);
     ready.run();
     CHECK(same_bits(ready.result(), expected[i]));
   }
+}
+
+// Large enough to be divided: several blocks, strips and groups of samples, in place and copied.
+TEST_CASE("CPU backend: Eigen's convolutions and products are the same bits with three threads") {
+  if (is_onednn()) return;
+  const auto one = open_cpu(device(1)), three = open_cpu(device(3));
+  for (const Format format : {Format::plain, Format::channels_last})
+    for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})
+      for (const Index size : {4, 40}) {
+        LawCase law;
+        for (const bool dense : {false, true}) {
+          law.spec.op = dense ? KernelOp::dense : KernelOp::conv2d;
+          law.spec.pass = pass;
+          law.spec.roles = dense ? Roles{.n = 33, .c = 600, .f = 530} : Roles{35, 34, size, size, 9, 3, 3, size, size};
+          law.spec.padding = dense ? std::array<Index, 4>{} : std::array<Index, 4>{1, 1, 1, 1};
+          law.spec.x_format = law.spec.y_format = dense ? Format::plain : format;
+          law.images.clear();
+          for (const OperandUse& use : operands_of(law.spec)) {
+            Image& image = law.images.emplace_back();
+            for (Index i = 0; use.read && i < use.elements; i++) image.push_back(1.0 / static_cast<double>(1 + i % 97));
+          }
+          Ready a(*one, law), b(*three, law);
+          a.run();
+          b.run();
+          INFO(summary(law.spec));
+          CHECK(same_bits(a.result(), b.result()));
+        }
+      }
 }
 
 TEST_CASE("CPU backend: large sums are the same bits with three threads") {
@@ -120,7 +156,7 @@ TEST_CASE("CPU backend: large sums are the same bits with three threads") {
   for (int i = 0; i < 517 * 301; i++) sum.images[0].push_back(1.0 / (1 + i % 97));
   for (const bool across : {true, false}) {
     spec.operands = {{DType::f32, {301, 1}}, {DType::f32, across ? std::vector<Index>{0, 1} : std::vector<Index>{1, 0}}};
-    const auto one = open_cpu_backend(device(1)), three = open_cpu_backend(device(3));
+    const auto one = open_cpu(device(1)), three = open_cpu(device(3));
     Ready a(*one, sum), b(*three, sum);
     a.run();
     b.run();
@@ -129,7 +165,7 @@ TEST_CASE("CPU backend: large sums are the same bits with three threads") {
 }
 
 TEST_CASE("CPU backend: softmax keeps its digits where a class is all but certain") {
-  const auto backend = open_cpu_backend(device(1));
+  const auto backend = open_cpu(device(1));
   const Index n = 3, classes = 4;
   const std::vector<double> logits{12, 1, 0, -2, -3, 5, -3, -30, 0.25, 0, -1, 2}, labels{0, 1, 3};
   const std::vector<Index> all{classes, 1}, row{1, 0};
@@ -173,7 +209,7 @@ TEST_CASE("CPU backend: ranks as threads of one process") {
   std::vector<std::thread> ranks;
   for (std::size_t rank = 0; rank < results.size(); rank++)
     ranks.emplace_back([&, rank] {
-      const auto backend = open_cpu_backend(device(1));
+      const auto backend = open_cpu(device(1));
       for (int number = 0; number < 60; number++) {
         Ready ready(*backend, law_case(23, number, LawMode::tolerance));
         for (int i = 0; i < 3; i++) ready.run();
@@ -186,17 +222,20 @@ TEST_CASE("CPU backend: ranks as threads of one process") {
 }
 
 TEST_CASE("CPU backend: says what it is and refuses what it cannot do") {
-  const auto backend = open_cpu_backend(device(2));
+  const auto backend = open_cpu(device(2));
   CHECK(!backend->model().empty());
   CHECK(!backend->isa().empty());
-  CHECK(backend->library().rfind("oneDNN ", 0) == 0);
+  CHECK(backend->library().starts_with(is_onednn() ? "oneDNN " : "Eigen "));
   CHECK(backend->threads() == 2);
   CHECK(backend->memory_bytes() > 0);
   KernelSpec f64;
   f64.dtype = DType::f64;
   CHECK_THROWS_AS(backend->compile(f64), DeviceError);
   Device other = device(1);
-  other.isa = "sse41";
-  CHECK_THROWS_WITH(open_cpu_backend(other), Catch::Contains("the ISA is per process"));
-  CHECK_THROWS_AS(open_cpu_backend(device(0)), DeviceError);
+  other.isa = isa_names().front();
+  if (is_onednn())
+    CHECK_THROWS_WITH(open_cpu(other), Catch::Contains("the ISA is per process"));
+  else
+    CHECK(open_cpu(other)->isa() == "generic");
+  CHECK_THROWS_AS(open_cpu(device(0)), DeviceError);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU backend against the reference, capped to the ISA in MOTLEY_TEST_ISA (one per process: meson runs this once per ISA).
+// The CPU backends against the reference: the library in MOTLEY_TEST_LIBRARY, capped to the ISA in MOTLEY_TEST_ISA (oneDNN has one
+// per process: meson runs this once per library and ISA).
 #include <motley/error.h>
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/open_cpu.h"
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
 #include "tests/support/formulas.h"
@@ -19,8 +20,9 @@ namespace {
 
 Device device(int threads) {
   Device device;
-  const char* isa = std::getenv("MOTLEY_TEST_ISA");
+  const char *isa = std::getenv("MOTLEY_TEST_ISA"), *library = std::getenv("MOTLEY_TEST_LIBRARY");
   device.isa = isa == nullptr ? "" : isa;
+  device.library = library == nullptr ? "" : library;
   device.threads = threads;
   return device;
 }
@@ -30,11 +32,21 @@ Device device(int threads) {
 TEST_CASE("CPU backend: an unknown ISA is refused") {
   Device wrong = device(1);
   wrong.isa = "avx3";
-  CHECK_THROWS_WITH(open_cpu_backend(wrong), Catch::Contains("\"avx3\" is unknown"));
+  CHECK_THROWS_WITH(open_cpu(wrong), Catch::Contains("\"avx3\" is unknown"));
 }
 
-TEST_CASE("CPU backend: no more than what is asked for is used, by oneDNN and by our loops") {
-  const auto backend = open_cpu_backend(device(1));
+TEST_CASE("CPU backend: the library is the one that is named, without a name the first that is built") {
+  Device one = device(1);
+  CHECK(open_cpu(one)->library().starts_with(one.library == "eigen" || cpu_libraries().front() == "eigen" ? "Eigen " : "oneDNN "));
+  one.library = "mkl";
+  CHECK_THROWS_WITH(open_cpu(one), Catch::Contains("library \"mkl\" is unknown"));
+  if (cpu_libraries().front() == "onednn") return;
+  one.library = "onednn";
+  CHECK_THROWS_WITH(open_cpu(one), Catch::Contains("built without the library \"onednn\"; write \"library\": \"eigen\""));
+}
+
+TEST_CASE("CPU backend: no more than what is asked for is used, by the library and by our loops") {
+  const auto backend = open_cpu(device(1));
   const auto place = [](const std::string& isa) {
     return std::find(isa_names().begin(), isa_names().end(), isa) - isa_names().begin();
   };
@@ -45,29 +57,32 @@ TEST_CASE("CPU backend: no more than what is asked for is used, by oneDNN and by
 }
 
 TEST_CASE("CPU backend law: exact") {
-  const auto backend = open_cpu_backend(device(1));
+  const auto backend = open_cpu(device(1));
   CHECK(backend_law(*backend, 11, 3000, LawMode::exact) == "");
 }
 
 TEST_CASE("CPU backend law: two threads") {
-  const auto backend = open_cpu_backend(device(2));
+  const auto backend = open_cpu(device(2));
   CHECK(backend_law(*backend, 13, 600, LawMode::exact) == "");
   CHECK(backend_law(*backend, 14, 600, LawMode::tolerance) == "");
 }
 
 TEST_CASE("CPU backend law: tolerance") {
-  const auto backend = open_cpu_backend(device(1));
+  const auto backend = open_cpu(device(1));
   CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
 }
 
 TEST_CASE("CPU backend law: sums of any number of operands") {
-  for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu_backend(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
+  for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
 }
 
 // With relu inside, oneDNN's generated code gives 0 (kernels/cpu/dnnl_compat.h).
-TEST_CASE("CPU backend law: a NaN survives convolutions without relu inside, and relu by our own loops") {
-  const auto backend = open_cpu_backend(device(1));
-  CHECK(nan_law(*backend, {Formula{}}) == "");
+TEST_CASE("CPU backend law: a NaN survives convolutions (oneDNN: without relu inside), and relu by our own loops") {
+  const auto backend = open_cpu(device(1));
+  if (backend->library().starts_with("oneDNN"))
+    CHECK(nan_law(*backend, {Formula{}}) == "");
+  else
+    CHECK(nan_law(*backend) == "");
   for (const Index summands : {1, 2}) {
     KernelSpec spec = map_of(forward_of("relu"), {37}, {{1}, {1}});
     spec.summands = summands;
@@ -84,7 +99,7 @@ TEST_CASE("CPU backend law: a NaN survives convolutions without relu inside, and
 
 // Large enough that x and y are staged in other formats where that is faster.
 TEST_CASE("CPU backend: convolutions of many channels are exact in every format") {
-  const auto backend = open_cpu_backend(device(1));
+  const auto backend = open_cpu(device(1));
   const auto reference = reference_backend();
   for (const Index size : {2, 4, 6})
     for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter})

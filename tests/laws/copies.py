@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Copies law: after 1,500 f32 steps on ranks of unlike ISA no copy of a persistent tensor differs from its owner's bits. copies.py MOTLEY"""
+"""Copies law: after 1,500 f32 steps on ranks of unlike ISA no copy of a persistent tensor differs from its owner's bits. copies.py MOTLEY
+copies.py MOTLEY LIBRARY LIBRARY: the same on ranks of unlike libraries, and the partitioned network agrees with the unpartitioned one."""
 import json
 import os
 import subprocess
@@ -21,13 +22,19 @@ JOB = {"version": 1,
 
 
 def main() -> int:
+    for device, library in zip(JOB["mesh"]["devices"], sys.argv[2:]):
+        device["library"] = library
+        device.pop("isa", None)
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/job.json", "w", encoding="utf-8") as file:
             json.dump(JOB, file)
-        ran = subprocess.run([os.path.abspath(sys.argv[1]), "train", "job.json", "--run-dir", "run", "--quiet"], cwd=folder, capture_output=True, text=True, timeout=200)
-        if ran.returncode != 0:
-            print(ran.stderr)
-            return 1
+        motley = os.path.abspath(sys.argv[1])
+        for words in [["train", "job.json", "--run-dir", "run", "--quiet"], *([["verify", "job.json"]] if sys.argv[2:] else [])]:
+            ran = subprocess.run([motley, *words], cwd=folder, capture_output=True, text=True, timeout=200)
+            print(ran.stdout)
+            if ran.returncode != 0:
+                print(ran.stderr)
+                return 1
         with open(f"{folder}/run/run.json", encoding="utf-8") as file:
             run = json.load(file)
     print(run["steps"], run["copies_differ"], run["bytes_predicted"], run["bytes_counted"])

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/open_cpu.h"
 #include "plan/planner.h"
 #include "run/chrome_trace.h"
 #include "run/copies.h"
@@ -24,7 +24,7 @@ namespace motley {
 std::unique_ptr<Backend> open_backend(const Device& device) {
   Device cpu = device;
   cpu.kind = DeviceKind::cpu;
-  auto backend = open_cpu_backend(cpu);
+  auto backend = open_cpu(cpu);
   return device.kind == DeviceKind::cuda ? testing::fake_device(std::move(backend), 11, 0, 3) : std::move(backend);
 }
 }  // namespace motley

@@ -15,7 +15,7 @@ const std::string kGood = R"({ "version": 1,
   "devices": [
     { "name": "big gpu", "kind": "cuda", "index": 0, "memory_bytes": 20e9, "tf32": true, "deterministic": false },
     { "name": "fast cpu", "kind": "cpu", "threads": 1, "cores": [0] },
-    { "kind": "cpu", "threads": 2, "cores": [1, 2], "isa": "avx2", "host": "node-2.local" },
+    { "kind": "cpu", "threads": 2, "cores": [1, 2], "isa": "avx2", "host": "node-2.local", "library": "eigen" },
     { "name": "slow", "kind": "emulated", "of": { "kind": "cpu", "threads": 3 }, "slowdown": 3.5 } ] }
 )";
 
@@ -43,6 +43,8 @@ TEST_CASE("a mesh file is read whole") {
   CHECK(mesh.device(1).cores == std::vector<int>{0});
   CHECK(mesh.device(2).name == "rank 2");
   CHECK(mesh.device(2).isa == "avx2");
+  CHECK(mesh.device(2).library == "eigen");
+  CHECK(mesh.device(1).library.empty());
   CHECK(mesh.device(2).host == "node-2.local");
   CHECK(mesh.device(3).kind == DeviceKind::emulated);
   CHECK(mesh.device(3).slowdown == 3.5);
@@ -94,6 +96,12 @@ TEST_CASE("what is wrong in a mesh file") {
       {"\"isa\": \"avx2\"",
        "\"isa\": \"avx3\"",
        {"m.json:6:60: error: /devices/2/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
+      {"\"library\": \"eigen\"",
+       "\"library\": \"dnnl\"",
+       {"m.json:6:103: error: /devices/2/library: \"dnnl\" is not known here; did you mean \"onednn\"?"}},
+      {"\"tf32\": true",
+       "\"library\": \"eigen\"",
+       {"m.json:4:87: error: /devices/0/library: a device of kind \"cuda\" has no \"library\"; it is a key of kind \"cpu\""}},
       {"node-2.local",
        "-oProxy",
        {"m.json:6:76: error: /devices/2/host: \"-oProxy\" is not a valid host name: letters, digits, . - and _, a letter or digit "
