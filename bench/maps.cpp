@@ -36,6 +36,11 @@ KernelSpec spec_of(const std::string& name, Index n) {
     spec.operands[0].dtype = spec.operands[1].dtype = DType::f64;
     return spec;
   }
+  if (name == "adam") {
+    KernelSpec spec = map_of(Optimizer(Adam{}).update, {n}, {{0}, {0}, {0}, {0}, one, one, one, one, one, one, one});
+    for (std::size_t k = 0; k < 4; k++) spec.operands[k].dtype = DType::f64;
+    return spec;
+  }
   if (name == "interpreted: (a - b) * c") return map_of(formula({(a - b) * 0.3}), {n}, {one, one, one});
   if (name == "interpreted: a a + b b - c") return map_of(formula({a * a + b * b - 0.5}), {n}, {one, one, one});
   if (name == "interpreted: exp(a - b) b") return map_of(formula({exp(a - b) * b}), {n}, {one, one, one});

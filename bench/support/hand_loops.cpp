@@ -73,6 +73,17 @@ void sgd(float* const* o, Index n) {
         w[i] -= kRate * v[i];
       });
 }
+// operands: rate, factor, corrections of mean and root, g, m, v, w; m, v, w
+void adam(float* const* o, Index n) {
+  const float* g = o[4];
+  float *m = o[8], *v = o[9], *w = o[10];
+  each(
+      n, [=](Index i) __attribute__((always_inline)) {
+        m[i] = 0.9f * m[i] + 0.1f * g[i];
+        v[i] = 0.999f * v[i] + 0.001f * (g[i] * g[i]);
+        w[i] -= kRate * (m[i] / (sqrt_of(v[i]) + 1e-8f));
+      });
+}
 // Not compiled with motley: what is interpreted.
 void scaled_difference(float* const* o, Index n) {
   const float *a = o[0], *b = o[1];
@@ -106,6 +117,7 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                 {"silu", silu},
                                 {"tanh", tanh_loop},
                                 {"sgd", sgd},
+                                {"adam", adam},
                                 {"interpreted: (a - b) * c", scaled_difference},
                                 {"interpreted: a a + b b - c", squares},
                                 {"interpreted: exp(a - b) b", exp_of_difference}}};

@@ -222,15 +222,15 @@ def foreign_words():
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
             (f"{layer}/activation", {**conv, "activation": "relu6"}, None), (f"{layer}/op", {**conv, "op": "batch_norm"}, None),
             (f"{layer}/op", {**conv, "op": "rms_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
-            *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["groups", "weight", "initial"]),
+            *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["weight", "initial"]),
             *((f"/train/{key}", {}, None) for key in ["average", "evaluate_every_epochs", "checkpoint", "rebalance"]),
-            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "beta1", "epsilon", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
+            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None), ("/model/zoo", "resnet18", None),
             *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index", "labels"]), ("/model/loss/op", "mean_squared_error", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
-            ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "adam", None), ("/train/dtype", "float32", "f32"),
+            ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lamb", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/library", "mkldnn", "onednn"), ("/mesh/devices/1/isa", "neon", "generic"), ("/mesh/devices/1/isa", "sve", None),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
@@ -328,7 +328,7 @@ def schemas():
         assert fits({"version": 1, **good[kind]}, schema[kind]) and not fits(good[kind], schema[kind]), kind
         assert not fits({"version": 1, "nonsense": 1, **good[kind]}, schema[kind]), kind
     for change in [lambda j: j["train"].pop("batch"), lambda j: j["model"]["layers"][0].update(kernel_size=3), lambda j: j["mesh"]["devices"][0].update(kind="gpu"),
-                   lambda j: j["layout"]["split"].update(filters={"parts": "even"}), lambda j: j["train"]["optimizer"].update(kind="adam"), lambda j: j.pop("data")]:
+                   lambda j: j["layout"]["split"].update(filters={"parts": "even"}), lambda j: j["train"]["optimizer"].update(kind="lamb"), lambda j: j.pop("data")]:
         bad = job()
         change(bad)
         assert not fits(bad, schema["job"]), bad
