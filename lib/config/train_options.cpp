@@ -33,8 +33,12 @@ std::vector<std::string> optimizer_names() {
 // The keys of all optimizers, each once; the kinds that have it are named where not all do.
 const Table<OptimizerFile>& optimizer_table() {
   static const Table<OptimizerFile> table = [] {
-    auto value = [](const std::string& key, double most) {
-      return [=](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.values[key], 0, most); };
+    auto value = [](const OptimizerKey& key) {
+      return [key](Reader& r, const Json& j, OptimizerFile& o) {
+        double& its = o.values[key.name];
+        if (r.number(j, its, 0, key.most) && key.below && its == key.most)
+          r.complain(j, fmt::format("expected a number below {:g}", key.most));
+      };
     };
     Table<OptimizerFile> out{
         {"kind", "which", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, optimizer_names()); },
@@ -56,7 +60,7 @@ const Table<OptimizerFile>& optimizer_table() {
       }
       Json usual;
       if (one_value) usual = Json(first.usual);
-      out.push_back({key, doc, "number", false, value(key, first.most), {}, usual});
+      out.push_back({key, doc, "number", false, value(first), {}, usual});
     }
     return out;
   }();

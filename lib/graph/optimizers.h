@@ -15,6 +15,7 @@ namespace motley {
 struct OptimizerKey {  // a number from 0 to `most`
   std::string name{}, doc{};
   double usual = 0, most = 1e300;
+  bool below = false;  // `most` itself is too large
 };
 
 // Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`

@@ -58,6 +58,8 @@ TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
   CHECK(difference(run, truth).weights == Approx(1e-3));
   CHECK_FALSE(VerifyReport{difference(run, truth), {}}.ok());
   CHECK_FALSE(VerifyReport{{}, difference(run, truth)}.ok());
+  CHECK(VerifyReport{{}, difference(run, truth), difference(run, truth)}.ok());  // f32 is as far off without any cut
+  CHECK_FALSE(VerifyReport{difference(run, truth), {}, difference(run, truth)}.ok());
   run = truth;
   run.weights_after["b"].values[0] = 1e-7;  // absolute: the truth is all zero
   CHECK(difference(run, truth).weights == Approx(1e-7));

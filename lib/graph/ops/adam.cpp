@@ -25,8 +25,8 @@ Formula update_of(const Adam& a) {
 const Compiled kCompiled({update_of({.weight_decay = 0.25}), update_of({})});
 
 const OptimizerKind kKind("adam",
-                          {{"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1},
-                           {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1},
+                          {{"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1, true},
+                           {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1, true},
                            {"epsilon", "added to the root", Adam{}.epsilon},
                            {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}},
                           [](double rate, const std::vector<double>& v) -> Optimizer {

@@ -17,8 +17,8 @@ Formula update_of(const AdamW& a) {
 const Compiled kCompiled({update_of({}), update_of({.weight_decay = 0})});
 
 const OptimizerKind kKind("adamw",
-                          {{"beta1", "fraction of the mean gradient that is kept", AdamW{}.beta1, 1},
-                           {"beta2", "fraction of the mean squared gradient that is kept", AdamW{}.beta2, 1},
+                          {{"beta1", "fraction of the mean gradient that is kept", AdamW{}.beta1, 1, true},
+                           {"beta2", "fraction of the mean squared gradient that is kept", AdamW{}.beta2, 1, true},
                            {"epsilon", "added to the root", AdamW{}.epsilon},
                            {"weight_decay", "times learning rate and parameter, taken from the parameter", AdamW{}.weight_decay}},
                           [](double rate, const std::vector<double>& v) -> Optimizer {
