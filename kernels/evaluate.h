@@ -29,6 +29,18 @@ struct PlainFormula {
 // InternalError: no kernel could run it.
 PlainFormula plain_of(const Formula& formula);
 
+// Opcode::mix, Opcode::uniform. Static: the loops of every ISA have their own.
+MOTLEY_HD static inline std::int32_t mixed(std::int32_t a, std::int32_t b) {
+  std::uint32_t x = static_cast<std::uint32_t>(a) ^ static_cast<std::uint32_t>(b) * 0x9E3779B1U;
+  x = (x ^ x >> 16) * 0x7FEB352DU;
+  x = (x ^ x >> 15) * 0x846CA68BU;
+  return static_cast<std::int32_t>(x ^ x >> 16);
+}
+template <class Real>
+MOTLEY_HD static inline Real uniform_of(std::int32_t a) {
+  return static_cast<Real>(static_cast<std::int32_t>(static_cast<std::uint32_t>(a) >> 8)) * static_cast<Real>(0x1p-24);
+}
+
 template <class Real>
 struct Registers {
   Real real[kMostInstructions];
@@ -63,6 +75,8 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
       case Opcode::sqrt: to = std::sqrt(r.real[s.a]); break;
       case Opcode::tanh: to = std::tanh(r.real[s.a]); break;
       case Opcode::erf: to = std::erf(r.real[s.a]); break;
+      case Opcode::mix: r.whole[i] = mixed(r.whole[s.a], r.whole[s.b]); break;
+      case Opcode::uniform: to = uniform_of<Real>(r.whole[s.a]); break;
     }
   }
 }

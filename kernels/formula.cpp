@@ -42,6 +42,8 @@ Signature signature(Opcode op) {
     case Opcode::equal: return {condition, {real, real}};
     case Opcode::matches: return {condition, {integer, integer}};
     case Opcode::select: return {real, {condition, real, real}};
+    case Opcode::mix: return {integer, {integer, integer}};
+    case Opcode::uniform: return {real, {integer}};
     default: return {real, {real}};
   }
 }
@@ -109,6 +111,7 @@ std::string expression(const Formula& f, int i) {
     case Opcode::equal:
     case Opcode::matches: return infix(" == ");
     case Opcode::select: return expression(f, s.a) + " ? " + inner(s.b) + " : " + inner(s.c);
+    case Opcode::mix: return "mix(" + expression(f, s.a) + ", " + expression(f, s.b) + ")";
     default: return name_of(s.op) + "(" + expression(f, s.a) + ")";
   }
 }

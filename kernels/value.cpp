@@ -130,6 +130,12 @@ Value operator==(const Value& a, const Value& b) {
 Value matches(const Value& a, const Value& b) {
   return made(Opcode::matches, {a, b});
 }
+Value mix(const Value& a, const Value& b) {
+  return made(Opcode::mix, {a, b});
+}
+Value uniform(const Value& a) {
+  return made(Opcode::uniform, {a});
+}
 Value select(const Value& condition, const Value& then, const Value& otherwise) {
   if (then.term().op == Opcode::constant && is(otherwise, then.term().constant)) return then;
   return made(Opcode::select, {condition, then, otherwise});
@@ -163,6 +169,10 @@ Formula formula(const std::vector<Value>& results) {
   check(f.code.size() <= static_cast<std::size_t>(kMostInstructions), "a formula has at most 64 instructions");
   if (f.code.size() == 1 && f.results.size() == 1 && f.code[0] == Instruction{Opcode::operand, 0, -1, -1, 0}) return {};
   return f;
+}
+
+Formula converted() {
+  return {{{Opcode::operand, 0, -1, -1, 0}}, {0}};
 }
 
 std::vector<Value> apply(const Formula& f, const std::function<Value(int)>& operand) {

@@ -27,9 +27,9 @@ class Value {
 };
 
 Value operand(int number);
-Value integer(int number);   // an i32 operand, for matches() alone
+Value integer(int number);   // an i32 operand, for matches() and mix()
 Value scalar(int number);    // an f64 operand of one element
-Value position(int extent);  // of a pass: which of its indices; for matches() alone
+Value position(int extent);  // of a pass: which of its indices; for matches() and mix()
 Value operator+(const Value& a, const Value& b);
 Value operator-(const Value& a, const Value& b);
 Value operator*(const Value& a, const Value& b);
@@ -39,6 +39,8 @@ Value operator<(const Value& a, const Value& b);  // conditions, for select() al
 Value operator<=(const Value& a, const Value& b);
 Value operator==(const Value& a, const Value& b);
 Value matches(const Value& a, const Value& b);
+Value mix(const Value& a, const Value& b);  // integers: a random one for this pair
+Value uniform(const Value& a);              // of an integer
 Value select(const Value& condition, const Value& then, const Value& otherwise);
 Value exp(const Value& a);
 Value expm1(const Value& a);
@@ -50,6 +52,8 @@ Value erf(const Value& a);
 
 // The instructions of these results, equal ones once. A lone operand(0) becomes the formula without code. InternalError: too long.
 Formula formula(const std::vector<Value>& results);
+// The first operand, rounded to the result's dtype; not without code, which is a copy of any bits.
+Formula converted();
 // The formula's results with its operands (and nothing else) replaced.
 std::vector<Value> apply(const Formula& formula, const std::function<Value(int)>& operand);
 // d result / d operand(number), by the chain rule. Where a select chooses, the derivative of what was chosen.

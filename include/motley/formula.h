@@ -32,7 +32,11 @@ enum class Opcode : std::uint8_t {
   log1p,       ///< log(1 + a)
   sqrt,        ///< the square root of a
   tanh,        ///< the hyperbolic tangent of a
-  erf          ///< the error function of a
+  erf,         ///< the error function of a
+  /// integer, of two: their bits mixed, x = a ^ b * 0x9E3779B1; x = (x ^ x >> 16) * 0x7FEB352D; x = (x ^ x >> 15) * 0x846CA68B;
+  /// x ^ x >> 16, modulo 2^32 (multipliers: Wellons, "Prospecting for Hash Functions", lowbias32)
+  mix,
+  uniform  ///< in [0, 1): the 24 high bits of integer a, times 2^-24
 };
 
 /// One instruction; its result is the register of its own number.

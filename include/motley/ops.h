@@ -78,6 +78,40 @@ struct MatmulOptions {
   std::vector<Dim> over{};  ///< contracted: dims of both
   std::string name{};       ///< of the output; empty: `matmul_<position>`
 };
+/// Options of layer_norm().
+struct LayerNormOptions {
+  std::vector<Dim> over{};  ///< normalised together; empty: the last dim
+  double epsilon = 1e-5;    ///< added to the variance
+  std::string name{};       ///< of the output; empty: `layer_norm_<position>`
+};
+/// Options of rms_norm().
+struct RmsNormOptions {
+  std::vector<Dim> over{};                 ///< normalised together; empty: the last dim
+  double epsilon = 1.1920928955078125e-7;  ///< added to the mean square; 2^-23, as PyTorch's in f32
+  std::string name{};                      ///< of the output; empty: `rms_norm_<position>`
+};
+/// Options of batch_norm().
+struct BatchNormOptions {
+  Dim of{};               ///< normalised per value of it; empty: the second dim
+  double momentum = 0.1;  ///< part of a step's statistics in the running ones
+  double epsilon = 1e-5;  ///< added to the variance
+  std::string name{};     ///< of the output; empty: `batch_norm_<position>`
+};
+/// Options of dropout().
+struct DropoutOptions {
+  double rate = 0.5;   ///< probability that an element becomes 0; at least 0 and below 1
+  std::string name{};  ///< of the output; empty: `dropout_<position>`
+};
+/// Options of softmax().
+struct SoftmaxOptions {
+  Dim over{};          ///< the dim whose elements add to 1; empty: the last
+  std::string name{};  ///< of the output; empty: `softmax_<position>`
+};
+/// Options of leaky_relu().
+struct LeakyReluOptions {
+  double slope = 0.01;  ///< factor of negative values
+  std::string name{};   ///< of the output; empty: `leaky_relu_<position>`
+};
 /// Options of ops that have no other option.
 struct NameOption {
   std::string name{};  ///< of the output; empty: `<op>_<position>`
@@ -142,6 +176,27 @@ Tensor elu(const Tensor& x, const NameOption& options = {});
 Tensor gelu(const Tensor& x, const NameOption& options = {});
 /// x / (1 + exp(-x))
 Tensor silu(const Tensor& x, const NameOption& options = {});
+/// min(max(x, 0), 6)
+Tensor relu6(const Tensor& x, const NameOption& options = {});
+/// x where it is above 0, else slope times x.
+Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& options = {});
+/// x min(max(x + 3, 0), 6) / 6
+Tensor hard_swish(const Tensor& x, const NameOption& options = {});
+/// exp(x) / sum of exp(x) over one dim.
+Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
+/// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
+/// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.
+Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});
+/// `y = x / sqrt(mean of x^2 + epsilon) * weight`, weight over `over`.
+Tensor rms_norm(const Tensor& x, const RmsNormOptions& options = {});
+/// Per value of `of`, over the whole batch (a micro-batch with TrainingOptions::accumulate). An inference reads
+/// `<name>.running_mean` and `.running_var` instead, which every training step moves by `momentum` towards its own (variance
+/// unbiased). UserError from training(): a step has one element per value.
+Tensor batch_norm(const Tensor& x, const BatchNormOptions& options = {});
+/// 0 with probability `rate`, else x / (1 - rate), drawn by seed, name, step and global index; of an inference x.
+Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
+/// Element by element; `b` is repeated along the dims of `a` that it lacks.
+Tensor mul(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Element by element; both have the same dims and sizes.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Of any number of tensors, added in this order.

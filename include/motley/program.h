@@ -104,7 +104,7 @@ struct Program {
   int combine_begin = 0;                      ///< the first step after a micro-batch's gradients: sums of all, norms
   int update_begin = 0;                       ///< the first step of the update; before it all ranks agree that it shall be
   int scalars = -1;          ///< buffer of the update's {learning rate, factor of the gradients, what the optimizer adds}, f64
-  std::vector<int> norms{};  ///< buffers of one element each: squared norms of the slices' gradients, to clip by
+  std::vector<int> norms{};  ///< buffers of one element each: squared norms of the slices' gradients, to clip by; -1: a statistic's
   Index arena_bytes = 0;     ///< of all buffers of Space::arena, by lifetimes
   double learning_rate = 0;  ///< in scalars until Executor::set_update
   std::vector<std::string> slot_names{};  ///< of Slice::slots

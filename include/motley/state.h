@@ -23,18 +23,18 @@ struct BoxValues {
   std::vector<double> values{};  ///< of the box
 };
 
-/// One rank's part of a plan's parameters: the boxes that it owns, and what the optimizer keeps of each in slots
-/// (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of plans in which it owns the same boxes run on
-/// it.
+/// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and what the optimizer keeps of each
+/// parameter in slots (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of plans in which it owns the
+/// same boxes run on it.
 class State {
  public:
-  /// Initial values of every owned box: drawn per tensor name and global index (equal for every mesh, layout and rank count),
-  /// He-uniform by the global fan-in; the optimizer's slots are 0. In the device's memory where there is one. DeviceError: out of
-  /// memory.
+  /// Initial values of every owned box: those of weights and biases drawn per tensor name and global index (equal for every mesh,
+  /// layout and rank count), He-uniform by the global fan-in; those of norms 1 and 0; the optimizer's slots are 0. In the device's
+  /// memory where there is one. DeviceError: out of memory.
   State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  std::vector<std::string> names() const;  ///< of the parameters, on every rank, in the order of the step
+  std::vector<std::string> names() const;  ///< of parameters and statistics, on every rank, in the order of the step
   /// The complete tensor, row-major, on every rank. Collective. UserError: no parameter or slot has this name.
   std::vector<double> get(Transport& transport, const std::string& name, const std::string& slot = {}) const;
   /// What this rank owns of it; empty: nothing. UserError: no parameter or slot has this name.
@@ -51,6 +51,7 @@ class State {
   struct Parameter {
     std::string name{};
     Shape shape{};
+    bool statistic = false;
   };
   struct Stored {  // one owned box, described as a Program's buffer
     std::string slot{};
@@ -58,7 +59,7 @@ class State {
     std::shared_ptr<std::byte> memory{};
   };
   const Parameter& parameter(const std::string& name) const;
-  void check_slot(const std::string& slot) const;
+  void check_slot(const std::string& name, const std::string& slot) const;
   std::vector<Parameter> parameters_{};
   std::vector<std::string> slots_{""};
   std::vector<Stored> stored_{};

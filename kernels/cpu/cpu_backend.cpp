@@ -77,7 +77,7 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (spec.dtype != DType::f32)
+    if (spec.dtype != DType::f32 && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     try {
       return kernel(spec);

@@ -20,7 +20,7 @@ class EigenBackend final : public Backend {
   }
 
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (spec.dtype != DType::f32)
+    if (spec.dtype != DType::f32 && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     const cpu::Loops& loops = cpu::loops_of(simd_);
     if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {

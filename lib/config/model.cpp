@@ -117,7 +117,7 @@ class Builder {
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label") return;
-    if (layer.op == "add" || Pointwise::find(layer.op) != nullptr)
+    if (layer.op == "add" || Pointwise::find(layer.op) != nullptr || LayerKind::find(layer.op) != nullptr)
       return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
     if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) ||
         (layer.out.empty() && is_one_of(layer.op, {"conv2d", "dense"})))
@@ -155,6 +155,12 @@ class Builder {
     if (l.op == "dense") return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .name = l.name});
     if (l.op == "matmul") return matmul(in, x.back(), {.over = named(l.over), .name = l.name});
     if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);
+    if (const LayerKind* kind = LayerKind::find(l.op)) {
+      LayerArguments arguments = l.arguments;
+      arguments.x = x;
+      arguments.name = l.name;
+      return kind->build(arguments);
+    }
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
     if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});

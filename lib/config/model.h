@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json_fields.h"
+#include "graph/layer_kind.h"
 
 namespace motley {
 
@@ -26,6 +27,7 @@ struct LayerSpec {
   Index groups = 1;             // conv2d
   Range range{};                // slice
   Index before = 0, after = 0;  // pad
+  LayerArguments arguments{};   // of an op of graph/layer_kind.h
   bool bias = true;
   std::string activation = "none";  // or an op of graph/pointwise.h
   bool good = true;                 // false: something in it was complained about, it cannot be built

@@ -212,13 +212,38 @@ const std::map<std::string, std::vector<std::string>>& op_keys() {
   static const std::map<std::string, std::vector<std::string>> keys = [] {
     std::map<std::string, std::vector<std::string>> all = kOpKeys;
     for (const std::string& name : Pointwise::names()) all.emplace(name, std::vector<std::string>{});
+    for (const LayerKind* kind : LayerKind::all()) all.emplace(kind->name, std::vector<std::string>{"", "activation"});
     return all;
   }();
   return keys;
 }
 
 bool reads_several(const std::string& op) {
-  return op == "add" || op == "concat" || op == "stack" || op == "matmul";
+  const LayerKind* kind = LayerKind::find(op);
+  return op == "add" || op == "concat" || op == "stack" || op == "matmul" || (kind != nullptr && kind->reads > 1);
+}
+
+LayerField field_of(const LayerKey& key) {
+  using Kind = LayerKey::Kind;
+  LayerField f{key.name, key.doc, key.kind == Kind::names ? "name or list" : key.kind == Kind::whole ? "integer" : "number",
+               false,    {},      {},
+               {}};
+  if (key.kind == Kind::names) {
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.arguments.names[key.name]); };
+    return f;
+  }
+  f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
+    double& to = l.arguments.numbers[key.name];
+    if (key.kind == Kind::whole) {
+      std::int64_t whole = 0;
+      if (r.integer(j, whole, static_cast<std::int64_t>(key.least), static_cast<std::int64_t>(key.most)))
+        to = static_cast<double>(whole);
+    } else {
+      r.number(j, to, key.least, key.most);
+    }
+  };
+  f.usual = key.standard;
+  return f;
 }
 
 Table<LayerSpec> layer_table(const std::string& op) {
@@ -231,6 +256,13 @@ Table<LayerSpec> layer_table(const std::string& op) {
     }
     table.push_back(layer_fields().at(key));
     table.back().required = required;
+  }
+  if (const LayerKind* kind = LayerKind::find(op)) {
+    if (kind->reads > 1) {
+      table.push_back(layer_fields().at("from"));
+      table.back().required = true;
+    }
+    for (const LayerKey& key : kind->keys) table.push_back(field_of(key));
   }
   if (!reads_several(op)) {
     table.push_back(layer_fields().at("from"));
@@ -257,13 +289,20 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   bool good = false;
   r.in("op", [&] { good = r.text(*op, layer.op, known); });
   if (!good) return layer;
+  if (const LayerKind* kind = LayerKind::find(layer.op))
+    for (const LayerKey& key : kind->keys) {
+      if (key.kind == LayerKey::Kind::names)
+        layer.arguments.names[key.name];
+      else
+        layer.arguments.numbers[key.name] = key.standard;
+    }
   r.object(j, layer_table(layer.op), layer);
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);
     if (reads_several(layer.op) && (list == nullptr || list->size() < 2))
       r.in("from", [&] { r.complain(*from, layer.op + " needs at least two, as [\"a\", \"b\"]"); });
-    if (layer.op == "matmul" && layer.from.size() > 2)
-      r.in("from", [&] { r.complain(*from, "matmul reads two tensors, these are " + std::to_string(layer.from.size())); });
+    if ((layer.op == "matmul" || LayerKind::find(layer.op) != nullptr) && reads_several(layer.op) && layer.from.size() > 2)
+      r.in("from", [&] { r.complain(*from, layer.op + " reads two tensors, these are " + std::to_string(layer.from.size())); });
     if (!reads_several(layer.op) && layer.from.size() > 1)
       r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
   }

@@ -31,6 +31,7 @@ std::string role_words(TensorRole role) {
     case TensorRole::input: return "input";
     case TensorRole::label: return "labels";
     case TensorRole::seed: return "seed";
+    case TensorRole::key: return "random keys";
     case TensorRole::parameter: return "parameter";
     case TensorRole::activation: return "activation";
     case TensorRole::gradient:

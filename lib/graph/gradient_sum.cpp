@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/gradient_sum.h"
 
+#include <cmath>
+
 #include "graph/compiled.h"
 
 namespace motley {
@@ -15,7 +17,17 @@ Formula square() {
   return formula({operand(0) * operand(0)});
 }
 
-static const Compiled kSums({add_gradient(), take_gradient()}, Width::f64);
-static const Compiled kSquares({square()});
+Formula moved(double momentum) {
+  return formula({(1 - momentum) * operand(1) + momentum * operand(0)});
+}
+Formula add_value(double momentum) {
+  return formula({(1 - momentum) * operand(0) + momentum * operand(1)});
+}
+Formula moved_by_sum(double momentum, int values) {
+  return formula({std::pow(1 - momentum, values) * operand(1) + operand(0)});
+}
+
+static const Compiled kSums({add_gradient(), take_gradient(), add_value(0.1)}, Width::f64);
+static const Compiled kSquares({square(), moved(0.1), moved_by_sum(0.1, 2)});
 
 }  // namespace motley

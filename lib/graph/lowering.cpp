@@ -4,6 +4,7 @@
 
 #include "base/at.h"
 #include "graph/nodes.h"
+#include "kernels/value.h"
 
 namespace motley {
 
@@ -20,9 +21,16 @@ std::vector<int> Passes::writers_of(int tensor) const {
   return out;
 }
 
+const Statistic* Passes::statistic(int parameter) const {
+  const auto found =
+      std::find_if(statistics.begin(), statistics.end(), [&](const Statistic& s) { return s.parameter == parameter; });
+  return found == statistics.end() ? nullptr : &*found;
+}
+
 int Passes::logits() const {
   for (const Pass& p : passes)
-    if (integer_operand(p.formula) >= 0) return p.reads.front().tensor;
+    for (const PassOperand& o : p.reads)
+      if (at(tensors, o.tensor).role == TensorRole::label) return p.reads.front().tensor;
   return -1;
 }
 
@@ -36,7 +44,8 @@ bool is_plain_map(const Pass& p) {
   return p.op == KernelOp::map && p.formula.code.empty() && p.scale == 1.0 && p.index_maps.empty();
 }
 
-Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs) {
+Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains) {
+  out_.trains = trains;
   const std::size_t n = graph.nodes.size();
   values_.assign(n, -1);
   needed_.assign(n, false);
@@ -58,15 +67,27 @@ int Lowering::add(StepTensor tensor) {
   return here->second;
 }
 
-int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape) {
-  const int id = add({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1});
+int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial) {
+  const int id = add({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial});
   if (std::find(out_.parameters.begin(), out_.parameters.end(), id) == out_.parameters.end()) out_.parameters.push_back(id);
   wants_.insert(id);
   return id;
 }
 
-int Lowering::inner(const Node& node, const std::string& suffix, const Shape& shape) {
-  return add({node.name + "." + suffix, shape, DType::f32, TensorRole::activation, node.layer, -1});
+int Lowering::statistic(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, double momentum) {
+  const int id = add({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial});
+  if (std::find(out_.parameters.begin(), out_.parameters.end(), id) != out_.parameters.end()) return id;
+  out_.parameters.push_back(id);
+  if (out_.trains) out_.statistics.push_back({id, momentum});
+  return id;
+}
+
+int Lowering::inner(const Node& node, const std::string& suffix, const Shape& shape, DType dtype) {
+  return add({node.layer + "." + suffix, shape, dtype, TensorRole::activation, node.layer, -1});
+}
+
+int Lowering::key(const Node& node, const Shape& shape) {
+  return add({node.layer + ".key", shape, DType::i32, TensorRole::key, node.layer, -1});
 }
 
 bool Lowering::wants_gradient(int tensor) const {
@@ -136,6 +157,22 @@ Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int fro
   p.reads = {{from, indices_in(p.indices, source)}};
   p.writes = {into, indices_in(p.indices, result)};
   p.scale = scale;
+  return p;
+}
+
+Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const std::vector<int>& from, int into, Formula formula,
+               double scale) {
+  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
+  p.indices = indices_of(to.tensor(into).shape);
+  for (const int t : from)
+    for (const Dim& d : to.tensor(t).shape.dims())
+      if (std::none_of(p.indices.begin(), p.indices.end(), [&](const PassIndex& i) { return i.name == d.name; }))
+        p.indices.push_back({d.name, d.size});
+  for (const int t : from) p.reads.push_back({t, indices_in(p.indices, to.tensor(t).shape)});
+  p.writes = {into, indices_in(p.indices, to.tensor(into).shape)};
+  p.formula = std::move(formula);
+  p.scale = scale;
+  if (is_plain_map(p) && to.tensor(from.front()).dtype != to.tensor(into).dtype) p.formula = converted();
   return p;
 }
 

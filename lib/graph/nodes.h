@@ -57,13 +57,18 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
 // Builds Passes from nodes. Node ids become tensors; op code adds inner tensors, parameters and passes.
 class Lowering {
  public:
-  Lowering(const GraphNodes& graph, const std::vector<int>& outputs);
+  Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains);
   int value(int node) const { return at(values_, node); }  // tensor of a node's output
   int value(const Node& node) const { return value(node.id); }
-  int parameter(const Node& node, const std::string& suffix, const Shape& shape);  // made at first call
-  int inner(const Node& node, const std::string& suffix, const Shape& shape);      // made at first call
-  bool wants_gradient(int tensor) const;                                           // does any parameter are after it
-  int gradient(int tensor);                                                        // made at first call; is as its tensor
+  // Each is made at its first call.
+  int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial);
+  int inner(const Node& node, const std::string& suffix, const Shape& shape, DType dtype = DType::f32);
+  int key(const Node& node, const Shape& shape);
+  // A parameter without a gradient; where the step trains, what moves it is written to gradient(it).
+  int statistic(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, double momentum);
+  bool trains() const { return out_.trains; }  // else the passes are those of an inference
+  bool wants_gradient(int tensor) const;       // does any parameter are after it
+  int gradient(int tensor);                    // made at first call; is as its tensor
   Pass& pass(const Node& node, const std::string& what, KernelOp op, PassKind kind);
   const StepTensor& tensor(int id) const { return at(out_.tensors, id); }
   Passes& out() { return out_; }
@@ -84,6 +89,10 @@ std::vector<PassIndex> indices_of(const Shape& shape);
 std::vector<int> indices_in(const std::vector<PassIndex>& indices, const Shape& shape);
 // A map that copies (broadcasts, or reduces by adding) `from` to `to`, times scale. Dims match by name.
 Pass& copy_pass(Lowering& to, const Node& node, const std::string& what, int from, int into, double scale = 1.0);
+// into = formula(from...) times scale, summed over the dims that `into` lacks. Dims match by name; positions are those of into's
+// dims, then of the others.
+Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const std::vector<int>& from, int into, Formula formula,
+               double scale = 1.0);
 
 // Passes that only copy are taken out: their reader reads the source, or the source's writers write the sum. Tensors named in
 // `keep` (a rule names them) stay.

@@ -11,21 +11,26 @@
 
 namespace motley {
 
-// seed: the loss's own gradient, always 1.
-enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient };
+// seed: the loss's own gradient, always 1. key: i32, random for each seed, tensor name, step and place along its first dim; drawn
+// by whoever feeds it. parameter: also a running statistic.
+enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient, key };
+
+// Values that a parameter starts from. weight: He-uniform; bias: +-1 / sqrt(fan-in).
+enum class Initial : std::uint8_t { weight, bias, zeros, ones };
 
 struct StepTensor {
   std::string name{};        // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
   Shape shape{};             // the dims rules apply to; a convolution weight's window dims are called "window-<dim>"
-  DType dtype = DType::f32;  // f32 or i32; a plan decides whether floats are f32 or f64
+  DType dtype = DType::f32;  // f32: the plan's, f32 or f64; f64: in every plan; i32
   TensorRole role = TensorRole::activation;
-  std::string layer{};  // whose rules and place it follows; empty: inputs
-  int of = -1;          // a gradient's tensor
+  std::string layer{};                // whose rules and place it follows; empty: inputs
+  int of = -1;                        // a gradient's tensor
+  Initial initial = Initial::weight;  // of a parameter
 };
 
 // Of its elements, where floats are `floats`.
 inline DType dtype_of(const StepTensor& t, DType floats) {
-  return t.dtype == DType::i32 ? DType::i32 : floats;
+  return t.dtype == DType::f32 ? floats : t.dtype;
 }
 
 // One of a pass's indices. Operands name their dims by indices; an index that the written tensor lacks is reduced.
@@ -95,20 +100,29 @@ inline Index update_scalars(const Optimizer& o) {
   return 2 + (o.scalars.code.empty() ? 0 : result_count(o.scalars));
 }
 
+// A parameter that no gradient changes: a step moves it by `momentum` of the way towards its "gradient", what the step computed; n
+// micro-batches one after another.
+struct Statistic {
+  int parameter = -1;
+  double momentum = 0;
+};
+
 inline constexpr std::size_t kMostLosses = 24;  // of a step: they travel in one control message
 
 struct Passes {
   std::vector<StepTensor> tensors{};
   std::vector<Pass> passes{};              // in an order in which every tensor is whole before it is read
-  std::vector<int> parameters{};           // tensors
+  std::vector<int> parameters{};           // tensors, statistics too
   std::vector<int> parameter_gradients{};  // of parameters[i]; empty for inference
+  std::vector<Statistic> statistics{};     // of training
   std::vector<int> outputs{};              // one rank has all of each: the losses that are trained on, or those of an inference
   std::vector<DerivedDim> derived_dims{};  // in graph order
   Optimizer optimizer{};                   // its learning rate is 0 here: it is read when a step runs (Step::scalars)
   bool clips = false;                      // by the gradients' common norm
   Index accumulate = 1;                    // micro-batches of a step; all sizes are those of one
   bool trains = false;
-  int find(const std::string& tensor) const;  // -1: none
+  int find(const std::string& tensor) const;        // -1: none
+  const Statistic* statistic(int parameter) const;  // null: it is trained
   std::vector<int> writers_of(int tensor) const;
   int logits() const;  // the first tensor that is compared with labels; -1: none
 };

@@ -15,32 +15,35 @@ std::map<std::string, const Pointwise*>& all() {
   return list;
 }
 
-}  // namespace
-
 class PointwiseOp final : public Op {
  public:
-  explicit PointwiseOp(const Pointwise& f) : f_(f) {}
+  PointwiseOp(Formula forward, Formula backward, bool from_y)
+      : forward_(std::move(forward)), backward_(std::move(backward)), from_y_(from_y) {}
 
   void forward(Lowering& to, const Node& node) const override {
-    copy_pass(to, node, "forward", to.value(node.inputs[0]), to.value(node)).formula = f_.forward_;
+    copy_pass(to, node, "forward", to.value(node.inputs[0]), to.value(node)).formula = forward_;
   }
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node);
     if (!to.wants_gradient(x)) return;
     Pass& p = copy_pass(to, node, "backward_data", to.gradient(y), to.gradient(x));
-    p.formula = f_.backward_;
-    p.reads.push_back({f_.from_y_ ? y : x, p.reads[0].indices});
+    p.formula = backward_;
+    p.reads.push_back({from_y_ ? y : x, p.reads[0].indices});
   }
 
  private:
-  const Pointwise& f_;
+  Formula forward_, backward_;  // of x; of dy, and x or y
+  bool from_y_;
 };
 
+Tensor add_to_graph(const std::string& op, const Tensor& x, const std::string& name, std::shared_ptr<const Op> it) {
+  return GraphNodes::graph_of({x})->add(op, name, std::move(it), {x}, x.shape());
+}
+
+}  // namespace
+
 Pointwise::Pointwise(const std::string& name, const Function& f)
-    : name_(name),
-      forward_(formula({f(operand(0))})),
-      backward_(formula({operand(0) * derivative(f(operand(1)), 1)})),
-      from_y_(false) {
+    : name_(name), forward_(formulas(f)[0]), backward_(formulas(f)[1]), from_y_(false) {
   declare();
 }
 Pointwise::Pointwise(const std::string& name, const Function& f, const Function& slope)
@@ -55,7 +58,16 @@ void Pointwise::declare() {
 }
 
 Tensor Pointwise::operator()(const Tensor& x, const std::string& name) const {
-  return GraphNodes::graph_of({x})->add(name_, name, std::make_shared<PointwiseOp>(*this), {x}, x.shape());
+  return add_to_graph(name_, x, name, std::make_shared<PointwiseOp>(forward_, backward_, from_y_));
+}
+
+std::vector<Formula> Pointwise::formulas(const Function& f) {
+  return {formula({f(operand(0))}), formula({operand(0) * derivative(f(operand(1)), 1)})};
+}
+
+Tensor Pointwise::apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f) {
+  const std::vector<Formula> both = formulas(f);
+  return add_to_graph(op, x, name, std::make_shared<PointwiseOp>(both[0], both[1], false));
 }
 
 const Pointwise* Pointwise::find(const std::string& name) {

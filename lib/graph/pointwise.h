@@ -26,11 +26,15 @@ class Pointwise {
   const std::string& name() const { return name_; }
   const Formula& forward() const { return forward_; }
 
+  // The same for an op that has options: not known by a name.
+  static Tensor apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f);
+  // Its formulas, for a CompiledFormula.
+  static std::vector<Formula> formulas(const Function& f);
+
   static const Pointwise* find(const std::string& name);  // null: none
   static std::vector<std::string> names();                // sorted
 
  private:
-  friend class PointwiseOp;
   void declare();
   std::string name_;
   Formula forward_, backward_;  // of x; of dy, and x or y

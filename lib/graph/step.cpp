@@ -13,7 +13,8 @@ namespace motley {
 
 std::vector<std::string> Step::parameters() const {
   std::vector<std::string> out;
-  for (int p : passes_->parameters) out.push_back(at(passes_->tensors, p).name);
+  for (int p : passes_->parameters)
+    if (passes_->statistic(p) == nullptr) out.push_back(at(passes_->tensors, p).name);
   return out;
 }
 
@@ -55,11 +56,11 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   check_losses(losses, *graph);
   std::vector<int> ids;
   for (const Tensor& t : losses) ids.push_back(GraphNodes::id(t));
-  Lowering to(*graph, ids);
+  Lowering to(*graph, ids, true);
   to.lower(*graph, ids);
   Passes out = to.out();
   for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));
-  if (out.parameters.empty())
+  if (out.parameters.size() == out.statistics.size())
     throw UserError("\"" + losses.front().name() + "\" does not depend on any parameter: there is nothing to train");
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
@@ -68,7 +69,6 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   out.optimizer = optimizer;
   out.optimizer.learning_rate = 0;
   out.clips = options.clip_norm > 0;
-  out.trains = true;
   cut_batch(out, options.accumulate);
   return {std::make_shared<const Passes>(std::move(out)), std::move(scalars)};
 }
@@ -77,7 +77,7 @@ Step inference(const std::vector<Tensor>& outputs) {
   auto graph = GraphNodes::graph_of(outputs);
   std::vector<int> ids;
   for (const Tensor& t : outputs) ids.push_back(GraphNodes::id(t));
-  Lowering to(*graph, ids);
+  Lowering to(*graph, ids, false);
   to.lower(*graph, {});
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));

@@ -15,9 +15,10 @@ struct Fields<Optimizer> {
 };
 template <>
 struct Fields<StepTensor> {
-  static constexpr std::tuple list{field("name", &StepTensor::name),   field("shape", &StepTensor::shape),
-                                   field("dtype", &StepTensor::dtype), field("role", &StepTensor::role),
-                                   field("layer", &StepTensor::layer), field("of", &StepTensor::of)};
+  static constexpr std::tuple list{field("name", &StepTensor::name),      field("shape", &StepTensor::shape),
+                                   field("dtype", &StepTensor::dtype),    field("role", &StepTensor::role),
+                                   field("layer", &StepTensor::layer),    field("of", &StepTensor::of),
+                                   field("initial", &StepTensor::initial)};
 };
 template <>
 struct Fields<PassIndex> {
@@ -55,13 +56,22 @@ struct Fields<DerivedDim> {
                                    field("shift", &DerivedDim::shift), field("kind", &DerivedDim::kind)};
 };
 template <>
+struct Fields<Statistic> {
+  static constexpr std::tuple list{field("parameter", &Statistic::parameter), field("momentum", &Statistic::momentum)};
+};
+template <>
 struct Fields<Passes> {
-  static constexpr std::tuple list{
-      field("tensors", &Passes::tensors),       field("passes", &Passes::passes),
-      field("parameters", &Passes::parameters), field("parameter_gradients", &Passes::parameter_gradients),
-      field("outputs", &Passes::outputs),       field("derived_dims", &Passes::derived_dims),
-      field("optimizer", &Passes::optimizer),   field("clips", &Passes::clips),
-      field("accumulate", &Passes::accumulate), field("trains", &Passes::trains)};
+  static constexpr std::tuple list{field("tensors", &Passes::tensors),
+                                   field("passes", &Passes::passes),
+                                   field("parameters", &Passes::parameters),
+                                   field("parameter_gradients", &Passes::parameter_gradients),
+                                   field("statistics", &Passes::statistics),
+                                   field("outputs", &Passes::outputs),
+                                   field("derived_dims", &Passes::derived_dims),
+                                   field("optimizer", &Passes::optimizer),
+                                   field("clips", &Passes::clips),
+                                   field("accumulate", &Passes::accumulate),
+                                   field("trains", &Passes::trains)};
 };
 
 }  // namespace motley

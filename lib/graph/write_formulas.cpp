@@ -42,6 +42,8 @@ std::string line_of(const Formula& f, int i, int& constants, const std::string& 
     case Opcode::sqrt: return define(real, "sqrt_of(" + a + ")");
     case Opcode::tanh: return define(real, "tanh_of(" + a + ")");
     case Opcode::erf: return define(real, "erf_of(" + a + ")");
+    case Opcode::mix: return define("std::int32_t", "mixed(" + a + ", " + b + ")");
+    case Opcode::uniform: return define(real, "uniform_of<" + real + ">(" + a + ")");
   }
   return "";
 }

@@ -138,7 +138,8 @@ Pick Sweeper::cheapest(int pass, const std::vector<Shard>& required, const std::
     std::vector<double> in(static_cast<std::size_t>(mesh_.ranks()), 0.0);
     for (const PassOperand& o : p.reads) {
       const StepTensor& t = at(passes_.tensors, o.tensor);
-      if (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::seed) continue;
+      if (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::key || t.role == TensorRole::seed)
+        continue;
       const bool parameter = t.role == TensorRole::parameter;
       if (!parameter && layouts_.of(o.tensor).cuts.empty()) continue;
       const std::vector<Shard> owned = parameter ? home(o.tensor) : std::vector<Shard>{};

@@ -38,7 +38,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       if (all.accumulate > 1)
         s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
       for (const std::string& slot : all.optimizer.slots)
-        if (all.trains)
+        if (all.trains && all.statistic(t) == nullptr)
           s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;
@@ -49,7 +49,7 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
     const TensorRole role = plan.tensor(t).role;
     const auto& readers = plan.plan_of(t).readers;
     const bool here = std::any_of(readers.begin(), readers.end(), [&](const Shard& h) { return h.rank == plan.rank(); });
-    if (here && (role == TensorRole::input || role == TensorRole::label))
+    if (here && (role == TensorRole::input || role == TensorRole::label || role == TensorRole::key))
       program.feeds.push_back({t, plan.tensor(t).name, main_buffer(t)});
   }
 }

@@ -255,13 +255,14 @@ class Exchanger {
       const bool adds = sums.size() > 1 && plan_.pass(plan_.writers(t).front()).combine == Combine::add;
       const int next = adds && owned == atom.box ? plan_.activation_after(t, owned) : -1;
       if (next >= 0) fused_.insert(next);
-      add_atom(t, atom.box, sums, draft_.main_view(next >= 0 ? plan_.pass(next).writes.tensor : t, atom.box),
-               next >= 0 ? plan_.pass(next).formula : Formula{});
+      const int made = next >= 0 ? plan_.pass(next).writes.tensor : t;
+      add_atom(t, atom.box, sums, draft_.main_view(made, atom.box), next >= 0 ? plan_.pass(next).formula : Formula{}, made);
     }
   }
 
-  // to = epilogue(+0 + partial sum + partial sum + ...), or their maximum.
-  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, const Formula& epilogue) {
+  // to = epilogue(+0 + partial sum + partial sum + ...), of tensor `made` if not of t; or their maximum.
+  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, const Formula& epilogue,
+                int made = -1) {
     if (sums.size() == 1 && epilogue.code.empty()) {
       const View& only = sums.front().view;
       if (only.buffer != to.buffer) draft_.copy(only, to, plan_.dtype_of(t), "local part of " + name(t));
@@ -274,6 +275,7 @@ class Exchanger {
     std::vector<Place> places;
     for (const View& v : views) places.push_back({v.buffer, v.element});
     KernelSpec spec = sum_of(plan_.dtype_of(t), views);
+    if (made >= 0) spec.operands.back().dtype = plan_.dtype_of(made);
     spec.formula = epilogue;
     draft_.kernel(std::move(spec), std::move(places), "sum of " + name(t));
   }

@@ -159,8 +159,8 @@ const SharedTensor& LocalPlan::shared(int t) const {
 // Whether the ranks that read this one's memory share the tensor, and where it is stored.
 SharedTensor LocalPlan::shared_of(int t, int rank) const {
   const TensorRole role = tensor(t).role;
-  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::seed || has_value(passes().outputs, t) ||
-      has_value(options_.keep, t))
+  if (role == TensorRole::input || role == TensorRole::label || role == TensorRole::key || role == TensorRole::seed ||
+      has_value(passes().outputs, t) || has_value(options_.keep, t))
     return {};
   if (options_.keep_gradients && role == TensorRole::parameter_gradient) return {};
   const TensorPlan& plan = plan_of(t);

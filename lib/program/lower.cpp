@@ -88,7 +88,8 @@ void Lowerer::emit_pass(int p) {
     return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank());
   });
   const bool alone = bias >= 0 || plan_.writers(t).size() == 1;
-  const int next = takes && alone && local && plan_.direct(p) ? plan_.activation_after(t, box) : -1;
+  int next = takes && alone && local && plan_.direct(p) ? plan_.activation_after(t, box) : -1;
+  if (next >= 0 && plan_.dtype_of(plan_.pass(next).writes.tensor) != plan_.dtype_of(t)) next = -1;
   if (next >= 0) {
     fused_.insert(next);
     inside_.insert(t);
@@ -258,8 +259,10 @@ void Lowerer::emit_updates() {
     std::iota(order.begin(), order.end(), 0);
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
+    const Statistic* statistic = plan_.passes().statistic(s.tensor);
     if (s.sum >= 0)
-      draft_.kernel(elements_kernel(add_gradient(), dtype, volume(s.box), {DType::f64, dtype, DType::f64}),
+      draft_.kernel(elements_kernel(statistic != nullptr ? add_value(statistic->momentum) : add_gradient(), dtype, volume(s.box),
+                                    {DType::f64, dtype, DType::f64}),
                     {{s.sum, 0}, gradients.back().dense, {s.sum, 0}}, "sum of the gradients of " + s.name, Purpose::update);
   }
   draft_.turn = plan_.combine_turn();
@@ -272,13 +275,21 @@ void Lowerer::emit_updates() {
       if (place.buffer != where.buffer)  // for who reads gradients
         draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
     }
-    if (plan_.passes().clips) emit_norm(i, place);
+    if (plan_.passes().clips)
+      draft_.program.norms.push_back(plan_.passes().statistic(s.tensor) == nullptr ? norm_of(s, place) : -1);
   }
   draft_.turn = plan_.update_turn();
   const Optimizer& optimizer = plan_.passes().optimizer;
   const Index scalars = update_scalars(optimizer);
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
+    if (const Statistic* statistic = plan_.passes().statistic(s.tensor)) {
+      draft_.kernel(
+          elements_kernel(s.sum >= 0 ? moved_by_sum(statistic->momentum, draft_.program.micro_batches) : moved(statistic->momentum),
+                          dtype, volume(s.box), {dtype, dtype, dtype}),
+          {gradients[i].dense, {s.value, 0}, {s.value, 0}}, "update of " + s.name, Purpose::update);
+      continue;
+    }
     std::vector<DType> types(static_cast<std::size_t>(scalars), DType::f64);
     std::vector<Place> places;
     for (Index k = 0; k < scalars; k++) places.push_back({draft_.program.scalars, k});
@@ -294,15 +305,14 @@ void Lowerer::emit_updates() {
   }
 }
 
-// The sum of the squares of a slice's gradient.
-void Lowerer::emit_norm(std::size_t slice, const Place& gradient) {
-  const Slice& s = draft_.program.slices[slice];
+// The sum of the squares of a slice's gradient: a buffer.
+int Lowerer::norm_of(const Slice& s, const Place& gradient) {
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
   KernelSpec spec = map_kernel(square(), dtype, {volume(s.box)}, {{1}, {0}});
   spec.combine = Combine::add;
   draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);
-  draft_.program.norms.push_back(made);
+  return made;
 }
 
 }  // namespace motley

@@ -26,7 +26,7 @@ class Lowerer {
   void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);
   void emit_updates();
-  void emit_norm(std::size_t slice, const Place& gradient);
+  int norm_of(const Slice& slice, const Place& gradient);
   // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);
   std::pair<Place, View> dense_result(const View& view, const std::vector<int>& order, Format format, const std::string& name);

@@ -29,6 +29,16 @@ Index fan_in(const Passes& passes, int parameter) {
   return 1;
 }
 
+double initial_value(const StepTensor& t, std::uint64_t seed, Index global, Index fan) {
+  switch (t.initial) {
+    case Initial::weight: return he_uniform(seed, t.name, global, fan);
+    case Initial::bias: return bias_uniform(seed, t.name, global, fan);
+    case Initial::zeros: return 0;
+    case Initial::ones: return 1;
+  }
+  throw InternalError("an unknown initial value");
+}
+
 // each(global position in the complete tensor, value of the box)
 template <class Each>
 void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Each&& each) {
@@ -50,20 +60,20 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
   if (passes.trains) slots_.insert(slots_.end(), passes.optimizer.slots.begin(), passes.optimizer.slots.end());
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
-    parameters_.push_back({tensor.name, tensor.shape});
-    const bool bias = tensor.name.ends_with(".bias");
+    const bool statistic = passes.statistic(t) != nullptr;
+    parameters_.push_back({tensor.name, tensor.shape, statistic});
     const Index fan = fan_in(passes, t);
     for (const Shard& h : at(data.tensors, t).home) {
       if (h.rank != rank) continue;
       for (const std::string& slot : slots_) {
+        if (statistic && !slot.empty()) continue;
         Buffer as{.name = tensor.name, .dtype = data.dtype, .box = h.box, .space = Space::state};
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
         if (slot.empty())
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
-            value = static_cast<std::remove_reference_t<decltype(value)>>(bias ? bias_uniform(seed, tensor.name, global, fan)
-                                                                               : he_uniform(seed, tensor.name, global, fan));
+            value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, seed, global, fan));
           });
         std::shared_ptr<std::byte> memory = memory_with(values, as.name, device);
         stored_.push_back({slot, std::move(as), std::move(memory)});
@@ -84,7 +94,9 @@ const State::Parameter& State::parameter(const std::string& name) const {
   return *found;
 }
 
-void State::check_slot(const std::string& slot) const {
+void State::check_slot(const std::string& name, const std::string& slot) const {
+  if (parameter(name).statistic && !slot.empty())
+    throw UserError("\"" + name + "\" is a running statistic: the optimizer keeps nothing of it");
   if (std::find(slots_.begin(), slots_.end(), slot) != slots_.end()) return;
   std::string known;
   for (const std::string& one : slots_)
@@ -93,8 +105,7 @@ void State::check_slot(const std::string& slot) const {
 }
 
 std::vector<BoxValues> State::shard(const std::string& name, const std::string& slot) const {
-  static_cast<void>(parameter(name));
-  check_slot(slot);
+  check_slot(name, slot);
   std::vector<BoxValues> out;
   for (const Stored& stored : stored_) {
     const Buffer& as = stored.as;
@@ -114,7 +125,7 @@ std::vector<double> State::get(Transport& transport, const std::string& name, co
 
 void State::set(const std::string& name, const std::vector<double>& values, const std::string& slot) {
   const Shape& shape = parameter(name).shape;
-  check_slot(slot);
+  check_slot(name, slot);
   if (values.size() != static_cast<std::size_t>(shape.elements()))
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");

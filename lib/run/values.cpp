@@ -123,13 +123,14 @@ void Executor::set_update(double learning_rate, double factor_of_gradients, Inde
 int Executor::first_gradient_not_finite() const {
   const Program& program = bound_->program;
   for (std::size_t i = 0; i < program.norms.size(); i++)
-    if (!std::isfinite(read(program.norms[i], {}).front())) return program.slices[i].tensor;
+    if (program.norms[i] >= 0 && !std::isfinite(read(program.norms[i], {}).front())) return program.slices[i].tensor;
   return -1;
 }
 
 double Executor::squared_norm() const {
   double sum = 0;
-  for (int buffer : bound_->program.norms) sum += read(buffer, {}).front();
+  for (int buffer : bound_->program.norms)
+    if (buffer >= 0) sum += read(buffer, {}).front();
   return sum;
 }
 

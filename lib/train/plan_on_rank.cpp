@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "mesh/control.h"
 #include "plan/plan_fields.h"
+#include "train/keys.h"
 #include "train/update.h"
 
 namespace motley {
@@ -51,9 +52,12 @@ void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const 
     if (is_fed(t) && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");
 }
 
-void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number) const {
+void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number, std::uint64_t seed,
+                      Index step) const {
   executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-    micro_batch_of(feeds.at(name), number, samples_)(box, out);
+    const auto given = feeds.find(name);
+    const ReadBox all = given != feeds.end() ? given->second : random_keys(seed, name, step);
+    micro_batch_of(all, number, samples_)(box, out);
   });
 }
 

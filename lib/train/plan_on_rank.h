@@ -24,8 +24,9 @@ class PlanOnRank {
   Backend& backend() const { return *backend_; }  // f64 plans run on f64_backend()
   // The same on every rank, whatever it reads. UserError: an input that is missing, empty or not one of the step's.
   void check_feeds(const std::map<std::string, ReadBox>& feeds) const;
-  // Micro-batch `number` of what is fed, once checked.
-  void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0) const;
+  // Micro-batch `number` of what is fed, once checked, and the keys of random numbers.
+  void feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number = 0, std::uint64_t seed = 0,
+            Index step = 0) const;
 
  private:
   const std::unique_ptr<Backend> f64_;

@@ -45,6 +45,7 @@ struct Trainer::Impl {
   Executor executor;
   Copies copies;
   const Index compare_every;
+  const std::uint64_t seed;
   std::optional<control::Gathering> sent_figures{};  // of the last step: they travel during the next one
   StepFigures known{};                               // of the last step whose figures all ranks have
   Index sent_step = 0;                               // whose figures were sent last
@@ -58,7 +59,8 @@ struct Trainer::Impl {
         trace(program.steps.size()),
         executor(program, on_rank.backend(), runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
-        compare_every(options.compare_copies_every) {
+        compare_every(options.compare_copies_every),
+        seed(options.seed) {
     executor.record_into(&trace);
   }
 
@@ -107,7 +109,7 @@ struct Trainer::Impl {
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
     int first = -1;
     for (Index m = 0; m < program.micro_batches; m++) {
-      on_rank.feed(executor, feeds, m);
+      on_rank.feed(executor, feeds, m, seed, step);
       const int its = executor.first_not_finite();
       if (first < 0) first = its;
     }
@@ -170,7 +172,7 @@ struct Trainer::Impl {
     std::optional<control::Gathering> losses;  // the sum goes to all ranks while the last micro-batch's gradients are computed
     for (Index m = 0; m < program.micro_batches; m++) {
       const double start = seconds_now();
-      on_rank.feed(executor, feeds, m);
+      on_rank.feed(executor, feeds, m, seed, step);
       const double fed = seconds_now();
       feeding += fed - start;
       trace.part(TracePart::feed, start, fed);

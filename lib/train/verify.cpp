@@ -19,6 +19,7 @@
 #include "program/views.h"
 #include "run/fits_hosts.h"
 #include "train/dump.h"
+#include "train/keys.h"
 #include "train/update.h"
 
 namespace motley {
@@ -115,6 +116,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   auto parameters = [&](Part part) {
     std::map<std::string, WholeTensor> out;
     for (int p : passes.parameters) {
+      if (part == Part::gradient && passes.statistic(p) != nullptr) continue;
       WholeTensor whole = gather_parameter(plan, program, executor, transport, p, part);
       out.emplace(whole.name, std::move(whole));
     }
@@ -129,8 +131,10 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     WholeTensor loss, logits;
     for (Index m = 0; m < passes.accumulate; m++) {
       executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        check(name == in.names.image || name == in.names.label, "a step reads images and labels");
-        micro_batch_of(name == in.names.image ? batch.images : batch.labels, m, samples)(box, to);
+        const ReadBox all = name == in.names.image   ? batch.images
+                            : name == in.names.label ? batch.labels
+                                                     : random_keys(in.seed, name, s + 1);
+        micro_batch_of(all, m, samples)(box, to);
       });
       const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
       executor.run_forward([&](int step) {
@@ -190,14 +194,23 @@ void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<v
   static_cast<void>(meet(true));
 }
 
-double apart(const std::vector<double>& values, const std::vector<double>& truth) {
+constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
+
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double v : values) most = std::max(most, std::abs(v));
+  return most;
+}
+
+// Relative to the largest value; of a tensor that is zero but for rounding, to that of all tensors.
+double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0) {
   if (values.size() != truth.size()) return std::numeric_limits<double>::quiet_NaN();
-  double most = 0, worst = 0;
+  double most = largest(truth), worst = 0;
   for (std::size_t i = 0; i < truth.size(); i++) {
     if (!std::isfinite(values[i]) || !std::isfinite(truth[i])) return std::numeric_limits<double>::quiet_NaN();
-    most = std::max(most, std::abs(truth[i]));
     worst = std::max(worst, std::abs(values[i] - truth[i]));
   }
+  if (most >= 1e-30 && most < kZero * all) most = all;
   return most < 1e-30 ? worst : worst / most;
 }
 
@@ -207,22 +220,27 @@ double worse(double a, double b) {
 
 double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth,
              std::span<char> worst_one) {
-  double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
+  double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN(), all = 0;
+  for (const auto& [name, whole] : truth) all = std::max(all, largest(whole.values));
   for (const auto& [name, whole] : truth) {
     const auto found = values.find(name);
-    const double one = found == values.end() ? std::numeric_limits<double>::quiet_NaN() : apart(found->second.values, whole.values);
+    const double one =
+        found == values.end() ? std::numeric_limits<double>::quiet_NaN() : apart(found->second.values, whole.values, all);
     if (!(one <= worst)) worst_one[name.copy(worst_one.data(), worst_one.size() - 1)] = 0;
     worst = worse(worst, one);
   }
   return worst;
 }
 
-void dump_run(Dump& dump, const std::string& folder, const RunRecord& run, DType dtype) {
-  for (const auto& [name, w] : run.weights_before) dump.tensor(folder + "weights_before/" + name + ".npy", w, dtype);
+void dump_run(Dump& dump, const std::string& folder, const Passes& passes, const RunRecord& run, DType dtype) {
+  const auto is_statistic = [&](const std::string& name) { return passes.statistic(passes.find(name)) != nullptr; };
+  for (const auto& [name, w] : run.weights_before)
+    if (!is_statistic(name)) dump.tensor(folder + "weights_before/" + name + ".npy", w, dtype);
   dump.tensor(folder + "logits.npy", run.logits, dtype);
   dump.tensor(folder + "loss.npy", run.loss, dtype);
   for (const auto& [name, w] : run.gradients) dump.tensor(folder + "gradients/" + name + ".npy", w, dtype);
-  for (const auto& [name, w] : run.weights_after) dump.tensor(folder + "weights_after/" + name + ".npy", w, dtype);
+  for (const auto& [name, w] : run.weights_after)
+    dump.tensor(folder + (is_statistic(name) ? "statistics_after/" : "weights_after/") + name + ".npy", w, dtype);
 }
 
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype) {
@@ -244,9 +262,9 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
 void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f64, const RunRecord& f32) {
   Dump dump(in.dump);
   dump_inputs(dump, "", passes, in, DType::f64);
-  dump_run(dump, "", f64, DType::f64);
+  dump_run(dump, "", passes, f64, DType::f64);
   dump_inputs(dump, "f32/", passes, in, DType::f32);
-  dump_run(dump, "f32/", f32, DType::f32);
+  dump_run(dump, "f32/", passes, f32, DType::f32);
   dump.finish();
 }
 

@@ -9,6 +9,8 @@
 #include "base/random.h"
 #include "plan/plan_data.h"
 #include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
+#include "train/keys.h"
 
 using namespace motley;
 using namespace motley::law;
@@ -27,9 +29,12 @@ struct Runner {
       : plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64})),
         program(compile(plan, 0, {.keep_gradients = true})),
         state(plan, program.rank, 3),
-        executor(program, *backend, *transport.front(), state) {}
+        executor(program, *backend, *transport.front(), state) {
+    spread_constants(plan, program, executor);
+  }
   void feed() {  // before each run: an input's memory is used again after its last reader
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      if (name.ends_with(".key")) return random_keys(3, name, 1)(box, out);
       const RandomStream stream(5, name);
       for (Index i = 0; i < volume(box); i++) {
         if (name == "label")
@@ -55,6 +60,7 @@ void check_gradients(const Network& net, int number, Random& random) {
   for (const Slice& s : run.program.slices) gradients.push_back(run.executor.read(s.gradient, s.box));
   for (std::size_t i = 0; i < gradients.size(); i++) {
     const Slice& s = run.program.slices[i];
+    if (run.plan.data().passes.statistic(s.tensor) != nullptr) continue;
     const std::vector<double>&gradient = gradients[i], values = run.executor.read(s.value, s.box);
     double most = 0;
     for (double g : gradient) most = std::max(most, std::abs(g));
@@ -93,6 +99,14 @@ TEST_CASE("gradient law: convolutions by groups and products of activations", "[
   for (int number = 0; number < share_of(40); number++) {
     Random random(static_cast<unsigned>(44000 + number));
     const Network net = build(with_products(with_groups(random_recipe(random), random), random));
+    check_gradients(net, number, random);
+  }
+}
+
+TEST_CASE("gradient law: norms, dropout, softmax and products by broadcast tensors", "[law]") {
+  for (int number = 0; number < share_of(60); number++) {
+    Random random(static_cast<unsigned>(46000 + number));
+    const Network net = build(with_norms(random_recipe(random), random));
     check_gradients(net, number, random);
   }
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/evaluate.h"
 #include "kernels/kernel_names.h"
 #include "kernels/operands.h"
 #include "tests/support/formulas.h"
@@ -130,6 +131,8 @@ class ErrorAnalysis {
       case Opcode::sqrt: return computed(std::sqrt(x), x > e ? 0.5 / std::sqrt(x - e) : HUGE_VAL, e);
       case Opcode::tanh: return computed(std::tanh(x), 1, e);
       case Opcode::erf: return computed(std::erf(x), 1.13, e);
+      case Opcode::mix: return {static_cast<double>(mixed(static_cast<std::int32_t>(x), static_cast<std::int32_t>(y))), 0};
+      case Opcode::uniform: return {uniform_of<double>(static_cast<std::int32_t>(x)), 0};
       default: return {};
     }
   }

@@ -222,8 +222,10 @@ Formula any_formula(Random& random, LawMode mode) {
 }
 
 bool is_exact(const Formula& f) {
-  return std::all_of(f.code.begin(), f.code.end(),
-                     [](const Instruction& s) { return s.op <= Opcode::select && s.op != Opcode::div; });
+  return std::all_of(f.code.begin(), f.code.end(), [](const Instruction& s) {
+    const bool fraction = s.op == Opcode::constant && s.value * 8 != std::round(s.value * 8);
+    return s.op <= Opcode::select && s.op != Opcode::div && !fraction;
+  });
 }
 
 // One that an op makes, mostly; in exact mode of additions and products alone.

@@ -114,7 +114,36 @@ Tensor in_products(Network& net, const Layer& layer, const Tensor& x) {
   return motley::tanh(matmul(activated(layer.activation, scores), v, {.over = {keys}}));
 }
 
+constexpr Index kNormForms = 10;
+
+Tensor in_norm(const Layer& layer, const Tensor& x) {
+  const Dim n = x.shape()[0], f = x.shape()[1], rows = x.shape()[2], cols = x.shape()[3];
+  switch (layer.form) {
+    case 0: return batch_norm(x, {.epsilon = 1e-2});
+    case 1: return batch_norm(x, {.of = rows, .momentum = 0.3, .epsilon = 1e-2});
+    case 2:
+      return layer_norm(x, {.over = {cols.size > 1 ? cols : f}, .epsilon = 1e-2});  // of one value: 0, where activations have kinks
+    case 3: return layer_norm(x, {.over = {f, rows, cols}, .epsilon = 1e-2});
+    case 4: return rms_norm(x, {.over = {f}, .epsilon = 1e-2});
+    case 5: return dropout(x, {.rate = 0.3});
+    case 6: return dropout(reshape(x, {.in = {f, rows, cols}, .out = {{"all" + std::to_string(layer.id)}}}), {.rate = 0.6});
+    case 7: return softmax(x, {.over = layer.inner % 2 == 0 ? f : cols});
+    case 8: return mul(x, sigmoid(sum(x, {rows, cols})));
+    default: return leaky_relu(hard_swish(x), {.slope = 0.2});
+  }
+}
+
 Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
+  if (layer.kind == Layer::Kind::norm) {
+    const Tensor y = in_norm(layer, x);
+    if (y.shape().rank() == x.shape().rank()) return y;
+    const Tensor back = reshape(y, {.in = {y.shape()[1]},
+                                    .out = {{"f" + y.shape()[1].name, x.shape()[1].size},
+                                            {"rows" + y.shape()[1].name, x.shape()[2].size},
+                                            {"cols" + y.shape()[1].name, x.shape()[3].size}}});
+    net.dims.push_back(back.shape()[1]);
+    return back;
+  }
   if (layer.kind == Layer::Kind::product) return in_products(net, layer, x);
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
@@ -233,6 +262,18 @@ Recipe with_products(Recipe r, Random& random) {
   return r;
 }
 
+Recipe with_norms(Recipe r, Random& random) {
+  for (Index i = 0, n = pick(random, 1, 2); i < n; i++) {
+    Layer norm;
+    norm.kind = Layer::Kind::norm;
+    norm.id = 100 + i;
+    norm.inner = pick(random, 0, 1);
+    norm.form = pick(random, 0, kNormForms - 1);
+    r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), norm);
+  }
+  return r;
+}
+
 Network build(const Recipe& r) {
   Network net;
   const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
@@ -321,7 +362,7 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)

@@ -20,6 +20,7 @@
 #include "run/gather.h"
 #include "tests/support/device_transport.h"
 #include "tests/support/fake_device.h"
+#include "train/keys.h"
 
 namespace motley {
 
@@ -42,6 +43,23 @@ void integer_weights(const Plan& plan, const Program& program, Executor& executo
     executor.write(s.value, box, values);
   }
 }
+
+}  // namespace
+
+void spread_constants(const Plan& plan, const Program& program, Executor& executor) {
+  for (const Slice& s : program.slices) {
+    const StepTensor& t = plan.data().passes.tensors[static_cast<std::size_t>(s.tensor)];
+    if (t.initial < Initial::zeros || plan.data().passes.statistic(s.tensor) != nullptr) continue;
+    const RandomStream stream(7, t.name);
+    std::vector<double> values;
+    for_each_index(s.box, [&](const std::vector<Index>& i) {
+      values.push_back(0.75 + 0.5 * stream.uniform(static_cast<std::uint64_t>(position_of(t.shape, i))));
+    });
+    executor.write(s.value, s.box, values);
+  }
+}
+
+namespace {
 
 // Messages from and to devices, which go in pieces, in smaller ones.
 void cut_pieces(Program& program, const Plan& plan, Index piece_bytes) {
@@ -81,7 +99,10 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   cut_pieces(program, plan, options.piece_bytes);
   State state(plan, program.rank, options.seed, backend->device_memory());
   Executor executor(program, *backend, transport, state);
-  if (options.integers) integer_weights(plan, program, executor);
+  if (options.integers)
+    integer_weights(plan, program, executor);
+  else
+    spread_constants(plan, program, executor);
   std::minstd_rand random(options.restless + static_cast<unsigned>(transport.rank()));
   if (options.restless > 0)
     executor.on_step([&](const char*) {
@@ -97,6 +118,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   for (int s = 0; s < options.steps; s++) {
     auto feed = [&](const std::string& name, const Box& box, std::span<std::byte> bytes) {
       const StepTensor& t = passes.tensors[static_cast<std::size_t>(passes.find(name))];
+      if (t.role == TensorRole::key) return random_keys(options.seed, name, s + 1)(box, bytes);
       const RandomStream stream(options.seed, name);
       if (t.dtype == DType::i32)
         fill<std::int32_t>(bytes, box, t.shape, [&](Index g) {
@@ -121,6 +143,7 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
     mine.loss = gather_output(plan, program, executor, transport, passes.outputs.front()).values[0];
     if (logits >= 0) mine.logits = gather_output(plan, program, executor, transport, logits).values;
     for (int p : passes.parameters) {
+      if (passes.statistic(p) != nullptr) continue;
       const WholeTensor g = gather_parameter(plan, program, executor, transport, p, Part::gradient);
       mine.gradients[g.name] = g.values;
     }
@@ -135,7 +158,8 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
   out = std::move(mine);
 }
 
-double apart(const std::vector<double>& a, const std::vector<double>& b) {
+// all: the largest value of all tensors; one that is zero but for rounding is compared with it.
+double apart(const std::vector<double>& a, const std::vector<double>& b, double all = 0) {
   double most = 0, worst = 0;
   if (a.size() != b.size()) return INFINITY;
   for (std::size_t i = 0; i < a.size(); i++) {
@@ -143,6 +167,7 @@ double apart(const std::vector<double>& a, const std::vector<double>& b) {
     most = std::max(most, std::abs(b[i]));
     worst = std::max(worst, std::abs(a[i] - b[i]));
   }
+  if (most < 1e-9 * all) most = all;
   return most < 1e-30 ? worst : worst / most;
 }
 
@@ -173,10 +198,17 @@ Outcome run_plan(const Plan& plan, const RunOptions& options) {
 
 double difference(const Outcome& a, const Outcome& b) {
   double worst = std::max(apart(a.logits, b.logits), apart({a.loss}, {b.loss}));
+  const auto largest = [](const std::map<std::string, std::vector<double>>& tensors) {
+    double most = 0;
+    for (const auto& [name, values] : tensors)
+      for (const double v : values) most = std::max(most, std::abs(v));
+    return most;
+  };
+  const double gradients = largest(b.gradients), weights = largest(b.weights);
   for (const auto& [name, values] : b.gradients)
-    worst = std::max(worst, a.gradients.contains(name) ? apart(a.gradients.at(name), values) : INFINITY);
+    worst = std::max(worst, a.gradients.contains(name) ? apart(a.gradients.at(name), values, gradients) : INFINITY);
   for (const auto& [name, values] : b.weights)
-    worst = std::max(worst, a.weights.contains(name) ? apart(a.weights.at(name), values) : INFINITY);
+    worst = std::max(worst, a.weights.contains(name) ? apart(a.weights.at(name), values, weights) : INFINITY);
   return worst;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a training step under a layout on ranks that are threads, and gathers what it made.
 #pragma once
+#include <motley/executor.h>
 #include <motley/program.h>
 
 #include <map>
@@ -16,6 +17,9 @@ struct Outcome {
   std::map<std::string, std::vector<double>> weights{};    // after the last
   std::vector<Index> counted{};                            // bytes per rank and step
 };
+
+// Weights and biases that start from 1 or 0 get values around 1, so that what they do is seen.
+void spread_constants(const Plan& plan, const Program& program, Executor& executor);
 
 struct RunOptions {
   int steps = 2;

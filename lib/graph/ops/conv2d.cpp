@@ -22,7 +22,7 @@ class Conv2d final : public Op {
       const Index channels = to.tensor(t.x).shape.size_of(in_);
       to.out().derived_dims.push_back({out_.name, in_, out_.size, channels, 0, DerivedDim::Kind::scaled});
     }
-    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape{out_}), t.y);
+    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape{out_}, Initial::bias), t.y);
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -38,7 +38,7 @@ class Conv2d final : public Op {
     filter.reads = {{t.x, t.x_at}, {dy, t.y_at}};
     filter.writes = {dw, t.w_at};
     if (groups_ > 1) filter.whole = {t.window.roles[1]};  // a part of the channels makes parts of dw that are no box
-    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape{out_})));
+    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape{out_}, Initial::bias)));
   }
 
  private:
@@ -67,7 +67,8 @@ class Conv2d final : public Op {
     }
     t.w = to.parameter(
         node, "weight",
-        Shape{out_, in_group, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}});
+        Shape{out_, in_group, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}},
+        Initial::weight);
     t.x_at = window_operand(t.window, x, slides_, WindowEnd::read);
     t.y_at = window_operand(t.window, node.shape, slides_, WindowEnd::made);
     const std::vector<int>& role = t.window.roles;

@@ -18,7 +18,7 @@ class Dense final : public Op {
     Pass& p = pass(to, node, t, "forward", PassKind::forward);
     p.reads = {{t.x, t.x_at}, {t.w, t.w_at}};
     p.writes = {t.y, t.y_at};
-    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape(out_)), t.y);
+    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape(out_), Initial::bias), t.y);
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -33,7 +33,7 @@ class Dense final : public Op {
     Pass& filter = pass(to, node, t, "backward_filter", PassKind::backward_filter);
     filter.reads = {{t.x, t.x_at}, {dy, t.y_at}};
     filter.writes = {dw, t.w_at};
-    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape(out_))));
+    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape(out_), Initial::bias)));
   }
 
  private:
@@ -53,7 +53,7 @@ class Dense final : public Op {
     t.indices = indices_of(Shape(kept));
     for (std::size_t i = out_.size(); i < w.size(); i++) t.indices.push_back({w[i].name, w[i].size});
     for (const Dim& d : out_) t.indices.push_back({d.name, d.size});
-    t.w = to.parameter(node, "weight", Shape(w));
+    t.w = to.parameter(node, "weight", Shape(w), Initial::weight);
     t.x_at = indices_in(t.indices, x);
     t.w_at = indices_in(t.indices, Shape(w));
     t.y_at = indices_in(t.indices, node.shape);

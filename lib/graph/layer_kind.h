@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an op's file says what a model file may write of it: its keys, and how a layer is made of them.
+#pragma once
+#include <motley/ops.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace motley {
+
+// One layer of a model file: what it reads, its name, and its keys' values, defaults filled in.
+struct LayerArguments {
+  std::vector<Tensor> x{};
+  std::string name{};
+  std::map<std::string, double> numbers{};
+  std::map<std::string, std::vector<std::string>> names{};  // empty: not written
+  const Tensor& in() const { return x.front(); }
+};
+
+struct LayerKey {
+  enum class Kind : std::uint8_t { number, whole, names };  // names: of dims, one or several
+  std::string name{}, doc{};
+  Kind kind = Kind::number;
+  double standard = 0;             // of a number: its value where it is not written
+  double least = 0, most = 1e300;  // of a number
+};
+
+// At namespace scope in an op's file: model files then know the op.
+struct LayerKind {
+  LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build);
+  LayerKind(const LayerKind&) = delete;
+  LayerKind& operator=(const LayerKind&) = delete;
+
+  const std::string name;
+  const int reads;  // so many tensors
+  const std::vector<LayerKey> keys;
+  const std::function<Tensor(const LayerArguments&)> build;
+
+  static const LayerKind* find(const std::string& name);  // null: none
+  static std::vector<const LayerKind*> all();             // sorted by name
+};
+
+}  // namespace motley

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// x above 0, slope times x below (Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013).
+#include "graph/compiled.h"
+#include "graph/layer_kind.h"
+#include "graph/pointwise.h"
+
+namespace motley {
+
+static Pointwise::Function leaky(double slope) {
+  return [slope](const Value& x) { return select(0.0 < x, x, slope * x); };
+}
+static const Compiled kCompiled(Pointwise::formulas(leaky(0.01)));
+
+Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& o) {
+  return Pointwise::apply("leaky_relu", x, o.name, leaky(o.slope));
+}
+
+static const LayerKind kKind(
+    "leaky_relu", 1, {{"slope", "factor of negative values", LayerKey::Kind::number, LeakyReluOptions{}.slope, -1e300, 1e300}},
+    [](const LayerArguments& l) { return leaky_relu(l.in(), {.slope = l.numbers.at("slope"), .name = l.name}); });
+
+}  // namespace motley

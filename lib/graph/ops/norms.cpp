@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/ops/norms.h"
+
+#include <algorithm>
+
+#include "graph/compiled.h"
+#include "graph/ops/shapes.h"
+
+namespace motley {
+
+namespace {
+
+// Operands are given in this order, but for a center where there is none.
+Formula squared(bool centered) {  // x center
+  const Value x = centered ? operand(0) - operand(1) : operand(0);
+  return formula({x * x});
+}
+Formula inverse_root(double epsilon) {  // variance
+  return formula({1.0 / sqrt(operand(0) + epsilon)});
+}
+Formula output(bool centered) {  // x scale weight center bias
+  if (!centered) return formula({operand(0) * operand(1) * operand(2)});
+  return formula({(operand(0) - operand(3)) * operand(1) * operand(2) + operand(4)});
+}
+Value normal(bool centered, int x, int scale, int center) {
+  return (centered ? operand(x) - operand(center) : operand(x)) * operand(scale);
+}
+Formula times_normal(bool centered) {  // g x scale center
+  return formula({operand(0) * normal(centered, 1, 2, 3)});
+}
+Formula times() {
+  return formula({operand(0) * operand(1)});
+}
+Formula weighted_times_normal(bool centered) {  // g x scale weight center
+  return formula({operand(0) * operand(3) * normal(centered, 1, 2, 4)});
+}
+// g x scale weight, mean of g weight normal, center, mean of g weight
+Formula gradient(bool centered) {
+  const Value of_scale = operand(0) * operand(3) - normal(centered, 1, 2, 5) * operand(4);
+  return formula({operand(2) * (centered ? of_scale - operand(6) : of_scale)});
+}
+
+const Compiled kForward({output(true), output(false), inverse_root(1e-5), gradient(true), gradient(false), times()});
+const Compiled kSums({squared(true), squared(false), times_normal(true), times_normal(false), weighted_times_normal(true),
+                      weighted_times_normal(false), times()},
+                     Width::f64);
+
+class Norm final : public Op {
+ public:
+  explicit Norm(NormForm form) : form_(std::move(form)) {}
+  bool has_parameters() const override { return true; }
+
+  void forward(Lowering& to, const Node& node) const override {
+    const Parts t = parts(to, node);
+    if (form_.running && !to.trains()) {
+      map_pass(to, node, "scale", {t.running_variance}, t.scale, inverse_root(form_.epsilon));
+    } else {
+      if (form_.centered) {
+        map_pass(to, node, "mean", {t.x}, t.mean, {}, 1 / t.count);
+        map_pass(to, node, "center", {t.mean}, t.center, {});
+      }
+      map_pass(to, node, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered), 1 / t.count);
+      map_pass(to, node, "scale", {t.variance}, t.scale, inverse_root(form_.epsilon));
+    }
+    map_pass(to, node, "forward", with({t.x, t.scale, t.weight}, {t.center, t.bias}), to.value(node), output(form_.centered));
+  }
+
+  void backward(Lowering& to, const Node& node) const override {
+    const Parts t = parts(to, node);
+    const int dy = to.gradient(to.value(node));
+    const std::vector<int> terms = with({dy, t.x, t.scale}, {t.center});
+    const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept;
+    int plain = -1, normal = -1;  // the means of g weight, and of g weight normal
+    if (per_value) {              // of weight and bias, from the same sums
+      const int sum = to.inner(node, "sum_g", t.kept, DType::f64), sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
+      map_pass(to, node, "sum_g_normal", terms, sum_normal, times_normal(form_.centered));
+      map_pass(to, node, "backward_weight", {sum_normal}, to.gradient(t.weight), {});
+      if (form_.centered) {
+        map_pass(to, node, "sum_g", {dy}, sum, {});
+        map_pass(to, node, "backward_bias", {sum}, to.gradient(t.bias), {});
+      }
+      if (wanted) {
+        normal = to.inner(node, "mean_g_normal", t.kept);
+        map_pass(to, node, "mean_g_normal", {sum_normal, t.weight}, normal, times(), 1 / t.count);
+        if (form_.centered) {
+          plain = to.inner(node, "mean_g", t.kept);
+          map_pass(to, node, "mean_g", {sum, t.weight}, plain, times(), 1 / t.count);
+        }
+      }
+    } else if (wanted) {
+      const int sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
+      map_pass(to, node, "sum_g_normal", with({dy, t.x, t.scale, t.weight}, {t.center}), sum_normal,
+               weighted_times_normal(form_.centered), 1 / t.count);
+      normal = to.inner(node, "mean_g_normal", t.kept);
+      map_pass(to, node, "mean_g_normal", {sum_normal}, normal, {});
+      if (form_.centered) {
+        const int sum = to.inner(node, "sum_g", t.kept, DType::f64);
+        map_pass(to, node, "sum_g", {dy, t.weight}, sum, times(), 1 / t.count);
+        plain = to.inner(node, "mean_g", t.kept);
+        map_pass(to, node, "mean_g", {sum}, plain, {});
+      }
+    }
+    if (wanted)
+      map_pass(to, node, "backward_data", with({dy, t.x, t.scale, t.weight, normal}, {t.center, plain}), to.gradient(t.x),
+               gradient(form_.centered));
+    if (!per_value) {
+      map_pass(to, node, "backward_weight", terms, to.gradient(t.weight), times_normal(form_.centered));
+      if (form_.centered) copy_pass(to, node, "backward_bias", dy, to.gradient(t.bias));
+    }
+    if (form_.running) move_statistics(to, node, t);
+  }
+
+ private:
+  struct Parts {
+    Shape kept{}, affine{};  // kept: the dims that are not normalised over
+    double count = 1;
+    int x = -1, weight = -1, bias = -1, mean = -1, center = -1, variance = -1, scale = -1, running_mean = -1, running_variance = -1;
+  };
+
+  Parts parts(Lowering& to, const Node& node) const {
+    Parts t;
+    std::vector<Dim> kept, affine;
+    for (const Dim& d : node.shape.dims()) {
+      if (std::find(form_.over.begin(), form_.over.end(), d.name) == form_.over.end())
+        kept.push_back(d);
+      else
+        t.count *= static_cast<double>(d.size);
+      if (std::find(form_.affine.begin(), form_.affine.end(), d.name) != form_.affine.end()) affine.push_back(d);
+    }
+    t.kept = Shape(kept);
+    t.affine = Shape(affine);
+    t.x = to.value(node.inputs[0]);
+    t.weight = to.parameter(node, "weight", t.affine, Initial::ones);
+    t.scale = to.inner(node, "scale", t.kept);
+    if (form_.centered) t.bias = to.parameter(node, "bias", t.affine, Initial::zeros);
+    if (form_.running) {
+      t.running_mean = to.statistic(node, "running_mean", t.kept, Initial::zeros, form_.momentum);
+      t.running_variance = to.statistic(node, "running_var", t.kept, Initial::ones, form_.momentum);
+      if (!to.trains()) return t.center = t.running_mean, t;
+    }
+    if (form_.centered) {
+      t.mean = to.inner(node, "mean", t.kept, DType::f64);
+      t.center = to.inner(node, "center", t.kept);
+    }
+    t.variance = to.inner(node, "variance", t.kept, DType::f64);
+    return t;
+  }
+
+  // Those of the last ones that a norm without a center has not are left out.
+  std::vector<int> with(std::vector<int> operands, const std::vector<int>& centered) const {
+    if (form_.centered) operands.insert(operands.end(), centered.begin(), centered.end());
+    return operands;
+  }
+
+  // Unbiased, as PyTorch's.
+  static void move_statistics(Lowering& to, const Node& node, const Parts& t) {
+    if (t.count < 2)
+      throw UserError("\"" + node.layer +
+                      "\" sees one value per statistic in a step: its variance is not defined; take a larger batch");
+    map_pass(to, node, "running_mean", {t.mean}, to.gradient(t.running_mean), {});
+    map_pass(to, node, "running_var", {t.variance}, to.gradient(t.running_variance), {}, t.count / (t.count - 1));
+  }
+
+  NormForm form_;
+};
+
+}  // namespace
+
+Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, const std::string& name) {
+  floats_only(op, x);
+  if (!(form.epsilon >= 0)) throw UserError(op + ": epsilon is at least 0, this one is " + std::to_string(form.epsilon));
+  if (!(form.momentum >= 0 && form.momentum <= 1))
+    throw UserError(op + ": momentum is in 0..1, this one is " + std::to_string(form.momentum));
+  if (form.over.size() == x.shape().rank())
+    throw UserError(op + " would normalise all of \"" + x.name() + "\" at once; keep one of its dims, as the batch");
+  return GraphNodes::graph_of({x})->add(op, name, std::make_shared<Norm>(form), {x}, x.shape());
+}
+
+LayerKey over_key(const std::string& doc) {
+  return {"over", doc, LayerKey::Kind::names};
+}
+LayerKey epsilon_key(double standard) {
+  return {"epsilon", "added to the variance", LayerKey::Kind::number, standard, 0, 1e300};
+}
+
+}  // namespace motley

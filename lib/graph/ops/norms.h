@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What norms share: y = (x - center) * scale * weight + bias, where center and scale = 1 / sqrt(variance + epsilon) are those of
+// the elements along some dims. Mean first, then centred squares: partial sums in f64, global counts, so any cut gives the same.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "graph/layer_kind.h"
+#include "graph/nodes.h"
+
+namespace motley {
+
+struct NormForm {
+  std::vector<std::string> over{};    // dims whose elements are normalised together
+  std::vector<std::string> affine{};  // dims of weight and bias: `over`, or all others but the samples'
+  bool centered = true;               // else the mean is taken as 0, and there is no bias
+  double epsilon = 1e-5;
+  bool running = false;   // statistics are kept for inference, which reads them instead
+  double momentum = 0.1;  // of these
+};
+
+Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, const std::string& name);
+
+LayerKey over_key(const std::string& doc);
+LayerKey epsilon_key(double standard);
+
+}  // namespace motley

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout law and pick law of norms, dropout, softmax and products by broadcast tensors: any cut of their dims equals the unsharded
+// network, running statistics too; and what is random is the same under every cut and number of micro-batches.
+#include <motley/error.h>
+#include <motley/ops.h>
+#include <motley/program.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "plan/plan_data.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
+#include "tests/support/shrink.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+std::vector<Axis> random_axes(Random& random, int most) {
+  const auto first = static_cast<int>(pick(random, 1, most));
+  if (chance(random, 0.6)) return {{"a", first}};
+  return {{"a", first}, {"b", static_cast<int>(pick(random, 1, std::max(1, 6 / first)))}};
+}
+
+Plan in_f64(const Step& step, const Mesh& mesh, const LayoutRules& rules = {}) {
+  return balance(step, mesh, rules, {}, {.dtype = DType::f64});
+}
+
+}  // namespace
+
+TEST_CASE("layout law: norms, one to three axes, any parts", "[law]") {
+  int refused = 0;
+  for (unsigned number = 0; number < share_of(200U); number++) {
+    Random random(810000 + number);
+    Case one{with_norms(random_recipe(random), random), random_axes(random, 4), {}, 0};
+    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.5, .spatial = 0.4, .nested = 0.1, .jagged = 0.15});
+    INFO("case " << number);
+    CHECK(broken(one, &refused) == "");
+  }
+  CHECK(refused < 100);
+}
+
+TEST_CASE("pick law: every legal pick of norms", "[law]") {
+  for (unsigned number = 820000; number < 820000 + share_of(200U); number++) {
+    Random random(number);
+    Case one{with_norms(random_recipe(random), random), random_axes(random, 4), {}, number};
+    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .nested = 0.1, .jagged = 0.1});
+    INFO("case " << number);
+    CHECK(broken(one) == "");
+  }
+}
+
+TEST_CASE("layout law: a batch norm's statistics are those of the complete batch, by hand", "[law]") {
+  const Dim batch{"batch", 6}, in{"in", 2}, f{"f", 3};
+  Graph g;
+  const Tensor x = g.input("x", {batch, in});
+  const Tensor y = batch_norm(dense(x, {.out = {f}, .name = "d"}), {.momentum = 0.25, .epsilon = 1e-3, .name = "norm"});
+  const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 0});
+  CHECK(step.parameters() == std::vector<std::string>{"d.weight", "d.bias", "norm.weight", "norm.bias"});
+  const Outcome one = run_plan(in_f64(step, mesh_of({{"one", 1}})), {.steps = 1});
+  const Outcome cut = run_plan(in_f64(step, mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{4, 0, 2}}}}), {.steps = 1});
+  CHECK(difference(cut, one) < 1e-13);
+  // Per filter: batch * (weight^2 var / (var + epsilon) + bias^2), as the normalised values' mean is 0.
+  const std::vector<double>&mean = one.weights.at("norm.running_mean"), &variance = one.weights.at("norm.running_var");
+  double sum = 0;
+  for (std::size_t k = 0; k < 3; k++) {
+    CHECK(std::abs(mean[k]) > 1e-3);
+    const double biased = (variance[k] - 0.75) / 0.25 * 5 / 6;  // it began at 1
+    const double weight = one.weights.at("norm.weight")[k], bias = one.weights.at("norm.bias")[k];
+    sum += 6 * (weight * weight * biased / (biased + 1e-3) + bias * bias);
+  }
+  CHECK(one.loss == Approx(sum).epsilon(1e-12));
+  CHECK(one.gradients.count("norm.running_mean") == 0);
+}
+
+TEST_CASE("layout law: what is dropped is decided by seed, name, step and place", "[law]") {
+  const Dim batch{"batch", 8}, in{"in", 40}, out{"out", 50};
+  for (const double rate : {0.0, 0.25, 0.5, 0.9}) {
+    Graph g;
+    const Tensor h = dropout(dense(g.input("x", {batch, in}), {.out = {out}, .name = "d"}), {.rate = rate, .name = "drop"});
+    const Tensor loss = mean(mul(h, h));
+    const auto run = [&](const LayoutRules& rules, Index accumulate, unsigned seed) {
+      const Step step = training(loss, Sgd{.learning_rate = 0.1}, {.accumulate = accumulate});
+      const Mesh mesh = mesh_of({{"all", rules.split.empty() ? 1 : 3}});
+      return run_plan(in_f64(step, mesh, rules), {.seed = seed});
+    };
+    const Outcome one = run({}, 1, 3);
+    CHECK(difference(run(LayoutRules{{out, "all", Sizes{{1, 30, 19}}}}, 1, 3), one) < 1e-13);
+    CHECK(difference(run(LayoutRules{{batch, "all", Sizes{{5, 0, 3}}}}, 1, 3), one) < 1e-13);
+    // A quarter of the elements is dropped, not one more or less than at random.
+    std::size_t zeros = 0;
+    const std::vector<double>& bias = one.gradients.at("d.bias");
+    for (const double b : bias) zeros += b == 0 ? 1 : 0;
+    CHECK(zeros <= (rate < 0.9 ? 3U : 50U));
+  }
+}
