@@ -78,7 +78,10 @@ def main():
     out = [INTRO]
     for kind in ("job", "mesh", "model", "layout"):
         schema = json.loads(subprocess.run([sys.argv[1], "schema", kind], check=True, capture_output=True, text=True).stdout)
-        out += section(f"{kind.capitalize()} files", schema, 2, skip=("mesh", "model", "layout") if kind == "job" else ())
+        forms = [schema] if "properties" in schema else schema["oneOf"]  # a model may be a network of the zoo
+        for form in forms:
+            title = f"{kind.capitalize()} files" + (" of the zoo" if "zoo" in form["properties"] else "")
+            out += section(title, form, 2, skip=("mesh", "model", "layout") if kind == "job" else ())
     print("\n".join(out).rstrip())
 
 

@@ -65,6 +65,8 @@ std::string to_string(const Box& box);              ///< As `[0,3)x[2,5)`.
 
 /// Whether the text may name a dim, an axis, a layer or an input: `[A-Za-z_][A-Za-z0-9_-]*`.
 bool is_name(const std::string& text);
+/// A name, or names and at least one number joined by dots, as members of lists are called in PyTorch: "layer1.0.conv1".
+bool is_layer_name(const std::string& text);
 /// Which of `right` was probably meant (typing errors, and what other systems call it); empty: none is similar.
 std::string probably_meant(const std::string& wrong, const std::vector<std::string>& right);
 /// The end of an error message: `; did you mean "x"?`, or ` (known: a, b)` where no name is similar.

@@ -93,6 +93,19 @@ bool is_name(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
 }
 
+bool is_layer_name(const std::string& text) {
+  bool number = false;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('.', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    const bool digits = begin > 0 && !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits && !is_name(part)) return false;
+    number = number || digits;
+    begin = end + 1;
+  }
+  return number || is_name(text);
+}
+
 namespace {
 // Levenshtein's distance with transpositions.
 std::size_t distance(const std::string& a, const std::string& b) {

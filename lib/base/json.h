@@ -111,8 +111,9 @@ struct Reader {
   bool number(const Json& j, double& out, double lo, double hi);
   bool boolean(const Json& j, bool& out);
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
-  bool name(const Json& j, std::string& out);       // [A-Za-z_][A-Za-z0-9_-]*
-  static constexpr std::size_t kMostInList = 1000;  // complaints about one list; what comes after is not read
+  bool name(const Json& j, std::string& out);        // [A-Za-z_][A-Za-z0-9_-]*
+  bool layer_name(const Json& j, std::string& out);  // several joined by dots
+  static constexpr std::size_t kMostInList = 1000;   // complaints about one list; what comes after is not read
   template <class F>
   bool list(const Json& j, F&& one) {  // one(element, index)
     const auto* a = std::get_if<Json::Array>(&j.value);

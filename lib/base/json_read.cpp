@@ -179,6 +179,13 @@ bool Reader::name(const Json& j, std::string& out) {
   return true;
 }
 
+bool Reader::layer_name(const Json& j, std::string& out) {
+  const auto* s = std::get_if<std::string>(&j.value);
+  if (s == nullptr || !is_layer_name(*s)) return name(j, out);
+  out = *s;
+  return true;
+}
+
 void Reader::unknown_key(const Json::Member& m, const std::vector<std::string>& names) {
   complain(m.where, (is_not_built(m.key, names) ? "not built yet" : "unknown key") + did_you_mean(m.key, names));
 }

@@ -25,7 +25,7 @@ struct FileKind {
 const std::vector<FileKind>& file_kinds() {
   static const std::vector<FileKind> kinds{
       {"mesh", {"axes", "devices"}, [](const std::string& p) { Mesh::load(p); }},
-      {"model", {"inputs", "layers", "loss"}, [](const std::string& p) { ModelSpec::load(p); }},
+      {"model", {"inputs", "layers", "loss", "zoo"}, [](const std::string& p) { ModelSpec::load(p); }},
       {"layout", {"split", "tensors", "place"}, [](const std::string& p) { LayoutRules::load(p); }},
       {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p, {}, Data::needed); }},
       {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }},

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/model.h"
+#include "config/zoo.h"
 #include "graph/pointwise.h"
 
 namespace motley {
@@ -39,7 +40,7 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
 void read_names(Reader& r, const Json& j, std::vector<std::string>& out) {
   one_or_several(r, j, [&](const Json& one) {
     std::string name;
-    if (!r.name(one, name)) return false;
+    if (!r.layer_name(one, name)) return false;
     if (Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" is listed twice"), false;
     out.push_back(name);
     return true;
@@ -142,7 +143,7 @@ const std::map<std::string, LayerField>& layer_fields() {
     for (LayerField f : Table<LayerSpec>{
              {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
              {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false,
-              [](Reader&r, const Json&j, LayerSpec&l) { r.name(j, l.name); }},
+              [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
              {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false,
@@ -281,7 +282,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   for (const auto& [key, field] : layer_fields()) keys.push_back(key);
   for (const Json::Member& m : std::get<Json::Object>(j.value))
     if (m.key == "name" || (layer.name.empty() && probably_meant(m.key, keys) == "name"))
-      if (const auto* text = std::get_if<std::string>(&m.value.value); text != nullptr && is_name(*text)) layer.name = *text;
+      if (const auto* text = std::get_if<std::string>(&m.value.value); text != nullptr && is_layer_name(*text)) layer.name = *text;
   const Json* op = j.find("op");
   if (op == nullptr) return r.complain(j, "\"op\" is missing (what the layer computes, as \"conv2d\")"), layer;
   std::vector<std::string> known;
@@ -421,10 +422,77 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   }
 }
 
+// A network of the zoo, of which the keys of a model follow.
+struct ZooSpec {
+  ModelSpec model{};
+  ZooChoice choice{};
+  std::string stem{};
+};
+const std::vector<std::string> kStems{"imagenet", "cifar"}, kLaterNetworks{"bert", "gpt", "unet", "vit"};
+
+Table<ZooSpec> zoo_table(VersionKey version) {
+  return {version_field<ZooSpec>(version),
+          {"zoo", "a published network", "text", true,
+           [](Reader& r, const Json& j, ZooSpec& z) {
+             if (const auto* text = std::get_if<std::string>(&j.value); text != nullptr && Reader::is_one_of(*text, kLaterNetworks))
+               return r.complain(j, "\"" + *text + "\" is not built yet");
+             r.text(j, z.choice.network, zoo_networks());
+           },
+           schema_of_words(zoo_networks())},
+          {"name", "name of the model, informative", "text", false,
+           [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.model.name); }},
+          {"inputs", "the images: name -> its dims and their sizes: samples, channels, rows, columns", "object", true,
+           [](Reader& r, const Json& j, ZooSpec& z) {
+             read_inputs(r, j, z.model);
+             if (!z.model.inputs.empty() && z.model.inputs.front().dims.size() != 4)
+               r.complain(j, "expected images: four dims, as { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 }");
+           },
+           schema_of_map(schema_of_map(schema_of_type("integer")))},
+          {"classes",
+           "size of the dim \"classes\" that it makes",
+           "integer",
+           false,
+           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.classes, 1, kMostSize); },
+           {},
+           Json(ZooChoice{}.classes)},
+          {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text",
+           false, [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
+          {"width",
+           "factor of every layer's channels",
+           "number",
+           false,
+           [](Reader& r, const Json& j, ZooSpec& z) { r.number(j, z.choice.width, 1e-3, 1e3); },
+           {},
+           Json(ZooChoice{}.width)}};
+}
+
+ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
+  ZooSpec zoo;
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, zoo_table(version), zoo);
+  if (zoo.stem == "cifar" && !zoo.choice.network.empty() && !has_small_stem(zoo.choice.network))
+    r.in("stem", [&] {
+      r.complain(*j.find("stem"), "resnet18, resnet34 and resnet50 have two stems, " + zoo.choice.network + " has one");
+    });
+  zoo.choice.small_stem = zoo.stem == "cifar";
+  if (r.complaints.list.size() != before) return std::move(zoo.model);
+  zoo.choice.input = zoo.model.inputs.front().name;
+  zoo.choice.image = zoo.model.inputs.front().dims;
+  const Json text = zoo_model(zoo.choice);
+  Complaints none;
+  Reader inner{none};
+  ModelSpec model;
+  if (inner.object(text, model_table(VersionKey::required), model)) check_names(inner, text, model);
+  check(none.empty(), "the zoo's networks can be read");
+  if (!zoo.model.name.empty()) model.name = zoo.model.name;
+  return model;
+}
+
 }  // namespace
 
 Json model_schema(VersionKey version) {
-  return object_schema(model_table(version));
+  return std::move(
+      Json{Json::Object{}}.set("oneOf", Json::Array{object_schema(model_table(version)), object_schema(zoo_table(version))}));
 }
 
 bool may_declare_dims(const std::string& op) {
@@ -433,6 +501,7 @@ bool may_declare_dims(const std::string& op) {
 }
 
 ModelSpec read_model(Reader& reader, const Json& json, VersionKey version) {
+  if (json.find("zoo") != nullptr) return read_zoo(reader, json, version);
   ModelSpec model;
   if (reader.object(json, model_table(version), model)) check_names(reader, json, model);
   return model;

@@ -34,7 +34,7 @@ void GraphNodes::declare(const Dim& dim) {
 }
 
 void GraphNodes::claim(const std::string& name) {
-  if (!is_name(name)) throw UserError("\"" + name + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
+  if (!is_layer_name(name)) throw UserError("\"" + name + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
   if (!names.insert(name).second) throw UserError("two layers or inputs are called \"" + name + "\"");
 }
 

@@ -620,7 +620,7 @@ TEST_CASE("check reports kinds, complaints and codes") {
   CHECK(complaints_in(files.folder, wrong.complaints) ==
         Lines{"no file none.json",
               "odd.json:1:1: error: not a file that motley knows; expected a mesh (axes, devices), a model (inputs, "
-              "layers, loss), a layout (split, tensors, place), "
+              "layers, loss, zoo), a layout (split, tensors, place), "
               "a job (mesh, model, layout, profile, data, train), a profile (devices, kernels, links), a plan (decisions, "
               "predicted, cuts, baselines), "
               "a run (status, steps, train_loss, measured_step_seconds), a trace (first_step, last_step, difference_seconds, "

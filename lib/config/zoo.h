@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Published networks as model files. Layers are called as in torchvision where it has the network, so that its weights fit by name.
+#pragma once
+#include <motley/dims.h>
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace motley {
+
+struct ZooChoice {
+  std::string network{};
+  std::vector<Dim> image{};  // of the input: samples, channels, rows, columns
+  std::string input = "image";
+  Index classes = 1000;
+  bool small_stem = false;  // resnet18/34/50: 3x3 without a pool, for small images
+  double width = 1;         // factor of every layer's channels
+};
+
+const std::vector<std::string>& zoo_networks();
+bool has_small_stem(const std::string& network);
+// A model file's text as a tree, without the name of a file. The choice is checked by who reads it.
+Json zoo_model(const ZooChoice& choice);
+
+}  // namespace motley

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The zoo's networks have the published number of parameters, and can be trained and cut.
+#include <motley/mesh.h>
+#include <motley/rules.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "base/json.h"
+#include "config/model.h"
+#include "config/zoo.h"
+#include "graph/passes.h"
+#include "tests/support/config_files.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
+
+using namespace motley;
+
+namespace {
+
+ModelSpec spec_of(const std::string& keys, Index channels, Index size, Index batch = 2) {
+  const Folder folder("motley-zoo");
+  const std::string n = std::to_string(size);
+  return ModelSpec::load(folder.write(
+      "m.json", "{ \"version\": 1, " + keys + ", \"inputs\": { \"image\": { \"batch\": " + std::to_string(batch) +
+                    ", \"channels\": " + std::to_string(channels) + ", \"rows\": " + n + ", \"cols\": " + n + " } } }"));
+}
+
+Step step_of(const Model& model) {
+  return training(model.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
+}
+
+Index parameters_of(const std::string& keys, Index channels, Index size) {
+  const Model model = build_model(spec_of(keys, channels, size), 0);
+  const Step step = step_of(model);
+  Index count = 0;
+  for (const int p : step.passes().parameters)
+    if (step.passes().statistic(p) == nullptr) count += step.passes().tensors[static_cast<std::size_t>(p)].shape.elements();
+  return count;
+}
+
+}  // namespace
+
+// torchvision's documentation of each; of the CIFAR networks what the layers of their papers add up to (0.27, 0.85, 1.7, 10.2
+// million there).
+TEST_CASE("the zoo's parameters are as many as published", "[zoo]") {
+  CHECK(parameters_of(R"("zoo": "resnet18")", 3, 224) == 11689512);
+  CHECK(parameters_of(R"("zoo": "resnet34")", 3, 224) == 21797672);
+  CHECK(parameters_of(R"("zoo": "resnet50")", 3, 224) == 25557032);
+  CHECK(parameters_of(R"("zoo": "vgg11")", 3, 224) == 132863336);
+  CHECK(parameters_of(R"("zoo": "vgg16")", 3, 224) == 138357544);
+  CHECK(parameters_of(R"("zoo": "vgg11_bn")", 3, 224) == 132868840);
+  CHECK(parameters_of(R"("zoo": "vgg16_bn")", 3, 224) == 138365992);
+  CHECK(parameters_of(R"("zoo": "mobilenet_v2")", 3, 224) == 3504872);
+  CHECK(parameters_of(R"("zoo": "lenet5", "classes": 10)", 1, 28) == 61706);
+  CHECK(parameters_of(R"("zoo": "lenet5", "classes": 10)", 1, 32) == 61706);
+  CHECK(parameters_of(R"("zoo": "resnet20", "classes": 10)", 3, 32) == 269722);
+  CHECK(parameters_of(R"("zoo": "resnet56", "classes": 10)", 3, 32) == 853018);
+  CHECK(parameters_of(R"("zoo": "resnet110", "classes": 10)", 3, 32) == 1727962);
+  CHECK(parameters_of(R"("zoo": "resnet1001", "classes": 10)", 3, 32) == 10327706);
+  CHECK(parameters_of(R"("zoo": "resnet18", "stem": "cifar", "classes": 10)", 3, 32) == 11173962);
+}
+
+TEST_CASE("every network of the zoo at an eighth of its width, cut by batch and by some of its channels, equals the unsharded one",
+          "[zoo]") {
+  using namespace motley::law;
+  for (const std::string& name : zoo_networks()) {
+    if (name == "resnet1001" || name == "resnet110") continue;  // as resnet56, for minutes
+    INFO(name);
+    const bool small = name.starts_with("paper") || name == "lenet5";
+    const std::string stem = has_small_stem(name) ? R"(, "stem": "cifar")" : "";
+    const Model model = build_model(spec_of("\"zoo\": \"" + name + "\", \"width\": 0.125, \"classes\": 5" + stem, 3,
+                                            small                    ? 12
+                                            : name == "mobilenet_v2" ? 64
+                                                                     : 32,
+                                            3),
+                                    0);
+    const Step step = step_of(model);
+    LayoutRules rules{{Dim{"batch", 3}, "a", Sizes{{2, 0, 1}}}};
+    const Plan one = balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64});
+    const Outcome truth = run_plan(one);
+    CHECK(difference(run_plan(balance(step, mesh_of({{"a", 3}}), rules, {}, {.dtype = DType::f64})), truth) < 1e-9);
+    rules = LayoutRules{};
+    int k = 0;
+    for (const StepTensor& t : step.passes().tensors)
+      if (t.role == TensorRole::parameter && t.name.ends_with(".weight") && t.shape.rank() == 4 && k++ % 2 == 0)
+        if (const Dim& f = t.shape[0];
+            std::none_of(rules.split.begin(), rules.split.end(), [&](const Rule& r) { return r.dim == f.name; }))
+          rules.split.push_back({f, "a", Sizes{{f.size / 2, f.size - f.size / 2}}});
+    CHECK(difference(run_plan(balance(step, mesh_of({{"a", 2}}), rules, {}, {.dtype = DType::f64})), truth) < 1e-9);
+  }
+}
+
+TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") {
+  const auto said_of = [](const std::string& keys) {
+    const Folder folder("motley-zoo");
+    const std::string file = folder.write("m.json", "{ \"version\": 1,\n" + keys + " }");
+    return said(folder, [&] { ModelSpec::load(file); });
+  };
+  const std::string image = R"("inputs": { "image": { "batch": 2, "channels": 3, "rows": 32, "cols": 32 } })";
+  CHECK(said_of(R"("zoo": "resnet19", )" + image) ==
+        Lines{R"(m.json:2:8: error: /zoo: "resnet19" is not known here; did you mean "resnet18"?)"});
+  CHECK(said_of(R"("zoo": "vit", )" + image) == Lines{R"(m.json:2:8: error: /zoo: "vit" is not built yet)"});
+}
