@@ -47,8 +47,9 @@ inline bool is_copy(const KernelSpec& spec) {  // no arithmetic at all
   return spec.op == KernelOp::map && spec.formula.code.empty() && spec.summands == 1 && spec.combine == Combine::set &&
          spec.scale == 1;
 }
-// Registers are f64.
+// Registers are f64. Of a reduction only in f64 plans: its sums are in f64 in any case.
 inline bool is_wide(const KernelSpec& spec) {
+  if (spec.dtype == DType::f64 || spec.combine != Combine::set) return spec.dtype == DType::f64;
   return std::any_of(spec.operands.end() - static_cast<std::ptrdiff_t>(result_count(spec)), spec.operands.end(),
                      [](const MapOperand& o) { return o.dtype == DType::f64; });
 }

@@ -172,7 +172,8 @@ Pass& map_pass(Lowering& to, const Node& node, const std::string& what, const st
   p.writes = {into, indices_in(p.indices, to.tensor(into).shape)};
   p.formula = std::move(formula);
   p.scale = scale;
-  if (is_plain_map(p) && to.tensor(from.front()).dtype != to.tensor(into).dtype) p.formula = converted();
+  const bool keeps = p.writes.indices.size() == p.indices.size();
+  if (is_plain_map(p) && keeps && to.tensor(from.front()).dtype != to.tensor(into).dtype) p.formula = converted();
   return p;
 }
 

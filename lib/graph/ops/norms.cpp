@@ -40,10 +40,9 @@ Formula gradient(bool centered) {
   return formula({operand(2) * (centered ? of_scale - operand(6) : of_scale)});
 }
 
-const Compiled kForward({output(true), output(false), inverse_root(1e-5), gradient(true), gradient(false), times()});
-const Compiled kSums({squared(true), squared(false), times_normal(true), times_normal(false), weighted_times_normal(true),
-                      weighted_times_normal(false), times()},
-                     Width::f64);
+const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
+                          times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
+                          gradient(true), gradient(false)});
 
 class Norm final : public Op {
  public:
