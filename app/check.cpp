@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// motley check: everything that is wrong with files. motley schema: what may be in them.
+// motley check: everything that is wrong with files. motley schema: what may be in them. motley model: one
+// of them, of a published network.
 #include "config/check.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "app/verbs.h"
 #include "config/job.h"
 #include "config/schema.h"
+#include "config/zoo.h"
 
 namespace motley::app {
 
@@ -29,6 +31,15 @@ int check(const Options& options) {
 
 int schema(const Options& options) {
   print_result(to_text(schema_of_file(options.kind), 2) + "\n");
+  return 0;
+}
+
+int model(const Options& options) {
+  const std::string text = to_text(zoo_model(usual_choice(options.kind)), 1) + "\n";
+  if (options.output.empty())
+    print_result(text);
+  else
+    write_file(options.output.string(), text);
   return 0;
 }
 

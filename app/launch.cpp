@@ -26,11 +26,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
-constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 // A SIGTERM before MPI_Init is through on every rank can hang mpiexec for good: it is kept so long, then all is killed.
 constexpr auto kReadyPatience = 5s;
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
+constexpr auto kSavePatience = 10min;  // while they save
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
 constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
@@ -270,6 +271,12 @@ void Launch::rank_is_gone(std::size_t rank, Order order) {
   died_look_ = looks_;
 }
 
+bool Launch::saves() const {
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (const auto its = record(r); its && std::string_view(its->phase).starts_with("saving")) return true;
+  return false;
+}
+
 void Launch::heed_signals() {
   const int signals = signals_so_far();
   if (signals == 0 || ended_) return;
@@ -279,7 +286,7 @@ void Launch::heed_signals() {
     early_ = !watch_.all_ready();
   }
   const auto since = Clock::now() - *asked_;
-  if (signals >= 2 || since > kStopPatience) {
+  if (signals >= 2 || since > (saves() ? kSavePatience : kStopPatience)) {
     end_at_once();
   } else if (heeded_ == 0) {
     static_cast<void>(watch_.beat());

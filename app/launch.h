@@ -53,6 +53,7 @@ class Launch {
   // Order: whether processes that ended are reported in the order in which they ended.
   enum class Order { known, unknown };
   void rank_is_gone(std::size_t rank, Order order);
+  bool saves() const;  // some rank writes weights or a checkpoint
   void heed_signals();
   void heed_failures();
   void end_at_once();

@@ -24,7 +24,7 @@ void stop_at_once(int) {
 }
 
 void handle_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     struct sigaction before {
     }, stop{};
     stop.sa_handler = stop_at_once;
@@ -42,7 +42,8 @@ void silence() {
 
 int work(const Parsed& parsed, const app::CommandLine& line) {
   const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check ||
-                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema);
+                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema || parsed.options->verb == Verb::model ||
+                                        parsed.options->verb == Verb::convert);
   if ((alone || !parsed.options) && how_started().rank > 0) silence();
   if (!parsed.options) {
     if (parsed.code == 0)
@@ -56,11 +57,15 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     case Verb::check: return app::check(*parsed.options);
     case Verb::trace: return app::trace(*parsed.options);
     case Verb::schema: return app::schema(*parsed.options);
+    case Verb::model: return app::model(*parsed.options);
+    case Verb::convert: return app::convert(*parsed.options);
     case Verb::rank: return app::rank_main(*parsed.options, line);
     case Verb::profile:
     case Verb::plan:
     case Verb::explain:
     case Verb::train:
+    case Verb::eval:
+    case Verb::predict:
     case Verb::verify: return app::with_ranks(*parsed.options, line);
   }
   throw InternalError("an unknown command");

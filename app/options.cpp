@@ -12,18 +12,18 @@
 #include <map>
 
 #include "config/schema.h"
+#include "config/zoo.h"
 
 namespace motley {
 
 namespace {
 
 constexpr const char* kVersion = MOTLEY_VERSION;
-constexpr std::array kLater{"eval", "predict", "report", "simulate", "convert", "model"};
+constexpr std::array kLater{"report", "simulate"};
 struct LaterOption {
   const char *verb, *option;
 };
-constexpr std::array kLaterOptions{LaterOption{"train", "--resume"}, LaterOption{"plan", "--advise"},
-                                   LaterOption{"verify", "--inference"}};
+constexpr std::array kLaterOptions{LaterOption{"plan", "--advise"}, LaterOption{"verify", "--inference"}};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -34,11 +34,14 @@ Examples:
   motley plan configs/jobs/quickstart.json       show how the model will be split, predicted times, and why
   motley explain configs/jobs/quickstart.json --svg plan.svg    describe the plan in text and as a picture
   motley train configs/jobs/quickstart.json --set train.batch=64
+  motley train configs/jobs/quickstart.json --resume           go on with the job's last run that did not finish
+  motley eval configs/jobs/quickstart.json --weights runs/quickstart-20261122T120000Z
   motley trace runs/quickstart-20261122T120000Z  compare that run's predicted and measured times, kernel by kernel
   motley verify configs/jobs/quickstart.json     compare the sharded network with the unsharded one
   motley schema job > job.schema.json            JSON Schema of job files, for editors
+  motley model resnet18 -o resnet18.json         a published network as a model file, to change it
 
-Exit codes: 0 ok, 64 usage, 65 bad data, 66 input missing, 69 device unavailable or out of memory, 70 internal error, loss not
+Exit codes: 0 ok, 64 usage, 65 bad data or checkpoint, 66 input missing, 69 device unavailable or out of memory, 70 internal error, loss not
 finite or verify found a difference, 74 I/O, 75 stopped on request, 78 bad config, 86 a rank hung or died.
 )";
 
@@ -53,7 +56,7 @@ For every command:
 
 struct Words {
   std::string progress{}, log_level = "info", form = "text";
-  std::string job{}, kind{};
+  std::string job{}, kind{}, in{}, out{};
   std::string later{};  // an option that is not built yet
   bool quiet = false;
 };
@@ -139,9 +142,16 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_form(explain, w);
 
   CLI::App* train = add_verb(app, "train", "train; starts its own ranks, one per device of the mesh");
-  add_job(train, w, "the job file")->required();
+  add_job(train, w, "the job file (without it, with --resume: the run's own)");
   train->add_option("--run-dir", o.run_directory, "directory for the results (default: runs/<job>-<UTC time>)")->type_name("DIR");
   train->add_flag("--overwrite", o.overwrite, "replace a run that is in the directory");
+  train
+      ->add_option(
+          "--resume", o.resume,
+          "go on from a run's last checkpoint, from a checkpoint, or auto: the job's last run that did not finish (the default)")
+      ->expected(0, 1)
+      ->type_name("DIR|auto");
+  train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
   train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")
       ->type_name("FILE");
@@ -158,8 +168,28 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
 
+  const char* weights_text = "a run directory, a checkpoint, a .safetensors or a .npz file";
+  CLI::App* eval = add_verb(app, "eval", "loss and accuracy of weights on the job's test samples");
+  add_job(eval, w, "the job file")->required();
+  eval->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
+  add_form(eval, w);
+
+  CLI::App* predict = add_verb(app, "predict", "the network's outputs (logits) for samples in a .npy file");
+  add_job(predict, w, "the job file")->required();
+  predict->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
+  predict->add_option("--input", o.input, "the samples: an array [samples, a sample's dims...]")->required()->type_name("X.npy");
+  predict->add_option("-o,--output", o.output, "write the outputs there, one per sample")->required()->type_name("Y.npy");
+
+  CLI::App* convert = add_verb(app, "convert", "convert weights between .safetensors, .npz and checkpoints");
+  convert->add_option("IN", w.in, weights_text)->required()->type_name("");
+  convert->add_option("OUT", w.out, "a .safetensors or .npz file, or the directory of a new checkpoint")->required()->type_name("");
+
   CLI::App* schema = add_verb(app, "schema", "print the JSON Schema of a kind of file, for editors");
   one_of(schema->add_option("KIND", w.kind, "kind of file")->required(), schema_kinds());
+
+  CLI::App* model = add_verb(app, "model", "write a published network as a model file");
+  one_of(model->add_option("NAME", w.kind, "network")->required(), zoo_networks());
+  model->add_option("-o,--output", o.output, "write it there (default: stdout)")->type_name("FILE");
 
   for (const LaterOption& l : kLaterOptions)
     app.get_subcommand(l.verb)
@@ -205,7 +235,8 @@ std::string unexpected(const CLI::App& app) {
 Verb verb_of(const std::string& name) {
   static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check},     {"profile", Verb::profile},
                                                  {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train},
-                                                 {"trace", Verb::trace},   {"verify", Verb::verify},   {"schema", Verb::schema},
+                                                 {"trace", Verb::trace},   {"verify", Verb::verify},   {"schema", Verb::schema}, {"model", Verb::model},
+                                                 {"eval", Verb::eval},     {"predict", Verb::predict}, {"convert", Verb::convert},
                                                  {kRank, Verb::rank}};
   return verbs.at(name);
 }
@@ -221,6 +252,7 @@ void apply(const Words& w, Options& o) {
                                                 : ProgressMode::automatic;
   o.form = w.form == "json" ? Form::json : Form::text;
   if (!w.job.empty()) o.files = {w.job};
+  if (!w.in.empty()) o.files = {w.in, w.out};
   o.kind = w.kind;
 }
 
@@ -281,6 +313,9 @@ Parsed parse_options(const std::vector<std::string>& given) {
   if (!words.later.empty()) return not_built(words.later);
   options.verb = verb_of(verb);
   apply(words, options);
+  if (options.verb == Verb::train && app.get_subcommand("train")->count("--resume") > 0 && options.resume.empty())
+    options.resume = "auto";
+  if (options.verb == Verb::train && options.files.empty() && options.resume.empty()) return usage("JOB is required", verb);
   return {options, 0, {}};
 }
 

@@ -17,7 +17,11 @@ enum class Verb : std::uint8_t {
   train,
   trace,
   verify,
+  eval,
+  predict,
+  convert,
   schema,
+  model,
   rank
 };  // rank: what the launcher starts
 enum class Form : std::uint8_t { text, json };
@@ -26,17 +30,21 @@ enum class LogLevel : std::uint8_t { error, warning, info, debug };
 
 struct Options {
   Verb verb = Verb::doctor;
-  std::vector<std::string> files{};  // check: one or more; profile: a job or none; rank: the run directory; others: the job
-  std::vector<std::string> sets{};   // --set, in the order written
+  std::vector<std::string>
+      files{};  // check: one or more; profile: a job or none; rank: the run directory; convert: IN and OUT; others: the job
+  std::vector<std::string> sets{};  // --set, in the order written
   ProgressMode progress = ProgressMode::automatic;
   LogLevel log_level = LogLevel::info;
   Form form = Form::text;
   std::filesystem::path output{}, mesh{}, run_directory{}, dump{}, svg{}, trace{};  // empty: not given; trace: of train
-  std::string kind{};                                                               // schema: of which file
-  std::string tensor{};                                                             // explain: one of them; empty: the whole plan
-  bool overwrite = false, full = false;                                             // full: of plan
-  int steps = 3, batch = 4;                                                         // of verify
-  double budget_seconds = 60;                                                       // of measuring
+  std::filesystem::path weights{}, input{};                                         // of eval and predict
+  std::string resume{};                  // train: a run directory, a checkpoint or "auto"; empty: a new run
+  std::filesystem::path from{};          // train, for its ranks: the checkpoint that was chosen
+  std::string kind{};                    // schema: of which file; model: which network
+  std::string tensor{};                  // explain: one of them; empty: the whole plan
+  bool overwrite = false, full = false;  // full: of plan
+  int steps = 3, batch = 4;              // of verify
+  double budget_seconds = 60;            // of measuring
 };
 
 // Options, or what is printed instead of working (help, version: code 0; a usage error 64; what is not built yet 78).

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <motley/error.h>
+#include <motley/weights.h>
 
 #include <filesystem>
 
@@ -13,8 +14,11 @@
 #include "base/json.h"
 #include "explain/explain.h"
 #include "run/trace_summary.h"
+#include "train/agreed.h"
+#include "train/predict.h"
 #include "train/train_job.h"
 #include "train/verify.h"
+#include "weights/checkpoint.h"
 
 namespace motley::app {
 
@@ -182,7 +186,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;
-  TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches));
+  const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
+  TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches) - done);
   const TrainSummary run =
       train_job(rt, {.plan = &made,
                      .evaluation = &evaluation,
@@ -193,6 +198,8 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .epochs = job.train.epochs.value_or(0),
                      .max_steps = job.train.max_steps.value_or(0),
                      .seed = job.train.seed,
+                     .checkpoint = job.train.checkpoint,
+                     .resume = task.options.from,
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,
@@ -201,6 +208,66 @@ void train_ranks(Runtime& rt, const Task& task) {
   task.console.progress_done();
   const std::filesystem::path& given = task.options.run_directory;
   rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));
+}
+
+namespace {
+
+// The job's network as its training evaluates it, on weights of a file.
+struct Loaded {
+  Plan plan;
+  std::unique_ptr<State> state{};
+  std::unique_ptr<Predictor> predictor{};
+  Loaded(Runtime& rt, const Task& task, const Step& step, const Profile& profile)
+      : plan(evaluation_plan_of(task.job, plan_of(task.job, step, profile), profile)) {
+    DeviceMemory* const device = task.job.train.dtype == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
+    state = std::make_unique<State>(plan, rt.rank(), task.job.train.seed, device);
+    load_weights(rt, *state, task.options.weights);
+    predictor = std::make_unique<Predictor>(rt, plan, *state);
+  }
+};
+
+Loaded loaded(Runtime& rt, const Task& task) {
+  const Step step = step_of(task.job);
+  rt.phase("measuring");
+  const Profile profile = profile_of(rt, task.job, step, measuring(task, when_of(task.job)));
+  task.console.progress_done();
+  return {rt, task, step, profile};
+}
+
+}  // namespace
+
+void eval_ranks(Runtime& rt, const Task& task) {
+  const Model model = build_model(task.job.model, task.job.train.batch);
+  rt.phase("data");
+  const Datasets data = data_of(task.job, model);
+  const Loaded net = loaded(rt, task);
+  const Evaluation test =
+      evaluate(rt, *net.predictor, data.test, {.image = names_of(model).image, .over = task.job.model.loss.over});
+  Json out;
+  out.set("loss", test.mean_loss).set("accuracy", test.accuracy).set("samples", test.samples);
+  rt.print(task.options.form == Form::json ? to_text(out)
+                                           : fmt::format("loss      {:.6g}\naccuracy  {:.2f} %\nsamples   {}", test.mean_loss,
+                                                         100 * test.accuracy, test.samples));
+}
+
+void predict_ranks(Runtime& rt, const Task& task) {
+  const Model model = build_model(task.job.model, task.job.train.batch);
+  const Options& options = task.options;
+  rt.phase("data");
+  std::vector<Index> sample;
+  for (const Dim& d : model.inputs.front().shape().dims()) sample.push_back(d.size);
+  sample.erase(sample.begin());
+  std::shared_ptr<const Dataset> data;
+  agreed(rt.transport(), [&] { data = samples_of(options.input.string(), read_npy(options.input), sample); });
+  const Loaded net = loaded(rt, task);
+  const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
+  on_rank_0(rt.transport(), [&] {
+    if (task.job.train.dtype == DType::f64)
+      write_npy(options.output, out.extents, out.values);
+    else
+      write_npy(options.output, out.extents, std::vector<float>(out.values.begin(), out.values.end()));
+  });
+  rt.print(fmt::format("{}: [{}]", options.output.string(), fmt::join(out.extents, ", ")));
 }
 
 void verify_ranks(Runtime& rt, const Task& task) {

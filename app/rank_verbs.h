@@ -23,6 +23,9 @@ void plan_ranks(Runtime& rt, const Task& task);
 void profile_ranks(Runtime& rt, const Task& task);
 void train_ranks(Runtime& rt, const Task& task);
 void verify_ranks(Runtime& rt, const Task& task);
+// With the weights of a file.
+void eval_ranks(Runtime& rt, const Task& task);
+void predict_ranks(Runtime& rt, const Task& task);
 
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);

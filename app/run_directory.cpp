@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "run/trace_summary.h"
+#include "weights/checkpoint.h"
 
 namespace motley {
 
@@ -24,17 +25,26 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile};
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile};
+constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
 
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
   return set;
 }
 
 Error io_error(const fs::path& path, int number) {
   return {Exit::io, path.string() + ": " + std::strerror(number)};
+}
+
+// With its checkpoints; what else there is stays.
+void remove_run(const fs::path& directory) {
+  for (const char* name : kFilesOfARun) fs::remove(directory / name);
+  for (const fs::path& checkpoint : checkpoints_of(directory)) fs::remove_all(checkpoint);
+  std::error_code not_empty;
+  fs::remove(directory / kCheckpoints, not_empty);
 }
 
 bool holds_a_run(const fs::path& directory) {
@@ -72,7 +82,8 @@ HeldSignals::~HeldSignals() {
 bool HeldSignals::stop_is_waiting() {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return false;
-  return sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGHUP) == 1;
+  return sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGHUP) == 1 ||
+         sigismember(&waiting, SIGUSR1) == 1;
 }
 
 fs::path new_run_path(const std::string& job_name) {
@@ -93,8 +104,13 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     lock();
     if (!holds_a_run(path_)) return;
     if (if_run == IfRun::refuse)
-      throw UserError(path_.string() + " holds a run; give another --run-dir, or --overwrite to replace it");
-    for (const char* name : kFilesOfARun) fs::remove(path_ / name);
+      throw UserError(path_.string() +
+                      " holds a run; give another --run-dir, --resume to go on with it or --overwrite to replace it");
+    resumed_ = if_run == IfRun::resume;
+    if (resumed_)
+      for (const char* name : kEndOfARun) fs::remove(path_ / name);
+    else
+      remove_run(path_);
   } catch (const fs::filesystem_error& e) {
     leave();
     throw Error(Exit::io, e.what());
@@ -126,7 +142,8 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::exchange(other.path_, {})),
       made_(std::exchange(other.made_, {})),
       lock_(std::exchange(other.lock_, -1)),
-      temporary_(std::exchange(other.temporary_, false)) {}
+      temporary_(std::exchange(other.temporary_, false)),
+      resumed_(other.resumed_) {}
 
 RunDirectory::~RunDirectory() {
   std::error_code ignored;
@@ -182,8 +199,10 @@ void RunDirectory::unlock() {
 }
 
 void RunDirectory::forget() {
-  std::error_code ignored;
-  for (const char* name : kFilesOfARun) fs::remove(path_ / name, ignored);
+  try {
+    if (!resumed_) remove_run(path_);
+  } catch (const fs::filesystem_error&) {  // what cannot be removed stays
+  }
   leave();
 }
 

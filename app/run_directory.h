@@ -27,12 +27,13 @@ class HeldSignals {
 // "runs/<name>-<UTC time>", not there yet.
 std::filesystem::path new_run_path(const std::string& job_name);
 
-enum class IfRun : std::uint8_t { refuse, overwrite };
+enum class IfRun : std::uint8_t { refuse, overwrite, resume };
 
 class RunDirectory {
  public:
   // Made where it is not there, and locked. UserError (78): another process uses it, or it holds a run that is not to be
-  // overwritten; Error(io). A run that is overwritten is removed now: the files above, no others.
+  // overwritten; Error(io). A run that is overwritten is removed now: its files and its checkpoints, nothing else; of one that is
+  // resumed only what its end left.
   RunDirectory(std::filesystem::path path, IfRun if_run);
   // A temporary one, removed with all that is in it. Under `base` (which is made), or where temporary files go.
   static RunDirectory temporary(const std::filesystem::path& base = {});
@@ -40,7 +41,9 @@ class RunDirectory {
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
   const std::filesystem::path& path() const { return path_; }
-  void forget();  // removes what this run has put there; the directory itself where it was made and is empty then
+  // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed stays.
+  void forget();
+  bool resumed() const { return resumed_; }
 
  private:
   RunDirectory() = default;
@@ -51,7 +54,7 @@ class RunDirectory {
   std::filesystem::path path_{};
   std::vector<std::filesystem::path> made_{};  // directories, outermost first
   int lock_ = -1;
-  bool temporary_ = false;
+  bool temporary_ = false, resumed_ = false;
 };
 
 }  // namespace motley

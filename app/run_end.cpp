@@ -36,15 +36,25 @@ std::optional<double> number_in(const Json& json, const std::string& key) {
   return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
-bool says_how_it_ended(const fs::path& file) {
-  if (!fs::exists(file)) return false;
+// Of run.json; empty: it is not there, or has none.
+std::string status_in(const fs::path& file) {
+  if (!fs::exists(file)) return "";
   const auto json = parsed(file, read_file(file.string()));
   const Json* status = json ? json->find("status") : nullptr;
   const auto* word = status == nullptr ? nullptr : std::get_if<std::string>(&status->value);
-  return word != nullptr && (*word == "done" || *word == "stopped" || *word == "failed");
+  return word == nullptr ? "" : *word;
+}
+
+bool says_how_it_ended(const fs::path& file) {
+  const std::string word = status_in(file);
+  return word == "done" || word == "stopped" || word == "failed";
 }
 
 }  // namespace
+
+bool finished(const fs::path& directory) {
+  return status_in(directory / kRunFile) == "done";
+}
 
 bool has_begun(const fs::path& directory) {
   return says_how_it_ended(directory / kRunFile) || last_metrics(directory).has_value();

@@ -14,7 +14,10 @@ int doctor(const Options& options);
 int check(const Options& options);
 int trace(const Options& options);
 int schema(const Options& options);
-// profile, plan, train, verify: start ranks where they need them, or are one (under the user's own mpiexec or srun).
+int model(const Options& options);
+int convert(const Options& options);
+// profile, plan, explain, train, eval, predict, verify: start ranks where they need them, or are one (under the user's own mpiexec
+// or srun).
 int with_ranks(const Options& options, const CommandLine& line);
 // A rank that the launcher started.
 int rank_main(const Options& options, const CommandLine& line);

@@ -14,6 +14,7 @@
 #include "app/last_word.h"
 #include "app/launcher.h"
 #include "app/rank_verbs.h"
+#include "app/resume.h"
 #include "app/run_directory.h"
 #include "app/run_end.h"
 #include "app/topology.h"
@@ -24,6 +25,7 @@
 #include "mesh/mesh_json.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "weights/checkpoint.h"
 
 namespace motley::app {
 
@@ -50,15 +52,21 @@ struct Subject {
   const char* file() const { return job ? kResolvedJob : kMeshFile; }
 };
 
+// All commands have one, but a profile of a mesh.
+bool has_job(const Options& options) {
+  return !options.files.empty() || options.verb != Verb::profile;
+}
+
 Subject load_subject(const Options& options) {
-  const Data data = options.verb == Verb::train || options.verb == Verb::verify ? Data::needed : Data::unread;
+  const bool reads = options.verb == Verb::train || options.verb == Verb::verify || options.verb == Verb::eval;
+  const Data data = reads ? Data::needed : Data::unread;
   if (!options.files.empty()) return {load_job(options.files.front(), sets_of(options), data), {}};
   if (!options.sets.empty()) throw UserError("--set changes a job, and no JOB is given", Exit::usage);
   return {{}, options.mesh.empty() ? mesh_of(host_facts()) : Mesh::load(options.mesh)};
 }
 
 Subject parse_subject(const Options& options, const std::string& name, const std::string& text) {
-  if (!options.files.empty()) return {parse_job(name, text), {}};
+  if (has_job(options)) return {parse_job(name, text), {}};
   Complaints complaints;
   const auto json = read_json(name, text, complaints);
   Reader reader{complaints};
@@ -78,7 +86,7 @@ bool is_chrome_trace(const fs::path& file) {
 // Before anything is trained.
 void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   if (file.empty()) return;
-  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile})
+  for (const char* of_run : {kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile})
     if (!run_directory.empty() && fs::absolute(file).lexically_normal() == fs::absolute(run_directory / of_run).lexically_normal())
       throw UserError("--trace " + file.string() + " is a file of the run itself; give another name", Exit::usage);
   if (fs::is_regular_file(file) && !is_chrome_trace(file))
@@ -92,10 +100,15 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (options.verb == Verb::train) {
     const fs::path path = options.run_directory.empty() ? new_run_path(subject.job->name) : options.run_directory;
     check_trace_file(options.trace, path);
+    const bool its_own = !options.from.empty() && options.from.parent_path().parent_path() == fs::absolute(path).lexically_normal();
+    if (its_own) return {path, IfRun::resume};
     return {path, options.overwrite ? IfRun::overwrite : IfRun::refuse};
   }
   // Before anything is measured; a profile's directory is made.
-  if (const fs::path& file = options.verb == Verb::plan ? options.output : options.svg; !file.empty()) require_folder(file);
+  const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
+  if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
+  if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
+  if (!options.input.empty()) static_cast<void>(InputFile(options.input));
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
   return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here
@@ -111,20 +124,38 @@ void work(Runtime& rt, const Options& options, const Subject& subject, const fs:
     case Verb::explain: return plan_ranks(rt, task);
     case Verb::train: return train_ranks(rt, task);
     case Verb::verify: return verify_ranks(rt, task);
+    case Verb::eval: return eval_ranks(rt, task);
+    case Verb::predict: return predict_ranks(rt, task);
     case Verb::doctor:
     case Verb::check:
     case Verb::trace:
     case Verb::schema:
+    case Verb::model:
+    case Verb::convert:
     case Verb::rank: break;
   }
   throw InternalError("a command that has no ranks");
 }
 
+// The options as they are once it is chosen what --resume goes on from.
+Options with_resume(Options options, const Resume& resume) {
+  options.files = {resume.job};
+  options.run_directory = resume.run_directory;
+  options.from = resume.checkpoint.empty() ? "" : fs::absolute(resume.checkpoint);
+  return options;
+}
+
 // Everything that the ranks read, before they are started.
-void prepare(const fs::path& directory, const Subject& subject, const CommandLine& line) {
+void prepare(const fs::path& directory, const Subject& subject, const Options& options, const CommandLine& line) {
   write_file((directory / subject.file()).string(), subject.text());
   Json::Array words;
   for (int i = 1; i < line.argc; i++) words.emplace_back(line.argv[i]);
+  if (!options.from.empty())
+    for (auto word = words.begin(); word != words.end(); ++word)
+      if (std::get<std::string>(word->value) == "train") {  // the verb: nothing before it has this value
+        words.insert(word + 1, Json("--from-checkpoint=" + options.from.string()));
+        break;
+      }
   write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
 }
 
@@ -146,7 +177,7 @@ std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
 
 // Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
-  if (end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
+  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
     directory.forget();
     return true;
   }
@@ -154,16 +185,32 @@ bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject
   return false;
 }
 
-int as_a_rank(const Options& options, const CommandLine& line) {
+// Collective: what the first rank chooses.
+Options chosen(Runtime& rt, const Options& options) {
+  if (options.resume.empty()) return options;
+  const std::string text = by_first(rt, [&] {
+    const Resume its = choose_resume(options);
+    Console console(options, Console::Voice::speaks);
+    for (const std::string& line : its.said) console.say(LogLevel::info, line);
+    return to_text(Json(Json::Array{its.job, its.run_directory.string(), its.checkpoint.string()}));
+  });
+  Complaints complaints;
+  const auto json = read_json("--resume", text, complaints);
+  const auto word = [&](std::size_t i) { return std::get<std::string>(std::get<Json::Array>(json->value).at(i).value); };
+  return with_resume(options, {.run_directory = word(1), .checkpoint = word(2), .job = word(0)});
+}
+
+int as_a_rank(const Options& given, const CommandLine& line) {
   return run(line.argc, line.argv, [&](Runtime& rt) {
     rt.phase("configuration");
+    const Options options = chosen(rt, given);
     const std::string text = by_first(rt, [&] { return load_subject(options).text(); });
-    const Subject subject = parse_subject(options, options.files.empty() ? kMeshFile : options.files.front(), text);
+    const Subject subject = parse_subject(options, has_job(options) ? options.files.front() : kMeshFile, text);
     static_cast<void>(role(subject.mesh().ranks()));
     std::optional<RunDirectory> directory;
     const fs::path path = by_first(rt, [&] {
       directory.emplace(directory_for(options, subject));
-      prepare(directory->path(), subject, line);
+      prepare(directory->path(), subject, options, line);
       return fs::absolute(directory->path()).string();
     });
     if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
@@ -184,7 +231,7 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
   const bool keep = options.verb == Verb::train;
   Outcome end;
   try {
-    prepare(directory.path(), subject, line);
+    prepare(directory.path(), subject, options, line);
     if (keep) {
       console.say(LogLevel::info, "run directory: " + directory.path().string());
       if (const std::string kernels = kernels_line(subject.mesh()); !kernels.empty()) console.say(LogLevel::info, kernels);
@@ -205,8 +252,15 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
 
 }  // namespace
 
-int with_ranks(const Options& options, const CommandLine& line) {
-  if (how_started().mpi) return as_a_rank(options, line);
+int with_ranks(const Options& given, const CommandLine& line) {
+  if (how_started().mpi) return as_a_rank(given, line);
+  Options options = given;
+  if (!given.resume.empty()) {
+    const Resume resume = choose_resume(given);
+    Console console(given, Console::Voice::speaks);
+    for (const std::string& text : resume.said) console.say(LogLevel::info, text);
+    options = with_resume(given, resume);
+  }
   const Subject subject = load_subject(options);
   static_cast<void>(role(subject.mesh().ranks()));  // refuses srun's lone tasks
   if (options.verb == Verb::plan || options.verb == Verb::explain) {
@@ -239,7 +293,7 @@ int rank_main(const Options& options, const CommandLine& line) {
     for (const Json& word : std::get<Json::Array>(json->value)) words.push_back(std::get<std::string>(word.value));
     const Parsed parsed = parse_options(words);
     motley::check(parsed.options.has_value(), "the command line that was launched can be read again");
-    const char* name = parsed.options->files.empty() ? kMeshFile : kResolvedJob;
+    const char* name = has_job(*parsed.options) ? kResolvedJob : kMeshFile;
     const std::string resolved = (directory / name).string();
     work(rt, *parsed.options, parse_subject(*parsed.options, resolved, read_file(resolved)), directory);
   });

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@
 namespace motley::control {
 
 // Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
-constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6;
+constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7;
 
 // Every rank's bytes on every rank, begun now and finished later: the messages travel while the rank computes. One at a time per
 // tag.
@@ -52,6 +53,10 @@ std::vector<T> all_of(Transport& transport, const T& mine) {
 
 // Transport::gather_all by point-to-point messages, so that a rank that does not come is named.
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine);
+
+// Every rank's bytes on rank 0, which takes one rank's at a time, its own first: take(rank, bytes). Collective.
+void to_first(Transport& transport, std::span<const std::byte> mine, const std::string& what,
+              const std::function<void(int rank, std::span<const std::byte> bytes)>& take);
 
 struct Farewell {
   Verdict worst{};

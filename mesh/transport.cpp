@@ -177,6 +177,41 @@ const std::vector<Gathering::Frame>& Gathering::finish(const std::string& what) 
 }
 
 // What travels first is the size, and with it all of a small message, so that small ones take one round.
+void to_first(Transport& transport, std::span<const std::byte> mine, const std::string& what,
+              const std::function<void(int rank, std::span<const std::byte> bytes)>& take) {
+  // The memory of what an error leaves unfinished lives as long as the transport.
+  struct Message {
+    std::uint64_t size = 0;
+    std::vector<std::byte> bytes{};
+  };
+  if (transport.rank() != 0) {
+    const auto out = std::make_shared<Message>(Message{mine.size(), {mine.begin(), mine.end()}});
+    const std::array<Ticket, 2> tickets{transport.send(0, kToFirst, bytes_of(out->size)), transport.send(0, kToFirst, out->bytes)};
+    try {
+      wait(transport, tickets, what);
+    } catch (...) {
+      transport.keep(out);
+      throw;
+    }
+    return;
+  }
+  take(0, mine);
+  for (int from = 1; from < transport.size(); from++) {
+    const auto in = std::make_shared<Message>();
+    try {
+      const Ticket size = transport.receive(from, kToFirst, std::as_writable_bytes(std::span(&in->size, 1)));
+      wait(transport, std::span(&size, 1), what);
+      in->bytes.resize(in->size);
+      const Ticket bytes = transport.receive(from, kToFirst, in->bytes);
+      wait(transport, std::span(&bytes, 1), what);
+    } catch (...) {
+      transport.keep(in);
+      throw;
+    }
+    take(from, in->bytes);
+  }
+}
+
 std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const std::byte> mine) {
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
   constexpr std::size_t kFirst = Gathering::kMost;

@@ -24,6 +24,7 @@ PLANS = ["--set", "train.batch=4", "--set", "profile.measure=never"]  # a profil
 SHORTER = {"profile": ["--set", "train.batch=4", "--budget-seconds", "4"],
            "plan": PLANS,
            "explain": PLANS,
+           "eval": PLANS + ["--set", 'data={"kind":"synthetic"}'],
            "verify": PLANS + ["--steps", "1"],
            "train": PLANS + ["--set", "train.max_steps=3", "--set", 'data={"kind":"synthetic"}']}
 WRITES = {"-o", "--output", "--mesh", "--svg", "--run-dir", "--trace", "--dump", ">"}
@@ -95,6 +96,8 @@ class Runner:
         more = list(SHORTER.get(verb, []))
         if "--steps" in words and "--steps" in more:
             del more[more.index("--steps"):more.index("--steps") + 2]
+        if "--resume" in words and any("train.max_steps=" in w for w in words):  # beyond the steps that are done
+            more = SHORTER["train"][:-4] + SHORTER["train"][-2:]
         job = job_in(words)
         if verb == "profile" and job:
             more += ["--set", even_layout(where / job)]

@@ -14,3 +14,4 @@
 #include <motley/redistribute.h>
 #include <motley/runtime.h>
 #include <motley/trainer.h>
+#include <motley/weights.h>

@@ -23,6 +23,14 @@ struct BoxValues {
   std::vector<double> values{};  ///< of the box
 };
 
+/// What a State has of one name: a parameter or statistic (the slot ""), or what the optimizer keeps of it.
+struct StateEntry {
+  std::string name{};        ///< of the parameter or statistic
+  std::string slot{};        ///< of the optimizer; empty: the value itself
+  Shape shape{};             ///< complete
+  DType dtype = DType::f32;  ///< as it is stored
+};
+
 /// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and what the optimizer keeps of each
 /// parameter in slots (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of plans in which it owns the
 /// same boxes run on it.
@@ -34,11 +42,17 @@ class State {
   State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  std::vector<std::string> names() const;  ///< of parameters and statistics, on every rank, in the order of the step
+  std::vector<std::string> names() const;   ///< of parameters and statistics, on every rank, in the order of the step
+  std::vector<StateEntry> entries() const;  ///< all that the ranks store together, the same on every rank
   /// The complete tensor, row-major, on every rank. Collective. UserError: no parameter or slot has this name.
   std::vector<double> get(Transport& transport, const std::string& name, const std::string& slot = {}) const;
   /// What this rank owns of it; empty: nothing. UserError: no parameter or slot has this name.
   std::vector<BoxValues> shard(const std::string& name, const std::string& slot = {}) const;
+  /// The boxes that this rank owns of it. UserError: no parameter or slot has this name.
+  std::vector<Box> boxes(const std::string& name, const std::string& slot = {}) const;
+  /// The other way round: the values of boxes(), in that order; between steps. UserError: no parameter or slot has this name, other
+  /// boxes.
+  void set_shard(const std::string& name, const std::vector<BoxValues>& values, const std::string& slot = {});
   /// Every rank gives the complete tensor, row-major, and keeps what it owns; between steps. UserError: no parameter or slot has
   /// this name, or it has another size.
   void set(const std::string& name, const std::vector<double>& values, const std::string& slot = {});
@@ -60,8 +74,11 @@ class State {
   };
   const Parameter& parameter(const std::string& name) const;
   void check_slot(const std::string& name, const std::string& slot) const;
+  template <class Value>
+  void overwrite(const std::string& name, const std::string& slot, Value&& value);
   std::vector<Parameter> parameters_{};
   std::vector<std::string> slots_{""};
+  DType dtype_ = DType::f32;
   std::vector<Stored> stored_{};
   DeviceMemory* device_ = nullptr;
 };

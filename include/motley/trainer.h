@@ -7,6 +7,7 @@
 #include <motley/plan.h>
 #include <motley/runtime.h>
 
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -45,8 +46,17 @@ struct StepReport {
   double measured_seconds = 0;                ///< of this rank, by the clock, its inputs read before
   std::optional<double> predicted_seconds{};  ///< by the plan; nothing without a profile
   StepFigures before{};                       ///< of the step before: they travel during this one
+  bool save = false;                          ///< some rank called ask_to_save(): all ranks see it in the same step
   bool stop = false;                          ///< some rank got a signal or called ask_to_stop(): all ranks see it in the same step
   std::string line() const;                   ///< "step 12  loss 0.4312  12.3 ms (predicted 11.9 ms)"
+};
+
+/// Where training is in its data: the next step's batch. What a checkpoint keeps besides the State.
+struct DataPosition {
+  Index epoch = 0;       ///< counted from 0
+  Index batch = 0;       ///< in the epoch, counted from 0
+  Index batch_size = 0;  ///< of the batches that are counted; 0: not known
+  Index samples = 0;     ///< of an epoch; 0: not known
 };
 
 /// Options of a Trainer. Every field has a default.
@@ -104,6 +114,15 @@ class Trainer {
   /// What all ranks did in the last step that ended: waits for them. Before the first one step is 0, and there are no ranks.
   /// Collective.
   const StepFigures& figures();
+  /// Collective: parameters, optimizer slots, the number of steps and the position, as a checkpoint: a directory that all ranks
+  /// see. Between steps. One that is there is replaced. UserError, on all ranks: it cannot be written (74).
+  void save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
+  /// Collective: goes on where save() was called, on any mesh, cuts and number of ranks; under the same plan with the same bits.
+  /// Between steps. UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged, or of another
+  /// network or optimizer (all differences at once).
+  DataPosition load(const std::filesystem::path& checkpoint);
+  Index steps() const;             ///< done, those before a load() included
+  void ask_to_save();              ///< This rank wants to save: the next step's report has `save` on all ranks.
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors
   State& state();                  ///< this rank's parameters and slots, by name; to be written between steps

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <motley/error.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,46 +23,49 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
-// Closed and, until kept, removed on the way out. Errors name the file that it becomes.
-class Beside {
- public:
-  explicit Beside(const std::filesystem::path& final_path)
-      : final_(final_path), path_(final_path.string() + ".new-" + std::to_string(::getpid())) {
-    static std::atomic<int> count{0};  // threads of one process are ranks too
-    path_ += "-" + std::to_string(count++);
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail("created in the directory " + folder_of(final_).string(), final_);
+void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // one write() moves less than 2 GiB on Linux
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), std::min(bytes.size(), kMost));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("written", path);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
-  ~Beside() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!kept_) ::unlink(path_.c_str());
-  }
-  void write(std::span<const std::byte> bytes) {
-    constexpr std::size_t kMost = std::size_t{1} << 30;  // one write() moves less than 2 GiB on Linux
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), std::min(bytes.size(), kMost));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("written", final_);
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-  void keep() {
-    if (::fsync(fd_) != 0) fail("written", final_);
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) fail("closed", final_);
-    if (::rename(path_.c_str(), final_.c_str()) != 0) fail("replaced", final_);
-    kept_ = true;
-  }
+}
 
- private:
-  std::filesystem::path final_;
-  std::string path_;
-  int fd_ = -1;
-  bool kept_ = false;
-};
+}  // namespace
+
+NewFile::NewFile(const std::filesystem::path& path) : final_(path), path_(path.string() + ".new-" + std::to_string(::getpid())) {
+  static std::atomic<int> count{0};  // threads of one process are ranks too
+  path_ += "-" + std::to_string(count++);
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail("created in the directory " + folder_of(final_).string(), final_);
+}
+
+NewFile::~NewFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!kept_) ::unlink(path_.c_str());
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+  write_all(fd_, bytes, final_);
+}
+
+void NewFile::rewrite_start(std::span<const std::byte> bytes) {
+  if (::lseek(fd_, 0, SEEK_SET) != 0) fail("written", final_);
+  write_all(fd_, bytes, final_);
+  if (::lseek(fd_, 0, SEEK_END) < 0) fail("written", final_);
+}
+
+void NewFile::keep() {
+  if (::fsync(fd_) != 0) fail("written", final_);
+  const int fd = fd_;
+  fd_ = -1;
+  if (::close(fd) != 0) fail("closed", final_);
+  if (::rename(path_.c_str(), final_.c_str()) != 0) fail("replaced", final_);
+  kept_ = true;
+  sync_folder(folder_of(final_));
+}
 
 void sync_folder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -71,7 +75,46 @@ void sync_folder(const std::filesystem::path& folder) {
   if (!ok) fail("synced", folder);
 }
 
-}  // namespace
+InputFile::InputFile(const std::filesystem::path& path, Links links) : path_(path) {
+  // Not blocked by a pipe that no one writes.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0));
+  if (fd_ < 0 && links == Links::refuse && errno == ELOOP)
+    throw UserError(path.string() + ": a symbolic link; expected the file itself", Exit::data);
+  if (fd_ < 0)
+    throw UserError(path.string() + ": cannot be opened: " + std::strerror(errno),
+                    errno == ENOENT || errno == ENOTDIR || errno == EACCES ? Exit::missing : Exit::io);
+  struct stat facts {};
+  const bool known = ::fstat(fd_, &facts) == 0, regular = known && S_ISREG(facts.st_mode);
+  if (!regular) ::close(fd_);
+  if (!known) fail("read", path_);
+  if (!regular) throw UserError(path.string() + ": not a file", Exit::data);
+  size_ = static_cast<std::uint64_t>(facts.st_size);
+}
+
+InputFile::~InputFile() {
+  ::close(fd_);
+}
+
+void InputFile::read(std::uint64_t at, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd_, out.data(), std::min(out.size(), std::size_t{1} << 30), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("read", path_);
+    if (n == 0) throw UserError(path_.string() + ": byte " + std::to_string(at) + ": the file ends there", Exit::data);
+    at += static_cast<std::uint64_t>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
+  if (at > size_ || bytes > size_ - at)
+    throw UserError(path_.string() + ": byte " + std::to_string(size_) + ": the file ends there, " + std::to_string(bytes) +
+                        " bytes were expected at byte " + std::to_string(at),
+                    Exit::data);
+  std::string out(bytes, '\0');
+  read(at, std::as_writable_bytes(std::span(out)));
+  return out;
+}
 
 void require_folder(const std::filesystem::path& file) {
   const std::filesystem::path folder = folder_of(file);
@@ -81,10 +124,9 @@ void require_folder(const std::filesystem::path& file) {
 
 void write_pieces(const std::filesystem::path& path, std::initializer_list<std::span<const std::byte>> pieces) {
   require_folder(path);
-  Beside beside(path);
-  for (const auto& piece : pieces) beside.write(piece);
-  beside.keep();
-  sync_folder(folder_of(path));
+  NewFile file(path);
+  for (const auto& piece : pieces) file.write(piece);
+  file.keep();
 }
 
 }  // namespace motley

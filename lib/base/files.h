@@ -1,15 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are there whole or not at all.
+// Files that are there whole or not at all; files read at any place.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <span>
+#include <string>
 
 namespace motley {
 
 // The directory in which the file will be is there. UserError (74).
 void require_folder(const std::filesystem::path& file);
+
+// Written beside `path`; keep() syncs, renames and syncs the folder. A file that was there stays as it is until then; what is not
+// kept is removed. UserError (74) says which call failed on `path`.
+class NewFile {
+ public:
+  explicit NewFile(const std::filesystem::path& path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  void write(std::span<const std::byte> bytes);  // after what was written before
+  void rewrite_start(std::span<const std::byte> bytes);
+  void keep();
+
+ private:
+  std::filesystem::path final_;
+  std::string path_;
+  int fd_ = -1;
+  bool kept_ = false;
+};
+
+void sync_folder(const std::filesystem::path& folder);  // what was renamed into it is there after a crash. UserError (74)
+
+enum class Links : std::uint8_t { follow, refuse };
+
+// A regular file, open for reading. UserError: 66 it is not there, 65 it is none (or a symbolic link that is refused), 74.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path, Links links = Links::follow);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }                  // when it was opened
+  void read(std::uint64_t at, std::span<std::byte> out) const;  // UserError: 65 it ends before, 74
+  std::string text(std::uint64_t at, std::uint64_t bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t size_ = 0;
+  int fd_ = -1;
+};
 
 // Writes the pieces in turn beside `path`, syncs, renames, syncs the folder. A file that was there stays as it is until the
 // rename. UserError (74) says which call failed on which file; nothing is left beside it then.

@@ -141,7 +141,7 @@ const std::map<std::string, Words>& not_built() {
       {"f32", {"bf16", "bfloat16", "f16", "fp16", "float16", "half", "fp8", "int8"}},
       {"synthetic", {"imagenet", "imagefolder", "folder", "npy", "npz", "tokens", "csv", "tfrecord", "cifar100", "svhn"}},
       {"samples", {"normalize", "augment", "images", "labels", "testimages", "testlabels"}},
-      {"optimizer", {"average", "evaluateeveryepochs", "checkpoint", "rebalance", "earlystopping"}},
+      {"optimizer", {"average", "evaluateeveryepochs", "rebalance", "earlystopping"}},
       {"devices", {"links"}},
       {"threads", {"count", "flopspersecond", "memorybytespersecond", "granules"}},
       {"cuda", {"modelled", "rocm", "hip", "amd", "xpu", "sycl", "metal", "mps", "opencl", "vulkan", "tpu", "npu"}},

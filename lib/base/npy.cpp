@@ -5,18 +5,19 @@
 
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "base/files.h"
+#include "base/half.h"
 
 namespace motley {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the files are little endian");
 
-constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
+constexpr std::string_view kMagic{"\x93NUMPY", 6};
+constexpr std::string_view kVersion{"\x01\x00", 2};
 constexpr std::size_t kAlign = 64;  // the data starts at a multiple of it (numpy.lib.format)
 
 template <class T>
@@ -40,30 +41,17 @@ constexpr std::string_view descr<std::int64_t>() {
 
 template <class T>
 void write(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const T> values) {
-  std::string shape;
   Index elements = 1;
-  for (Index e : extents) {
-    shape += (shape.empty() ? "" : ", ") + std::to_string(e);
-    elements *= e;
-  }
-  if (extents.size() == 1) shape += ",";  // as Python: (), (5,), (5, 6)
+  for (Index e : extents) elements *= e;
   check(elements == static_cast<Index>(values.size()), "a .npy file gets as many values as its extents say");
-  std::string header = "{'descr': '" + std::string(descr<T>()) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  const std::size_t before = kMagic.size() + 2;  // magic, version, length of the header
-  header.append((kAlign - (before + header.size() + 1) % kAlign) % kAlign, ' ');
-  header += '\n';
-  check(header.size() < 65536, "a version 1.0 header is shorter than 64 KiB");
-  std::string start(kMagic);
-  start += static_cast<char>(header.size() & 0xff);
-  start += static_cast<char>(header.size() >> 8);
-  start += header;
+  const std::string start = npy_start(descr<T>(), extents);
   write_pieces(path, {std::as_bytes(std::span<const char>(start)), std::as_bytes(values)});
 }
 
 // Walks the header, a Python dict literal of the three known keys.
 class Header {
  public:
-  Header(const std::filesystem::path& path, std::string_view text, std::size_t first) : path_(path), text_(text), first_(first) {}
+  Header(const std::string& name, std::string_view text, std::size_t first) : name_(name), text_(text), first_(first) {}
   void read() {
     expect('{');
     for (int keys = 0; !is('}'); keys++) {
@@ -87,7 +75,7 @@ class Header {
 
  private:
   [[noreturn]] void damaged(const std::string& what) const {
-    throw UserError(path_.string() + ": byte " + std::to_string(first_ + at_) + ": not a .npy header: " + what, Exit::data);
+    throw UserError(name_ + ": byte " + std::to_string(first_ + at_) + ": not a .npy header: " + what, Exit::data);
   }
   void skip() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) at_++;
@@ -131,25 +119,21 @@ class Header {
     shape_seen_ = true;
   }
 
-  const std::filesystem::path& path_;
+  const std::string& name_;
   std::string_view text_;
   std::size_t first_, at_ = 0;
   bool shape_seen_ = false, order_seen_ = false;
 };
 
 template <class T>
-std::vector<T> values(const std::filesystem::path& path, const std::string& bytes, std::size_t from,
-                      const std::vector<Index>& extents) {
-  std::size_t elements = 1;
-  for (Index e : extents) elements *= static_cast<std::size_t>(e);
-  const std::size_t there = bytes.size() - from;
-  if (there % sizeof(T) != 0 || there / sizeof(T) != elements)
-    throw UserError(path.string() + ": byte " + std::to_string(from) + ": " + std::to_string(elements) + " elements of " +
-                        std::to_string(sizeof(T)) + " bytes expected, there are " + std::to_string(there) + " bytes",
-                    Exit::data);
-  std::vector<T> out(elements);
-  if (elements > 0) std::memcpy(out.data(), bytes.data() + from, there);
+std::vector<T> values(const NpyHeader& header, std::string_view bytes) {
+  std::vector<T> out(header.elements);
+  if (header.elements > 0) std::memcpy(out.data(), bytes.data() + header.data, out.size() * sizeof(T));
   return out;
+}
+
+std::size_t bytes_of_one(std::string_view descr) {
+  return static_cast<std::size_t>(descr[2] - '0');
 }
 
 }  // namespace
@@ -167,26 +151,66 @@ void write_npy(const std::filesystem::path& path, const std::vector<Index>& exte
   write(path, extents, values);
 }
 
-NpyArray read_npy(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path))
-    throw UserError(path.string() + ": no such file, or it cannot be read", Exit::missing);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  if (in.bad()) throw UserError(path.string() + ": cannot be read", Exit::io);
-  const std::size_t before = kMagic.size() + 2;
-  if (bytes.size() < before || std::string_view(bytes).substr(0, kMagic.size()) != kMagic)
-    throw UserError(path.string() + ": byte 0: not a .npy file of version 1.0", Exit::data);
+std::string npy_start(std::string_view descr, const std::vector<Index>& extents) {
+  std::string shape;
+  for (Index e : extents) shape += (shape.empty() ? "" : ", ") + std::to_string(e);
+  if (extents.size() == 1) shape += ",";  // as Python: (), (5,), (5, 6)
+  std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  const std::size_t before = kMagic.size() + kVersion.size() + 2;  // and the length of the header
+  header.append((kAlign - (before + header.size() + 1) % kAlign) % kAlign, ' ');
+  header += '\n';
+  check(header.size() < kMostNpyHeader, "a version 1.0 header is shorter than 64 KiB");
+  std::string start(kMagic);
+  start += kVersion;
+  start += static_cast<char>(header.size() & 0xff);
+  start += static_cast<char>(header.size() >> 8);
+  return start + header;
+}
+
+NpyHeader parse_npy_header(const std::string& name, std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
-  const std::size_t from = before + byte(8) + 256 * byte(9);
-  if (from > bytes.size()) throw UserError(path.string() + ": byte 8: the header is longer than the file", Exit::data);
-  Header header(path, std::string_view(bytes).substr(before, from - before), before);
+  if (bytes.size() < 10 || bytes.substr(0, kMagic.size()) != kMagic || byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
+    throw UserError(name + ": byte 0: not a .npy file of version 1.0 to 3.0", Exit::data);
+  const bool wide = byte(6) > 1;  // the length of the header: 4 bytes, not 2
+  const std::size_t before = wide ? 12 : 10;
+  if (bytes.size() < before) throw UserError(name + ": byte 8: the file ends in its header", Exit::data);
+  const std::size_t length = byte(8) + 256 * byte(9) + (wide ? 65536 * (byte(10) + 256 * byte(11)) : 0);
+  if (length > kMostNpyHeader)
+    throw UserError(name + ": byte 8: a header of " + std::to_string(length) + " bytes; at most " + std::to_string(kMostNpyHeader) +
+                        " are read",
+                    Exit::data);
+  if (before + length > bytes.size()) throw UserError(name + ": byte 8: the header is longer than the file", Exit::data);
+  Header header(name, bytes.substr(before, length), before);
   header.read();
-  if (header.descr == descr<float>()) return {header.extents, values<float>(path, bytes, from, header.extents)};
-  if (header.descr == descr<double>()) return {header.extents, values<double>(path, bytes, from, header.extents)};
-  if (header.descr == descr<std::int32_t>()) return {header.extents, values<std::int32_t>(path, bytes, from, header.extents)};
-  if (header.descr == descr<std::int64_t>()) return {header.extents, values<std::int64_t>(path, bytes, from, header.extents)};
-  throw UserError(path.string() + ": elements of type '" + std::string(header.descr) + "'; <f4, <f8, <i4 or <i8 can be read",
-                  Exit::data);
+  NpyHeader out{std::string(header.descr), header.extents, before + length, 1};
+  for (const char* known : {"<f2", "<f4", "<f8", "<i4", "<i8"})
+    if (out.descr == known) {
+      for (Index e : out.extents) out.elements *= static_cast<std::size_t>(e);
+      return out;
+    }
+  throw UserError(name + ": elements of type '" + out.descr + "'; <f4, <f8, <f2, <i4 or <i8 can be read", Exit::data);
+}
+
+NpyArray parse_npy(const std::string& name, std::string_view bytes) {
+  const NpyHeader header = parse_npy_header(name, bytes.substr(0, kMostNpyHeader + 12));
+  const std::size_t there = bytes.size() - header.data, one = bytes_of_one(header.descr);
+  if (there % one != 0 || there / one != header.elements)
+    throw UserError(name + ": byte " + std::to_string(header.data) + ": " + std::to_string(header.elements) + " elements of " +
+                        std::to_string(one) + " bytes expected, there are " + std::to_string(there) + " bytes",
+                    Exit::data);
+  if (header.descr == descr<float>()) return {header.extents, values<float>(header, bytes)};
+  if (header.descr == descr<double>()) return {header.extents, values<double>(header, bytes)};
+  if (header.descr == descr<std::int32_t>()) return {header.extents, values<std::int32_t>(header, bytes)};
+  if (header.descr == descr<std::int64_t>()) return {header.extents, values<std::int64_t>(header, bytes)};
+  const auto halves = values<std::uint16_t>(header, bytes);
+  std::vector<float> wide;
+  for (std::uint16_t half : halves) wide.push_back(float_of_f16(half));
+  return {header.extents, std::move(wide)};
+}
+
+NpyArray read_npy(const std::filesystem::path& path) {
+  const InputFile file(path);
+  return parse_npy(path.string(), file.text(0, file.size()));
 }
 
 }  // namespace motley

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files, version 1.0 (numpy.lib.format): C order, little endian; f4, f8, i4, i8.
+// NumPy's .npy files, written as version 1.0, read as 1.0 to 3.0 (numpy.lib.format): C order, little endian; f4, f8, i4, i8, and f2
+// read.
 #pragma once
 #include <motley/dims.h>
 
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,14 +17,27 @@ namespace motley {
 using NpyData = std::variant<std::vector<float>, std::vector<double>, std::vector<std::int32_t>, std::vector<std::int64_t>>;
 struct NpyArray {
   std::vector<Index> extents{};  // empty: a scalar
-  NpyData data{};
+  NpyData data{};                // f2: as f4
 };
+struct NpyHeader {
+  std::string descr{};  // one of "<f2", "<f4", "<f8", "<i4", "<i8"
+  std::vector<Index> extents{};
+  std::size_t data = 0;      // the first byte after the header
+  std::size_t elements = 0;  // that follow
+};
+constexpr std::size_t kMostNpyHeader = 65536;  // bytes of a header that is read
 
 // values: row-major, as many as the extents say. Whole or not at all; UserError (74).
 void write_npy(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const float> values);
 void write_npy(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const double> values);
 void write_npy(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const std::int32_t> values);
 void write_npy(const std::filesystem::path& path, const std::vector<Index>& extents, std::span<const std::int64_t> values);
+
+// What comes before the values.
+std::string npy_start(std::string_view descr, const std::vector<Index>& extents);
+// Of the first kMostNpyHeader + 12 bytes of a file, or all of a shorter one. UserError (65) begins with `name`.
+NpyHeader parse_npy_header(const std::string& name, std::string_view bytes);
+NpyArray parse_npy(const std::string& name, std::string_view bytes);  // of a complete file
 
 // UserError: 66 no such file, 65 what is damaged or not one of the types above, with the byte.
 NpyArray read_npy(const std::filesystem::path& path);

@@ -140,6 +140,36 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
       r.in("milestones", [&] { r.complain(*given, "expected ascending steps"); });
 }
 
+const Table<CheckpointOptions>& checkpoint_table() {
+  static const Table<CheckpointOptions> table{
+      {"every_steps", "save after so many steps", "integer", false,
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, 1); }},
+      {"every_seconds", "save when so many seconds have passed", "number", false,
+       [](Reader& r, const Json& j, CheckpointOptions& c) {
+         if (r.number(j, c.every_seconds, 0, 1e9) && c.every_seconds == 0) r.complain(j, "expected a number above 0");
+       }},
+      {"every_epochs", "save after so many epochs", "integer", false,
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_epochs, 1); }},
+      {"keep",
+       "how many stay, the newest ones",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.keep, 1); },
+       {},
+       CheckpointOptions{}.keep}};
+  return table;
+}
+
+void read_checkpoint(Reader& r, const Json& j, CheckpointOptions& checkpoint) {
+  if (!r.object(j, checkpoint_table(), checkpoint)) return;
+  const std::vector<std::string> when{"every_steps", "every_seconds", "every_epochs"};
+  const auto given = std::count_if(when.begin(), when.end(), [&](const std::string& key) { return j.find(key) != nullptr; });
+  if (given == 0 && Reader::lacks(j, Reader::names_of(checkpoint_table()), when))
+    r.complain(j, "\"every_steps\", \"every_seconds\" or \"every_epochs\" is missing (when to save)");
+  if (given > 1)
+    r.complain(j, "expected one of \"every_steps\", \"every_seconds\" and \"every_epochs\", found " + std::to_string(given));
+}
+
 }  // namespace
 
 Table<TrainOptions> train_table(VersionKey version) {
@@ -177,6 +207,8 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, 1, Index{1} << 20); },
        {},
        std::int64_t{1}},
+      {"checkpoint", "when to save, as { \"every_epochs\": 1, \"keep\": 3 }", "object", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { read_checkpoint(r, j, t.checkpoint); }, object_schema(checkpoint_table())},
       {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) {
          if (r.number(j, t.clip_norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && t.clip_norm <= 0)

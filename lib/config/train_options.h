@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json_fields.h"
+#include "train/checkpoint_options.h"
 
 namespace motley {
 
@@ -21,6 +22,7 @@ struct TrainOptions {
   RateSchedule schedule{};  // without the number of steps
   double clip_norm = 0;     // 0: gradients are not clipped
   Index accumulate = 1;     // micro-batches of a batch
+  CheckpointOptions checkpoint{};
 };
 
 // When it complained: what is good of them.

@@ -347,6 +347,16 @@ bool has_small_stem(const std::string& network) {
   return network == "resnet18" || network == "resnet34" || network == "resnet50";
 }
 
+ZooChoice usual_choice(const std::string& network) {
+  const bool digits = network == "lenet5" || network == "paper_mnist";
+  const std::vector<std::string> small{"paper_cifar", "resnet20", "resnet56", "resnet110", "resnet1001"};
+  const bool cifar = std::find(small.begin(), small.end(), network) != small.end();
+  const Index size = digits ? 28 : cifar ? 32 : 224;
+  return {.network = network,
+          .image = {{"batch", 32}, {"channels", digits ? 1 : 3}, {"rows", size}, {"cols", size}},
+          .classes = digits || cifar ? 10 : 1000};
+}
+
 Json zoo_model(const ZooChoice& choice) {
   Layers layers(choice);
   networks().at(choice.network)(layers);

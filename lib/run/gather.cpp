@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/at.h"
+#include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
 
@@ -28,7 +29,7 @@ void pack(const BoxValues& from, std::vector<std::byte>& bytes) {
   put(from.values.data(), from.values.size() * sizeof(double));
 }
 
-void unpack(const std::vector<std::byte>& bytes, const Shape& shape, std::vector<double>& values, std::vector<int>& seen) {
+void unpack(std::span<const std::byte> bytes, const Shape& shape, std::vector<double>& values, std::vector<int>& seen) {
   std::size_t here = 0;
   while (here < bytes.size()) {
     Box box(shape.rank());
@@ -62,6 +63,21 @@ std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues
 std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport) {
   std::vector<int> seen;
   return put_together(shape, mine, transport, seen);
+}
+
+std::vector<double> put_together_on_first(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport) {
+  std::vector<std::byte> bytes;
+  for (const BoxValues& box : mine) pack(box, bytes);
+  std::vector<double> out;
+  std::vector<int> seen;
+  if (transport.rank() == 0) {
+    out.assign(static_cast<std::size_t>(shape.elements()), std::numeric_limits<double>::quiet_NaN());
+    seen.assign(out.size(), 0);
+  }
+  control::to_first(transport, bytes, "collecting a tensor",
+                    [&](int, std::span<const std::byte> its) { unpack(its, shape, out, seen); });
+  for (int n : seen) check(n == 1, "every element of a parameter has one owner");
+  return out;
 }
 
 WholeTensor gather_output(const Plan& plan, const Program& program, const Executor& executor, Transport& transport, int tensor) {

@@ -17,6 +17,9 @@ struct WholeTensor {
 // Collective: the complete tensor from every rank's boxes. An element of none is NaN.
 std::vector<double> put_together(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport);
 
+// The same on rank 0 alone; the others get nothing.
+std::vector<double> put_together_on_first(const Shape& shape, const std::vector<BoxValues>& mine, Transport& transport);
+
 enum class Part : std::uint8_t { value, gradient };
 
 // Collective: every rank calls it, every rank gets the result. A forward tensor that is an output of the step (loss, logits).

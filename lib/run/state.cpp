@@ -57,6 +57,7 @@ void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Eac
 State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device) : device_(device) {
   const PlanData& data = plan.data();
   const Passes& passes = data.passes;
+  dtype_ = data.dtype;
   if (passes.trains) slots_.insert(slots_.end(), passes.optimizer.slots.begin(), passes.optimizer.slots.end());
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
@@ -85,6 +86,14 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
 std::vector<std::string> State::names() const {
   std::vector<std::string> out;
   for (const Parameter& p : parameters_) out.push_back(p.name);
+  return out;
+}
+
+std::vector<StateEntry> State::entries() const {
+  std::vector<StateEntry> out;
+  for (const Parameter& p : parameters_)
+    for (const std::string& slot : slots_)
+      if (slot.empty() || !p.statistic) out.push_back({p.name, slot, p.shape, dtype_});
   return out;
 }
 
@@ -123,21 +132,47 @@ std::vector<double> State::get(Transport& transport, const std::string& name, co
   return put_together(parameter(name).shape, shard(name, slot), transport);
 }
 
+std::vector<Box> State::boxes(const std::string& name, const std::string& slot) const {
+  check_slot(name, slot);
+  std::vector<Box> out;
+  for (const Stored& stored : stored_)
+    if (stored.as.name == name && stored.slot == slot) out.push_back(stored.as.box);
+  return out;
+}
+
+// value(box number, its place in the box, its place in the tensor)
+template <class Value>
+void State::overwrite(const std::string& name, const std::string& slot, Value&& value) {
+  std::size_t box = 0;
+  for (const Stored& stored : stored_) {
+    const Buffer& as = stored.as;
+    if (as.name != name || stored.slot != slot) continue;
+    std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
+    std::size_t place = 0;
+    for_each_value(as, parameter(name).shape, device_ != nullptr ? room.data() : stored.memory.get(), [&](Index global, auto& to) {
+      to = static_cast<std::remove_reference_t<decltype(to)>>(value(box, place++, global));
+    });
+    if (device_ != nullptr) copy_and_wait(*device_, stored.memory.get(), room.data(), room.size());
+    box++;
+  }
+}
+
+void State::set_shard(const std::string& name, const std::vector<BoxValues>& values, const std::string& slot) {
+  const std::vector<Box> own = boxes(name, slot);
+  bool same = own.size() == values.size();
+  for (std::size_t b = 0; b < own.size() && same; b++)
+    same = own[b] == values[b].box && values[b].values.size() == static_cast<std::size_t>(volume(own[b]));
+  if (!same) throw UserError("the boxes that are given for \"" + name + "\" are not those that this rank owns");
+  overwrite(name, slot, [&](std::size_t box, std::size_t place, Index) { return values[box].values[place]; });
+}
+
 void State::set(const std::string& name, const std::vector<double>& values, const std::string& slot) {
   const Shape& shape = parameter(name).shape;
   check_slot(name, slot);
   if (values.size() != static_cast<std::size_t>(shape.elements()))
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");
-  for (const Stored& stored : stored_) {
-    const Buffer& as = stored.as;
-    if (as.name != name || stored.slot != slot) continue;
-    std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
-    for_each_value(as, shape, device_ != nullptr ? room.data() : stored.memory.get(), [&](Index global, auto& value) {
-      value = static_cast<std::remove_reference_t<decltype(value)>>(at(values, global));
-    });
-    if (device_ != nullptr) copy_and_wait(*device_, stored.memory.get(), room.data(), room.size());
-  }
+  overwrite(name, slot, [&](std::size_t, std::size_t, Index global) { return at(values, global); });
 }
 
 std::byte* State::address(const std::string& name, const std::string& slot, const Buffer& as) const {

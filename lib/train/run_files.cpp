@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <utility>
 
 #include "base/json_fields.h"
 
@@ -75,11 +77,34 @@ const Table<TrainSummary>& run_fields() {
   return table;
 }
 
+// Of the lines up to that step; a line that cannot be read ends them.
+off_t bytes_up_to(const std::filesystem::path& path, Index step) {
+  std::ifstream in(path);
+  off_t kept = 0;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    Complaints complaints;
+    const auto json = read_json(path.string(), line, complaints);
+    const Json* its = json ? json->find("step") : nullptr;
+    const auto* number = its == nullptr ? nullptr : std::get_if<std::int64_t>(&its->value);
+    if (number == nullptr || *number > step) break;
+    kept += static_cast<off_t>(line.size() + 1);
+  }
+  return kept;
+}
+
 }  // namespace
 
-MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)) {
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+MetricsFile::MetricsFile(std::filesystem::path path, Index keep_steps) : path_(std::move(path)) {
+  const off_t kept = keep_steps > 0 ? bytes_up_to(path_, keep_steps) : 0;
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
+  // A pipe or a device has nothing to cut.
+  if (ftruncate(fd_, kept) != 0 && errno != EINVAL) {
+    const int why = errno;
+    ::close(std::exchange(fd_, -1));
+    errno = why;
+    fail("ftruncate");
+  }
 }
 
 MetricsFile::~MetricsFile() {

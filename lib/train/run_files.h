@@ -15,7 +15,8 @@ namespace motley {
 // A line per step, each handed to the system whole before the next step.
 class MetricsFile {
  public:
-  explicit MetricsFile(std::filesystem::path path);  // empties it. UserError(io)
+  // Of a file that is there the lines up to this step stay. UserError(io)
+  explicit MetricsFile(std::filesystem::path path, Index keep_steps = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

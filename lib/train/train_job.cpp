@@ -17,7 +17,9 @@
 #include "run/chrome_trace.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/agreed.h"
 #include "train/dump.h"
+#include "train/keep.h"
 
 namespace motley {
 
@@ -41,18 +43,16 @@ bool needs_messages(const std::vector<int>& planned, const std::vector<int>& fou
   return false;
 }
 
-// Does `work` on rank 0; if it fails there, all ranks throw. Collective.
-void on_rank_0(Runtime& rt, const std::function<void()>& work) {
-  int status = 0;
-  std::string text;
-  try {
-    if (rt.rank() == 0) work();
-  } catch (const Error& e) {
-    status = static_cast<int>(e.code());
-    text = e.what();
-  }
-  const Verdict worst = agree(rt.transport(), status, text);
-  if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
+// Checkpoints after this step are of another course of the run; what is left of unfinished ones goes too.
+void keep_newest(const std::filesystem::path& run_directory, Index keep, Index step) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  std::vector<fs::path> left;
+  for (const auto& entry : fs::directory_iterator(run_directory / kCheckpoints, ignored))
+    if (const fs::path& path = entry.path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
+  for (const fs::path& checkpoint : checkpoints_of(run_directory))
+    if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
+  for (const fs::path& path : left) fs::remove_all(path, ignored);
 }
 
 class Job {
@@ -81,6 +81,7 @@ class Job {
 
   TrainSummary run() {
     try {
+      if (!in_.resume.empty()) resume();
       prepare();
       loop();
       finish();
@@ -95,11 +96,42 @@ class Job {
  private:
   bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
 
+  // Where the checkpoint's run was in its data; where a batch has another size now, at the batch with the same sample.
+  void resume() {
+    rt_.phase("resuming");
+    const DataPosition from = trainer_.load(in_.resume);
+    out_.steps = trainer_.steps();
+    const Index per_epoch = order_->steps_per_epoch();
+    const Index batch = from.batch_size > 0 ? from.batch * from.batch_size / batch_ : from.batch;
+    first_ = from.epoch * per_epoch + std::min(batch, per_epoch);
+    total_ = in_.max_steps > 0 ? first_ + in_.max_steps - out_.steps : in_.epochs * per_epoch;
+    if (total_ <= first_)
+      throw UserError(in_.resume.string() + " is at step " + std::to_string(out_.steps) +
+                      ": nothing is left to train; raise train.max_steps or train.epochs (--set train.max_steps=...)");
+    const Index samples = in_.data.train->samples();
+    if (rt_.rank() == 0 && in_.say && from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
+      in_.say("note: the checkpoint counts batches of " + std::to_string(from.batch_size) + " of " + std::to_string(from.samples) +
+              " samples, this job batches of " + std::to_string(batch_) + " of " + std::to_string(samples));
+    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
+  }
+
+  // As step-N, and of those that were there the newest ones stay. Collective.
+  void keep_checkpoint() {
+    if (saved_ == out_.steps) return;
+    const Index next = first_ + out_.steps - first_step_, per_epoch = order_->steps_per_epoch();
+    trainer_.save(in_.run_directory / kCheckpoints / ("step-" + std::to_string(out_.steps)),
+                  {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()});
+    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
+    saved_ = out_.steps;
+    saved_at_ = seconds_now();
+  }
+
   void prepare() {
+    first_step_ = saved_ = out_.steps;
     if (evaluates()) require_memory();
-    on_rank_0(rt_, [&] {
+    on_rank_0(rt_.transport(), [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
-      metrics_.emplace(in_.run_directory / "metrics.jsonl");
+      metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
     });
     if (in_.progress && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
       in_.progress(
@@ -123,8 +155,11 @@ class Job {
 
   void loop() {
     const double start = seconds_now();
-    for (Index s = 0; s < total_ && !stop_; s++) {
-      if (s == static_cast<Index>(warm_up(static_cast<std::size_t>(total_)))) cores_.emplace(allowed_cores());
+    const CheckpointOptions& when = in_.checkpoint;
+    saved_at_ = start;
+    for (Index s = first_; s < total_ && !stop_; s++) {
+      if (s - first_ == static_cast<Index>(warm_up(static_cast<std::size_t>(total_ - first_)))) cores_.emplace(allowed_cores());
+      if (rt_.rank() == 0 && when.every_seconds > 0 && seconds_now() - saved_at_ >= when.every_seconds) trainer_.ask_to_save();
       const Index epoch = s / order_->steps_per_epoch() + 1;
       std::vector<Index> which = order_->batch_of(s);
       if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
@@ -136,6 +171,9 @@ class Job {
       note(report.before);
       out_.seconds = seconds_now() - start;
       if (rt_.rank() == 0) write_step(report, epoch);
+      const bool due = report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) ||
+                       (when.every_epochs > 0 && (s + 1) % (when.every_epochs * order_->steps_per_epoch()) == 0);
+      if (due && !stop_) keep_checkpoint();
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
@@ -195,6 +233,7 @@ class Job {
     time_steps();
     keep_trace();
     trainer_.compare_copies();
+    if (out_.status == "stopped" || in_.checkpoint.any()) keep_checkpoint();
     if (out_.status == "done" && evaluates()) {
       Predictor predictor(rt_, *in_.evaluation, trainer_.state());
       const Evaluation test = evaluate(rt_, predictor, in_.data.test, {.image = in_.names.image, .over = in_.classes});
@@ -206,7 +245,8 @@ class Job {
         in_.progress("test accuracy " + std::to_string(test.accuracy) + " on " + std::to_string(test.samples) + " samples");
     }
     dump_weights("weights_after");
-    on_rank_0(rt_, [&] {
+    save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
+    on_rank_0(rt_.transport(), [&] {
       metrics_->close();
       if (!in_.dump.empty()) {
         dump_.integers("batches.npy", "batches", {{"step", out_.steps}, {"batch", batch_}}, seen_);
@@ -221,8 +261,8 @@ class Job {
     rt_.phase("keeping the trace");
     const RunTrace trace =
         gather_trace(plan_, in_.profile == nullptr ? Profile() : *in_.profile, trainer_.trace(), rt_.transport());
-    on_rank_0(rt_, [&] {
-      TraceSummary summary = summarise(trace, static_cast<Index>(warm_up(timed_.front().size())) + 1);
+    on_rank_0(rt_.transport(), [&] {
+      TraceSummary summary = summarise(trace, first_step_ + static_cast<Index>(warm_up(timed_.front().size())) + 1);
       for (std::size_t r = 0; r < summary.ranks.size(); r++) summary.ranks[r].disturbed = out_.ranks[r].disturbed;
       save(summary, in_.run_directory / kTraceFile);
       if (in_.trace.empty()) return;
@@ -237,7 +277,7 @@ class Job {
     if (in_.dump.empty()) return;
     for (int p : plan_.data().passes.parameters) {
       const WholeTensor w = gather_parameter(plan_, trainer_.program(), trainer_.executor(), rt_.transport(), p, Part::value);
-      on_rank_0(rt_, [&] { dump_.tensor(folder + "/" + w.name + ".npy", w, plan_.data().dtype); });
+      on_rank_0(rt_.transport(), [&] { dump_.tensor(folder + "/" + w.name + ".npy", w, plan_.data().dtype); });
     }
   }
 
@@ -259,7 +299,9 @@ class Job {
   const Plan& plan_;
   Dump dump_;
   Trainer trainer_;
-  Index batch_ = 0, total_ = 0;
+  Index batch_ = 0, first_ = 0, total_ = 0;  // steps of the data, counted over all epochs: the first, one after the last
+  Index first_step_ = 0, saved_ = 0;         // steps done when this process began; at the last checkpoint
+  double saved_at_ = 0;
   std::optional<Order> order_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step

@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 
+#include "train/checkpoint_options.h"
 #include "train/feed_names.h"
 #include "train/run_files.h"
 
@@ -23,6 +24,8 @@ struct TrainPlanInput {
   FeedNames names{};
   Index epochs = 0, max_steps = 0;  // one of them; max_steps wins
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
+  CheckpointOptions checkpoint{};
+  std::filesystem::path resume{};  // a checkpoint that training goes on from; empty: from the start
   std::filesystem::path run_directory{};
   std::filesystem::path dump{};                             // empty: none
   std::filesystem::path trace{};                            // Chrome trace of the last steps; empty: none
@@ -30,10 +33,10 @@ struct TrainPlanInput {
   std::function<void(const std::string& line)> say{};       // on rank 0: a line that is not overwritten by the next
 };
 
-// Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json and run.json into the run directory (which exists), the dump and
-// the trace. Returns the same on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop;
-// Error(io) when a file cannot be written; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the
-// others.
+// Collective. Rank 0 writes plan.json, metrics.jsonl, trace.json, weights.safetensors and run.json into the run directory (which
+// exists), the dump and the trace; all ranks write checkpoints there, one of them when the run is asked to stop. Returns the same
+// on every rank. Throws on all ranks, after run.json says so: Stopped when a rank was asked to stop; Error(io) when a file cannot
+// be written; LossNotFinite; CopiesDiffer. A rank that fails alone throws alone: Runtime ends the others.
 TrainSummary train_job(Runtime& rt, const TrainPlanInput& input);
 
 // What run.json says of a run that ended so: status, code, reason, and what the error knows besides.

@@ -15,6 +15,7 @@
 #include "plan/plan_data.h"
 #include "run/copies.h"
 #include "run/step_trace.h"
+#include "train/keep.h"
 #include "train/plan_on_rank.h"
 #include "train/update.h"
 
@@ -45,12 +46,12 @@ struct Trainer::Impl {
   Executor executor;
   Copies copies;
   const Index compare_every;
-  const std::uint64_t seed;
   std::optional<control::Gathering> sent_figures{};  // of the last step: they travel during the next one
   StepFigures known{};                               // of the last step whose figures all ranks have
-  Index sent_step = 0;                               // whose figures were sent last
-  Index step = 0, finite = 0;                        // finite: the last one before which parameters were seen to be so
-  bool wants_stop = false, stopped = false;
+  const std::uint64_t seed;
+  Index sent_step = 0;         // whose figures were sent last
+  Index step = 0, finite = 0;  // finite: the last one before which parameters were seen to be so
+  bool wants_stop = false, wants_save = false, stopped = false;
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
@@ -79,7 +80,7 @@ struct Trainer::Impl {
 
   // What a rank sends all before the update: the losses that it has, summed over its micro-batches.
   struct Losses {
-    std::int32_t stop = 0;
+    std::int16_t stop = 0, save = 0;
     std::uint32_t has = 0;  // a bit for each loss
     double values[kMostLosses]{};
   };
@@ -103,6 +104,7 @@ struct Trainer::Impl {
       report.loss += its->values[i];
     }
     report.stop = std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.stop != 0; });
+    report.save = std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.save != 0; });
   }
 
   // Collective; throws on all ranks. The weights are still those before the step.
@@ -184,6 +186,7 @@ struct Trainer::Impl {
       }
       add_losses(sum);
       sum.stop = rt.stop_requested() || wants_stop;
+      sum.save = wants_save;
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
@@ -211,6 +214,7 @@ struct Trainer::Impl {
     report.learning_rate = update.learning_rate;
     report.gradient_norm = update.gradient_norm;
     report.measured_seconds = did.seconds;
+    if (report.save) wants_save = false;
     trace.part(TracePart::figures, end, seconds_now());
     trace.end();
     stopped = report.stop;
@@ -254,6 +258,24 @@ void Trainer::compare_copies() {
 }
 const StepFigures& Trainer::figures() {
   return impl_->figures();
+}
+void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& position) {
+  const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
+  save_checkpoint(impl_->rt, impl_->state, checkpoint, {.step = impl_->step, .seed = impl_->seed, .data = data});
+}
+DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
+  static_cast<void>(figures());
+  const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint);
+  impl_->step = impl_->finite = from.step;
+  impl_->known = {};
+  impl_->stopped = false;
+  return {from.data.epoch, from.data.batch, from.data.batch_size, from.data.samples};
+}
+Index Trainer::steps() const {
+  return impl_->step;
+}
+void Trainer::ask_to_save() {
+  impl_->wants_save = true;
 }
 void Trainer::ask_to_stop() {
   impl_->wants_stop = true;

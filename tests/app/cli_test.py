@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program from outside: what it prints, what it leaves, how it ends. cli_test.py MOTLEY [NAME...]"""
+import ast
 import contextlib
 import json
 import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import xml.etree.ElementTree
+import zipfile
 
 MOTLEY = str(pathlib.Path(sys.argv[1]).resolve())
 LIMIT = 60  # seconds, of one command
@@ -118,7 +121,7 @@ def ranks_of(parent):
 
 def usage():
     room = Room()
-    for words, part in [((), "no command given"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
+    for words, part in [((), "no command given"), (("eval", "x"), "--weights"), (("predict", "x", "--weights", "y"), "--input"), (("convert", "x"), "OUT"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
                         (("train", "x", "--overwrit"), 'did you mean "--overwrite"?'), (("verify", "x", "--steps", "many"), "--steps"),
                         (("verify", "x", "--steps", "0"), "--steps"), (("plan", "x", "y"), 'unexpected argument "y"'), (("check",), "FILE"),
                         (("plan", "x", "--format", "xml"), "--format"), (("--nonsense",), "--nonsense"),
@@ -126,15 +129,15 @@ def usage():
         done = room.run(*words, code=64)
         has(done.err, part)
         assert done.out == "", done.out
-    later = ["eval", "predict", "report", "simulate", "convert", "model"]
+    later = ["report", "simulate"]
     for verb in later:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
-    for verb, option in [("train", "--resume"), ("plan", "--advise"), ("verify", "--inference")]:
+    for verb, option in [("plan", "--advise"), ("verify", "--inference")]:
         has(room.run(verb, "x", option, code=78).err, f"{verb} {option}: not built yet")
-    verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "schema"]
+    verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "eval", "predict", "convert", "schema", "model"]
     text = room.run("--help").out
     has(text, *verbs, "Examples")
-    assert not any(f"\n  {verb} " in text for verb in later) and "resume" not in text and "not built" not in text, text
+    assert not any(f"\n  {verb} " in text for verb in later) and "not built" not in text, text
     assert room.run("help").out == text
     has(room.run("help", "plam", code=64).err, 'unknown command "plam"; did you mean "plan"?')
     has(room.run("version", "now", code=64).err, 'version takes no arguments, found "now"')
@@ -223,7 +226,7 @@ def foreign_words():
             (f"{layer}/activation", {**conv, "activation": "relu6"}, None), (f"{layer}/op", {**conv, "op": "batch_norm"}, None),
             (f"{layer}/op", {**conv, "op": "rms_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
             *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["weight", "initial"]),
-            *((f"/train/{key}", {}, None) for key in ["average", "evaluate_every_epochs", "checkpoint", "rebalance"]),
+            *((f"/train/{key}", {}, None) for key in ["average", "evaluate_every_epochs", "rebalance"]),
             *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None), ("/model/zoo", "resnet18", None),
@@ -525,6 +528,231 @@ def trains():
     assert room.run("train", "my jöb.json", "--quiet").err == ""
 
 
+def losses(room, directory):
+    return {line["step"]: line["loss"] for line in map(json.loads, (room.path / directory / "metrics.jsonl").read_text().splitlines())}
+
+
+def safetensors(path):
+    """name -> (dtype, shape, bytes), by reading the file as its specification says."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header, buffer = json.loads(raw[8:8 + length]), raw[8 + length:]
+    assert raw[8:9] == b"{" and all(isinstance(v, str) for v in header.pop("__metadata__", {}).values())
+    tensors = {name: (t["dtype"], t["shape"], buffer[slice(*t["data_offsets"])]) for name, t in header.items()}
+    at = 0
+    for begin, end in sorted(t["data_offsets"] for t in header.values()):
+        assert begin == at, (begin, at)
+        at = end
+    assert at == len(buffer)
+    return tensors
+
+
+def npy(raw):
+    """(descr, shape, bytes)"""
+    assert raw[:8] == b"\x93NUMPY\x01\x00", raw[:8]
+    end = 10 + int.from_bytes(raw[8:10], "little")
+    header = ast.literal_eval(raw[10:end].decode())
+    assert not header["fortran_order"]
+    return header["descr"], list(header["shape"]), raw[end:]
+
+
+def write_npy(path, shape, values, kind="<f4"):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}".encode()
+    header += b" " * (-(11 + len(header)) % 64) + b"\n"
+    code = {"<f4": "f", "<f8": "d", "<i4": "i", "<f2": "e"}[kind]
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + struct.pack(f"<{len(values)}{code}", *values))
+
+
+def keeps_weights():
+    room = Room()
+    room.write("job.json", job())
+    room.run("train", "job.json", "--run-dir", "run", "--dump", "dump")
+    tensors = safetensors(room.path / "run/weights.safetensors")
+    assert {n: t[:2] for n, t in tensors.items()} == {"conv2d_1.weight": ("F32", [6, 1, 3, 3]), "conv2d_1.bias": ("F32", [6]),
+                                                      "dense_3.weight": ("F32", [4, 6, 4, 4]), "dense_3.bias": ("F32", [4])}, tensors.keys()
+    for name, (_, shape, values) in tensors.items():
+        assert npy((room.path / f"dump/weights_after/{name}.npy").read_bytes()) == ("<f4", shape, values), name
+    # The weights that the run had, on other meshes, in every kind of file.
+    run = room.json("run/run.json")
+    room.write("three.json", job(3, (1, 3, 2)))
+    has(room.run("convert", "run", "all.npz").out, "all.npz: 4 tensors")
+    room.run("convert", "all.npz", "checkpoint")
+    room.run("convert", "checkpoint", "back.safetensors")
+    assert safetensors(room.path / "back.safetensors") == tensors
+    archive = zipfile.ZipFile(room.path / "all.npz")
+    assert archive.testzip() is None and {n: npy(archive.read(n)) for n in archive.namelist()} == {n + ".npy": ("<f4", t[1], t[2]) for n, t in tensors.items()}
+    with zipfile.ZipFile(room.path / "deflated.npz", "w", zipfile.ZIP_DEFLATED) as deflated:
+        for name in archive.namelist():
+            deflated.writestr(name, archive.read(name))
+    for path in ["run", "run/", "run/weights.safetensors", "all.npz", "deflated.npz", "checkpoint", "back.safetensors"]:
+        test = json.loads(room.run("eval", "job.json", "--weights", path, "--format", "json").out)
+        assert test == {"loss": run["test_loss"], "accuracy": run["test_accuracy"], "samples": 16}, (path, test, run)
+    test = json.loads(room.run("eval", "three.json", "--weights", "run", "--format", "json").out)
+    assert abs(test["loss"] - run["test_loss"]) < 1e-6 and test["samples"] == 16, test
+    has(room.run("eval", "job.json", "--weights", "run").out, "accuracy  ", "samples   16")
+    with contextlib.suppress(ImportError):
+        import numpy
+        loaded = numpy.load(room.path / "all.npz")
+        assert {n: loaded[n].astype("<f4").tobytes() for n in loaded.files} == {n: t[2] for n, t in tensors.items()}
+    # Logits: any number of samples, the same whatever the batch.
+    image = [((i * 37) % 101) / 101 for i in range(19 * 64)]
+    write_npy(room.path / "x.npy", (19, 1, 8, 8), image)
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "y.npy").out, "y.npy: [19, 4]")
+    descr, shape, raw = npy((room.path / "y.npy").read_bytes())
+    assert (descr, shape) == ("<f4", [19, 4])
+    logits = struct.unpack("<76f", raw)
+    write_npy(room.path / "x5.npy", (1, 1, 8, 8), image[5 * 64:6 * 64], "<f8")
+    room.run("predict", "three.json", "--weights", "all.npz", "--input", "x5.npy", "-o", "y5.npy")
+    one = struct.unpack("<4f", npy((room.path / "y5.npy").read_bytes())[2])
+    assert all(abs(a - b) < 1e-5 for a, b in zip(one, logits[20:24])), (one, logits[20:24])
+    # By hand: convolution, relu, pool, dense.
+    w, b, v, c = (struct.unpack(f"<{len(tensors[n][2]) // 4}f", tensors[n][2]) for n in ["conv2d_1.weight", "conv2d_1.bias", "dense_3.weight", "dense_3.bias"])
+    pixel = lambda r, q: image[5 * 64 + r * 8 + q] if 0 <= r < 8 and 0 <= q < 8 else 0.0
+    conv = lambda f, r, q: max(0.0, b[f] + sum(w[f * 9 + i * 3 + j] * pixel(r + i - 1, q + j - 1) for i in range(3) for j in range(3)))
+    pooled = [max(conv(f, 2 * r + i, 2 * q + j) for i in (0, 1) for j in (0, 1)) for f in range(6) for r in range(4) for q in range(4)]
+    expected = [c[k] + sum(v[k * 96 + i] * x for i, x in enumerate(pooled)) for k in range(4)]
+    assert all(abs(a - e) < 1e-4 for a, e in zip(one, expected)), (one, expected)
+
+
+def refuses_weights():
+    room = Room()
+    room.write("job.json", job())
+    room.run("train", "job.json", "--run-dir", "run", "--set", "train.max_steps=2")
+    other = job()
+    other["model"]["layers"][0]["out"]["filters"] = 5
+    other["layout"]["split"]["filters"]["parts"] = [3, 2]
+    other["model"]["layers"][2]["name"] = "dense3"
+    err = room.run("eval", room.write("other.json", other), "--weights", "run", code=65).err
+    has(err, "run/weights.safetensors: its tensors are not those of the network:", '"dense3.bias" [4] is missing; did you mean "dense_3.bias"?',
+        '"dense_3.weight" [4, 6, 4, 4] is not in the network', '"conv2d_1.weight": [6, 1, 3, 3], expected [5, 1, 3, 3]')
+    room.run("eval", "job.json", "--weights", "nowhere", code=66)
+    (room.path / "empty").mkdir()
+    has(room.run("eval", "job.json", "--weights", "empty", code=65).err, "empty: neither a checkpoint (manifest.json) nor a run directory")
+    has(room.run("eval", "job.json", "--weights", "job.json", code=65).err, "job.json: not a valid .safetensors file")
+    good = (room.path / "run/weights.safetensors").read_bytes()
+    (room.path / "bad.safetensors").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")
+    has(room.run("convert", "bad.safetensors", "bad.npz", code=65).err, "damaged")
+    assert not (room.path / "bad.npz").exists()
+    has(room.run("convert", "run", "out.pt", code=64).err, "out.pt: expected a name that ends in .safetensors or .npz")
+    has(room.run("convert", "run", "empty", code=64).err, "empty is there already")
+    has(room.run("convert", "run", "no/such/file.npz", code=74).err, "there is no directory no/such")
+    write_npy(room.path / "x.npy", (2, 1, 8, 7), [0] * 112)
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "y.npy", code=65).err, "x.npy: an array [2, 1, 8, 7]; expected [samples, 1, 8, 8]")
+    write_npy(room.path / "i.npy", (1, 1, 8, 8), [0] * 64, "<i4")
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "i.npy", "-o", "y.npy", code=65).err, "an array of integers")
+    room.run("predict", "job.json", "--weights", "run", "--input", "none.npy", "-o", "y.npy", code=66)
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "i.npy", "-o", "no/y.npy", code=74).err, "there is no directory no")
+    assert not (room.path / "y.npy").exists() and not (room.path / "runs").exists()
+
+
+def resumes():
+    room = Room()
+    every = ["--set", 'train.checkpoint={"every_steps": 4, "keep": 2}']
+    room.write("job.json", job(schedule={"kind": "cosine"}, optimizer={"kind": "adamw", "learning_rate": 0.01}))
+    room.write("three.json", job(3, (1, 3, 2), schedule={"kind": "cosine"}, optimizer={"kind": "adamw", "learning_rate": 0.01}))
+    room.run("train", "job.json", "--run-dir", "full", *every)
+    assert sorted(p.name for p in (room.path / "full/checkpoints").iterdir()) == ["step-16", "step-20"]
+    # A copy of the run as it was at step 16, with steps that are done again.
+    def as_at_16(name):
+        shutil.copytree(room.path / "full", room.path / name)
+        shutil.rmtree(room.path / name / "checkpoints/step-20")
+    as_at_16("again")
+    done = room.run("train", "job.json", "--resume", "again", *every)
+    has(done.err, "resuming from again/checkpoints/step-16")
+    assert losses(room, "again") == losses(room, "full") and room.json("again/run.json")["steps"] == 20
+    assert (room.path / "again/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
+    # Without the job; on other ranks and cuts; into another directory.
+    as_at_16("own job")
+    room.run("train", "--resume", "own job")
+    assert losses(room, "own job") == losses(room, "full")
+    room.run("train", "three.json", "--resume", "full/checkpoints/step-16", "--run-dir", "three")
+    three = losses(room, "three")
+    assert sorted(three) == [17, 18, 19, 20] and all(abs(loss - losses(room, "full")[step]) < 1e-5 for step, loss in three.items()), three
+    assert len(room.json("three/run.json")["ranks"]) == 3 and room.json("three/trace.json")["last_step"] == 20
+    # Under the user's own mpiexec.
+    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
+    as_at_16("mpiexec")
+    has(room.run("train", "job.json", "--resume", "mpiexec", before=[mpiexec, "-n", "2"]).err, "resuming from mpiexec/checkpoints/step-16")
+    assert losses(room, "mpiexec") == losses(room, "full")
+    # What is damaged is named, the one before it is taken.
+    as_at_16("bad")
+    shutil.copytree(room.path / "full/checkpoints/step-20", room.path / "bad/checkpoints/step-18")
+    shard = room.path / "bad/checkpoints/step-18/rank-1.bin"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    done = room.run("train", "job.json", "--resume", "bad")
+    has(done.err, "step-18/rank-1.bin: bytes ", "are damaged", "the checkpoint before it is tried", "resuming from bad/checkpoints/step-16")
+    assert losses(room, "bad") == losses(room, "full") and not (room.path / "bad/checkpoints/step-18").exists()
+    as_at_16("worse")
+    shard = room.path / "worse/checkpoints/step-16/rank-1.bin"
+    before = {p: p.read_bytes() for p in (room.path / "worse").glob("*.json*")}
+    for damage in [lambda raw: raw[:-1], lambda raw: raw[:50] + b"?" + raw[51:]]:
+        good = shard.read_bytes()
+        shard.write_bytes(damage(good))
+        has(room.run("train", "job.json", "--resume", "worse", code=65).err, "worse: none of its checkpoints can be read:", "rank-1.bin")
+        shard.write_bytes(good)
+    (room.path / "worse/checkpoints/step-16/complete").unlink()
+    has(room.run("train", "job.json", "--resume", "worse/checkpoints/step-16", code=65).err, "not a complete checkpoint: it has no complete")
+    assert before == {p: p.read_bytes() for p in (room.path / "worse").glob("*.json*")}
+    # Refused.
+    for words, code, part in [(("full",), 78, "nothing is left to train"), (("nowhere",), 66, "no such run directory or checkpoint"), (("job.json",), 64, "is a file"),
+                              (("full", "--overwrite"), 64, "give one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:
+        has(room.run("train", "job.json", "--resume", *words, code=code).err, part)
+    has(room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "x", "--set", 'train.optimizer={"kind":"sgd","learning_rate":0.1}', code=65).err,
+        'it keeps "mean" and "square" of a parameter, this one "velocity"')
+    for bad, part in [({}, "(when to save)"), ({"every_steps": 1, "every_epochs": 1}, "found 2"), ({"every_steps": 0}, "every_steps"), ({"every_seconds": 0}, "above 0"), ({"every_stps": 1}, "every_steps")]:
+        has(room.run("check", "job.json", "--set", "train.checkpoint=" + json.dumps(bad), code=78).err, "/train/checkpoint", part)
+    # A run that is overwritten loses its checkpoints too.
+    room.run("train", "job.json", "--run-dir", "full", "--overwrite", "--set", "train.max_steps=2")
+    assert not (room.path / "full/checkpoints").exists()
+    has(room.run("train", "job.json", "--resume", "full", "--set", "train.max_steps=4", code=66).err, "full has no checkpoint")
+    # By epochs (there are 8 steps in one), by seconds.
+    room.run("train", "job.json", "--run-dir", "epochs", "--set", 'train.checkpoint={"every_epochs": 1}')
+    assert sorted(p.name for p in (room.path / "epochs/checkpoints").iterdir()) == ["step-16", "step-20", "step-8"]
+    room.run("train", "job.json", "--run-dir", "seconds", "--set", 'train.checkpoint={"every_seconds": 1e-9, "keep": 100}')
+    assert len(list((room.path / "seconds/checkpoints").iterdir())) > 5
+
+
+def stopped_runs():
+    """A signal leaves a checkpoint; --resume finds the run, and ends as a run that was never stopped."""
+    room = Room()
+    room.write("job.json", job(max_steps=100000000))
+    taken, size = [], 0
+    for sent in [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT]:
+        more = ["--resume"] if taken else []
+        process = room.start("train", "job.json", *more)
+        wait_for(lambda: any(p.stat().st_size > size + 1000 for p in room.path.glob("runs/*/metrics.jsonl")), "steps are done")
+        process.send_signal(sent)
+        _, err = process.communicate(timeout=LIMIT)
+        assert process.returncode == 75, (process.returncode, err)
+        [run] = (room.path / "runs").iterdir()
+        steps = json.loads((run / "run.json").read_text())["steps"]
+        assert [p.name for p in (run / "checkpoints").iterdir() if p.name == f"step-{steps}"] and (run / "weights.safetensors").exists()
+        if taken:
+            has(err, f"resuming from runs/{run.name}/checkpoints/step-{taken[-1]}")
+        taken.append(steps)
+        size = (run / "metrics.jsonl").stat().st_size
+    assert taken == sorted(set(taken)), taken
+    total = taken[-1] + 10
+    room.run("train", "job.json", "--resume", "auto", "--set", f"train.max_steps={total}")
+    room.run("train", "job.json", "--run-dir", "whole", "--set", f"train.max_steps={total}")
+    assert losses(room, f"runs/{run.name}") == losses(room, "whole")
+    # It is done now: the next one begins anew, and says so.
+    has(room.run("train", "job.json", "--resume", "--set", "train.max_steps=2").err, "nothing to go on with: a new run begins")
+    assert len(list((room.path / "runs").iterdir())) == 2
+    # Killed: what was kept before counts.
+    process = room.start("train", "job.json", "--run-dir", "killed", "--set", 'train.checkpoint={"every_steps": 50}')
+    wait_for(lambda: len(list((room.path / "killed/checkpoints").glob("step-*/complete"))) >= 2, "checkpoints are there")
+    for pid in ranks_of(process.pid).values():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=LIMIT)
+    last = max(int(p.name[5:]) for p in (room.path / "killed/checkpoints").iterdir() if (p / "complete").exists())
+    room.run("train", "job.json", "--run-dir", "killed", "--resume", "--set", f"train.max_steps={last + 5}")
+    room.run("train", "job.json", "--run-dir", "whole", "--overwrite", "--set", f"train.max_steps={last + 5}")
+    assert losses(room, "killed") == losses(room, "whole") and not list((room.path / "killed/checkpoints").glob("*.new"))
+
+
 def exchange_names(table):
     """Of the rows that are exchanges, per rank."""
     return [{row["name"] for row in rank["rows"] if row["group"] == "exchanges"} for rank in table["ranks"]]
@@ -729,7 +957,7 @@ def progress():
     assert quiet.err == "", quiet.err
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
 
 
 def main():

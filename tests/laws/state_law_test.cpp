@@ -8,13 +8,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 #include <optional>
 
-#include "base/random.h"
 #include "plan/plan_data.h"
-#include "program/views.h"
+#include "tests/support/random_feeds.h"
 #include "tests/support/random_network.h"
 #include "tests/support/shrink.h"
 
@@ -24,29 +22,6 @@ using namespace motley::law;
 namespace {
 
 constexpr int kTrained = 2;  // steps before the predictions
-
-ReadBox values_of(const Tensor& input, Index number) {
-  return [shape = input.shape(), stream = RandomStream(static_cast<std::uint64_t>(number), input.name()), dtype = input.dtype()](
-             const Box& box, std::span<std::byte> out) {
-    std::size_t k = 0;
-    for_each_index(box, [&](const std::vector<Index>& here) {
-      const auto global = static_cast<std::uint64_t>(position_of(shape, here));
-      if (dtype == DType::i32) {
-        const auto label = static_cast<std::int32_t>(stream.bits(global) % 2);
-        std::memcpy(out.data() + sizeof label * k++, &label, sizeof label);
-      } else {
-        const double value = 2 * stream.uniform(global) - 1;
-        std::memcpy(out.data() + sizeof value * k++, &value, sizeof value);
-      }
-    });
-  };
-}
-
-std::vector<Axis> axes_of(Random& random, int ranks) {
-  if (ranks == 4 && chance(random, 0.5)) return {{"a", 2}, {"b", 2}};
-  if (chance(random, 0.3)) return {{"a", 1}, {"b", ranks}};
-  return {{"a", ranks}};
-}
 
 struct Planned {
   Network net;
@@ -71,13 +46,6 @@ std::optional<Planned> planned(Random& random, const Recipe& recipe, int ranks, 
     REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
     return std::nullopt;
   }
-}
-
-std::map<std::string, ReadBox> feeds_of(const Network& net, Index number, bool labels) {
-  std::map<std::string, ReadBox> out;
-  for (const auto& [name, tensor] : net.inputs)
-    if (labels || tensor.dtype() != DType::i32) out.emplace(name, values_of(tensor, number));
-  return out;
 }
 
 std::vector<double> unsharded(const Network& net, const std::map<std::string, std::vector<double>>& parameters, Index number) {

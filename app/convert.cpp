@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// `motley convert IN OUT`: weights from one kind of file to another.
+#include <fmt/format.h>
+#include <motley/error.h>
+
+#include "app/console.h"
+#include "app/verbs.h"
+#include "weights/checkpoint.h"
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<WeightsWriter> writer_for(const fs::path& out, const std::vector<StoredTensor>& tensors) {
+  std::error_code ignored;
+  if (out.extension() == ".safetensors") return new_safetensors(out, tensors, {});
+  if (out.extension() == ".npz") return new_npz(out, tensors);
+  if (out.has_extension())
+    throw UserError(out.string() + ": expected a name that ends in .safetensors or .npz, or one without an ending: a checkpoint",
+                    Exit::usage);
+  if (fs::exists(out, ignored))
+    throw UserError(out.string() + " is there already; a checkpoint is written as a new directory", Exit::usage);
+  return new_checkpoint(out, tensors);
+}
+
+}  // namespace
+
+int convert(const Options& options) {
+  Console console(options, Console::Voice::speaks);
+  const fs::path out = options.files.at(1);
+  const auto in = open_weights(options.files.at(0));
+  std::vector<StoredTensor> tensors = in->tensors();
+  Index elements = 0;
+  int widened = 0;
+  for (StoredTensor& t : tensors) {
+    elements += *elements_of(t.extents);
+    if (bytes_of_dtype(t.dtype) != 2) continue;
+    t.dtype = "F32";
+    widened++;
+  }
+  const auto writer = writer_for(out, tensors);
+  for (std::size_t i = 0; i < tensors.size(); i++) writer->add(in->read(static_cast<int>(i)));
+  writer->finish();
+  if (widened > 0) console.say(LogLevel::info, fmt::format("note: {} tensors of 16-bit floats are written as F32", widened));
+  print_result(fmt::format("{}: {} tensors, {} elements\n", out.string(), tensors.size(), elements));
+  return 0;
+}
+
+}  // namespace motley::app

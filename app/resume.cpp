@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/resume.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/run_directory.h"
+#include "app/run_end.h"
+#include "config/job.h"
+#include "weights/checkpoint.h"
+
+namespace motley::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_job(const fs::path& run) {
+  std::error_code ignored;
+  return fs::exists(run / kResolvedJob, ignored);
+}
+
+// Its last checkpoint that can be read completely; nothing: it has none.
+std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>& said) {
+  const std::vector<fs::path> all = checkpoints_of(run);
+  for (const fs::path& checkpoint : all) {
+    try {
+      Checkpoint(checkpoint).check_chunks();
+      return checkpoint;
+    } catch (const UserError& e) {
+      said.push_back(std::string(e.what()) + "; the checkpoint before it is tried");
+    }
+  }
+  if (all.empty()) return std::nullopt;
+  throw UserError(run.string() + ": none of its checkpoints can be read:\n  " + said.back().substr(0, said.back().rfind(';')),
+                  Exit::data);
+}
+
+// Runs in runs/ that did not finish, the newest first; of this job, unless `job` is empty.
+std::vector<fs::path> unfinished(const std::string& job) {
+  struct Run {
+    std::string time{};
+    int number = 1;  // of those of one second
+    fs::path path{};
+  };
+  constexpr std::size_t kTime = std::string_view("20261122T120000Z").size();
+  std::vector<Run> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("runs", ignored)) {
+    // NAME-TIME or NAME-TIME-NUMBER
+    const std::string name = entry.path().filename().string();
+    const std::size_t z = name.find("Z", name.size() < kTime + 6 ? 0 : name.size() - 6);
+    if (z == std::string::npos || z < kTime || !holds_job(entry.path()) || finished(entry.path())) continue;
+    const std::size_t begin = z + 1 - kTime;
+    if (begin < 1 || name[begin - 1] != '-' || (!job.empty() && name.substr(0, begin - 1) != job)) continue;
+    const std::string number = z + 2 < name.size() ? name.substr(z + 2) : "1";
+    found.push_back({name.substr(begin, kTime), std::atoi(number.c_str()), entry.path()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Run& a, const Run& b) { return std::pair(a.time, a.number) > std::pair(b.time, b.number); });
+  std::vector<fs::path> out;
+  for (const Run& run : found) out.push_back(run.path);
+  return out;
+}
+
+}  // namespace
+
+Resume choose_resume(const Options& options) {
+  const std::string job = options.files.empty() ? "" : options.files.front();
+  if (options.overwrite) throw UserError("--resume goes on with a run, --overwrite removes it; give one of them", Exit::usage);
+  Resume out;
+  out.job = job;
+  if (options.resume == "auto") {
+    std::vector<fs::path> runs;
+    if (!options.run_directory.empty()) {
+      if (holds_job(options.run_directory)) runs.push_back(options.run_directory);
+    } else {
+      runs = unfinished(job.empty() ? "" : load_job(job, options.sets).name);
+    }
+    for (const fs::path& run : runs) {
+      if (const auto checkpoint = last_good(run, out.said)) {
+        out.run_directory = run;
+        out.checkpoint = *checkpoint;
+        break;
+      }
+      out.said.push_back(run.string() + " did not finish and has no checkpoint");
+    }
+    if (out.checkpoint.empty()) {
+      if (!runs.empty() && !options.run_directory.empty())
+        throw UserError(out.said.back() + "; give --overwrite to begin again", Exit::missing);
+      if (job.empty()) throw UserError("no run in runs/ that did not finish has a checkpoint", Exit::missing);
+      out.run_directory = options.run_directory;
+      out.said.push_back("nothing to go on with: a new run begins");
+      return out;
+    }
+  } else {
+    const fs::path given = fs::path(options.resume).lexically_normal();
+    const fs::path path = given.has_filename() ? given : given.parent_path();  // "run/"
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) throw UserError(path.string() + ": no such run directory or checkpoint", Exit::missing);
+    if (!fs::is_directory(path, ignored))
+      throw UserError(path.string() + " is a file; --resume takes a run directory, a checkpoint, or auto (the job comes before it)",
+                      Exit::usage);
+    if (fs::exists(path / kManifest, ignored)) {
+      Checkpoint(path).check_chunks();
+      out.checkpoint = path;
+      const fs::path run = fs::absolute(path).parent_path().parent_path();
+      if (step_of(path) && fs::absolute(path).parent_path().filename() == kCheckpoints && holds_job(run))
+        out.run_directory = fs::proximate(run);
+      if (!options.run_directory.empty()) out.run_directory = options.run_directory;  // another course of it
+    } else {
+      if (!holds_job(path))
+        throw UserError(path.string() + ": neither a run directory (" + kResolvedJob + ") nor a checkpoint (" + kManifest + ")",
+                        Exit::data);
+      if (!options.run_directory.empty() && fs::absolute(options.run_directory).lexically_normal() != fs::absolute(path))
+        throw UserError(
+            "--resume " + options.resume + " goes on in that run's directory; leave --run-dir out, or give one of its checkpoints",
+            Exit::usage);
+      const auto checkpoint = last_good(path, out.said);
+      if (!checkpoint)
+        throw UserError(path.string() + " has no checkpoint; a run keeps one when it is stopped, or by train.checkpoint",
+                        Exit::missing);
+      out.run_directory = path;
+      out.checkpoint = *checkpoint;
+    }
+  }
+  if (job.empty()) {
+    if (out.run_directory.empty() || !holds_job(out.run_directory))
+      throw UserError("which job? Only a checkpoint in its run directory says so; give the JOB before --resume", Exit::usage);
+    out.job = (out.run_directory / kResolvedJob).string();
+  }
+  out.said.push_back("resuming from " + out.checkpoint.string());
+  return out;
+}
+
+}  // namespace motley::app

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <motley/dims.h>
+
+namespace motley {
+
+// When a run saves, and how much of it stays. Nothing set: only when it is asked to stop.
+struct CheckpointOptions {
+  Index every_steps = 0, every_epochs = 0;  // one of the three is above 0, or none
+  double every_seconds = 0;
+  Index keep = 3;  // checkpoints, the newest ones
+  bool any() const { return every_steps > 0 || every_epochs > 0 || every_seconds > 0; }
+};
+
+}  // namespace motley

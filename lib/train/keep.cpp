@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/keep.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/at.h"
+#include "mesh/control.h"
+#include "run/gather.h"
+#include "train/agreed.h"
+#include "train/dump.h"
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string dtype_of(DType dtype) {
+  return dtype == DType::f64 ? "F64" : "F32";
+}
+
+std::vector<Index> extents_of(const Shape& shape) {
+  std::vector<Index> out;
+  for (const Dim& d : shape.dims()) out.push_back(d.size);
+  return out;
+}
+
+NpyData in_dtype(DType dtype, std::vector<double> values) {
+  if (dtype == DType::f64) return values;
+  return std::vector<float>(values.begin(), values.end());
+}
+
+std::string label(const std::string& name, const std::string& slot) {
+  return slot.empty() ? name : name + " (" + slot + ")";
+}
+
+// Slots but "", which is the parameter itself.
+std::string named(const std::set<std::string>& slots) {
+  std::string out;
+  for (const std::string& slot : slots)
+    if (!slot.empty()) out += (out.empty() ? "" : " and ") + shown(slot);
+  return out.empty() ? "nothing" : out;
+}
+
+// A dense layer's weight [out, in...] may be stored as a matrix, as PyTorch's after a flatten; and how many batches a norm of
+// PyTorch's has seen steers nothing.
+std::string own_shapes(const WeightsFile& file, const State& state) {
+  std::vector<NamedShape> wanted, there;
+  for (const StateEntry& e : state.entries())
+    if (e.slot.empty()) wanted.push_back({e.name, extents_of(e.shape)});
+  for (const StoredTensor& t : file.tensors()) {
+    const auto its = std::find_if(wanted.begin(), wanted.end(), [&](const NamedShape& one) { return one.name == t.name; });
+    if (its == wanted.end() && t.extents.empty() && t.name.ends_with(".num_batches_tracked")) continue;
+    const bool flat = its != wanted.end() && t.extents.size() == 2 && its->extents.size() > 2 && t.extents[0] == its->extents[0] &&
+                      elements_of(t.extents) == elements_of(its->extents);
+    there.push_back({t.name, flat ? its->extents : t.extents});
+  }
+  return differences(wanted, there);
+}
+
+// Rank 0's and the other ranks' parts; all list the same entries in one order.
+void merge(Manifest& all, const Manifest& its) {
+  const int first_file = static_cast<int>(all.files.size());
+  all.files.insert(all.files.end(), its.files.begin(), its.files.end());
+  check(all.entries.size() == its.entries.size(), "all ranks list the same tensors");
+  for (std::size_t e = 0; e < its.entries.size(); e++)
+    for (StoredPart part : its.entries[e].parts) {
+      part.file += first_file;
+      all.entries[e].parts.push_back(std::move(part));
+    }
+}
+
+// This rank's file, and what is in it.
+Manifest write_shard(const State& state, const fs::path& folder, int rank) {
+  if (std::error_code ignored; !fs::is_directory(folder, ignored))
+    throw UserError(
+        fmt::format("rank {} does not see {}, which rank 0 has made; give a directory that all hosts share", rank, folder.string()),
+        Exit::io);
+  Manifest mine;
+  std::optional<ShardWriter> file;
+  for (const StateEntry& e : state.entries()) {
+    StoredEntry& entry = mine.entries.emplace_back(StoredEntry{e.slot, {e.name, dtype_of(e.dtype), extents_of(e.shape)}, {}});
+    for (BoxValues& box : state.shard(e.name, e.slot)) {
+      if (!file) file.emplace(folder / shard_name(rank));
+      entry.parts.push_back(file->add(box.box, bytes_in(in_dtype(e.dtype, std::move(box.values)))));
+    }
+  }
+  if (!file) return mine;
+  file->finish();
+  mine.files.push_back({shard_name(rank), file->bytes()});
+  return mine;
+}
+
+}  // namespace
+
+std::string differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file) {
+  const auto named = [](const std::vector<NamedShape>& list, const std::string& name) {
+    return std::find_if(list.begin(), list.end(), [&](const NamedShape& one) { return one.name == name; });
+  };
+  const auto others = [&](const std::vector<NamedShape>& list, const std::vector<NamedShape>& than) {
+    std::vector<std::string> out;
+    for (const NamedShape& one : list)
+      if (named(than, one.name) == than.end()) out.push_back(one.name);
+    return out;
+  };
+  const std::vector<std::string> missing = others(state, file), besides = others(file, state);
+  const auto meant = [](const std::string& name, const std::vector<std::string>& list) {
+    const std::string found = probably_meant(name, list);
+    return found.empty() ? "" : "; did you mean " + shown(found) + "?";
+  };
+  std::vector<std::string> lines;
+  for (const std::string& name : missing)
+    lines.push_back(shown(name) + " " + to_text(named(state, name)->extents) + " is missing" + meant(name, besides));
+  for (const std::string& name : besides)
+    lines.push_back(shown(name) + " " + to_text(named(file, name)->extents) + " is not in the network" + meant(name, missing));
+  for (const NamedShape& one : state)
+    if (const auto its = named(file, one.name); its != file.end() && its->extents != one.extents)
+      lines.push_back(fmt::format("{}: {}, expected {}", shown(one.name), to_text(its->extents), to_text(one.extents)));
+  constexpr std::size_t kMost = 20;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kMost, lines.size()); i++) out += "\n  " + lines[i];
+  return lines.size() <= kMost ? out : out + fmt::format("\n  and {} more", lines.size() - kMost);
+}
+
+void save_weights(Runtime& rt, const State& state, const fs::path& path) {
+  rt.phase("saving weights");
+  std::vector<StoredTensor> tensors;
+  for (const StateEntry& e : state.entries())
+    if (e.slot.empty()) tensors.push_back({e.name, dtype_of(e.dtype), extents_of(e.shape)});
+  std::unique_ptr<WeightsWriter> writer;
+  on_rank_0(rt.transport(), [&] {
+    if (path.extension() != ".safetensors" && path.extension() != ".npz")
+      throw UserError(path.string() + ": expected a name that ends in .safetensors or .npz");
+    writer = path.extension() == ".npz" ? new_npz(path, tensors) : new_safetensors(path, tensors, {});
+  });
+  std::optional<UserError> failed;
+  for (const StateEntry& e : state.entries()) {
+    if (!e.slot.empty()) continue;
+    std::vector<double> values = put_together_on_first(e.shape, state.shard(e.name), rt.transport());
+    if (!writer || failed) continue;
+    try {
+      writer->add(in_dtype(e.dtype, std::move(values)));
+    } catch (const UserError& error) {  // the other ranks send the tensors that are left
+      failed = error;
+    }
+  }
+  on_rank_0(rt.transport(), [&] {
+    if (failed) throw UserError(*failed);
+    writer->finish();
+  });
+}
+
+void load_weights(Runtime& rt, State& state, const fs::path& path) {
+  rt.phase("loading weights");
+  std::unique_ptr<WeightsFile> file;
+  const auto each = [&](auto&& use) {
+    for (const StateEntry& e : state.entries()) {
+      if (!e.slot.empty()) continue;
+      const std::vector<Box> boxes = state.boxes(e.name);
+      if (boxes.empty()) continue;
+      const int tensor = file->find(e.name);
+      if (at(file->tensors(), tensor).dtype.starts_with("I"))
+        throw UserError(
+            fmt::format("{}: {}: {} values; expected floats", path.string(), shown(e.name), at(file->tensors(), tensor).dtype),
+            Exit::data);
+      auto values = file->read_boxes(tensor, boxes, extents_of(e.shape));
+      std::vector<BoxValues> out;
+      for (std::size_t b = 0; b < boxes.size(); b++) out.push_back({boxes[b], std::move(values[b])});
+      use(e.name, out);
+    }
+  };
+  agreed(rt.transport(), [&] {
+    file = open_weights(path);
+    if (const std::string wrong = own_shapes(*file, state); !wrong.empty())
+      throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
+    each([](const std::string&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
+  });
+  agreed(rt.transport(),
+         [&] { each([&](const std::string& name, const std::vector<BoxValues>& values) { state.set_shard(name, values); }); });
+}
+
+void save_checkpoint(Runtime& rt, const State& state, const fs::path& directory, const Manifest& facts) {
+  rt.phase("saving a checkpoint");
+  Transport& transport = rt.transport();
+  const fs::path made = directory.string() + ".new";
+  try {
+    on_rank_0(transport, [&] {
+      if (directory.has_parent_path()) make_folder(directory.parent_path());
+      std::error_code failed;
+      fs::remove_all(made, failed);
+      if (!failed) fs::create_directory(made, failed);
+      if (failed) throw UserError(made.string() + ": cannot be made: " + failed.message(), Exit::io);
+    });
+    Manifest mine;
+    agreed(transport, [&] { mine = write_shard(state, made, rt.rank()); });
+    Manifest all = facts;
+    const std::string text = to_text(mine);
+    control::to_first(
+        transport, std::as_bytes(std::span(text)), "collecting a checkpoint's manifest",
+        [&](int rank, std::span<const std::byte> bytes) {
+          if (rank == 0) all.entries = mine.entries, all.files = mine.files;
+          if (rank > 0)
+            merge(all, parse_manifest("rank " + std::to_string(rank), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+        });
+    on_rank_0(transport, [&] { finish_checkpoint(made, directory, all); });
+  } catch (...) {
+    std::error_code ignored;
+    if (rt.rank() == 0) fs::remove_all(made, ignored);
+    throw;
+  }
+}
+
+Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
+  rt.phase("loading a checkpoint");
+  std::optional<Checkpoint> from;
+  const auto each = [&](auto&& use) {
+    for (const StateEntry& e : state.entries()) {
+      const auto& entries = from->manifest().entries;
+      const auto its = std::find_if(entries.begin(), entries.end(),
+                                    [&](const StoredEntry& one) { return one.tensor.name == e.name && one.slot == e.slot; });
+      check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
+      std::vector<BoxValues> values;
+      for (const Box& box : state.boxes(e.name, e.slot)) values.push_back({box, from->read(*its, box)});
+      if (!values.empty()) use(e, values);
+    }
+  };
+  agreed(rt.transport(), [&] {
+    from.emplace(directory);
+    std::set<std::string> its_slots, own_slots;
+    for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
+    for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
+    if (its_slots != own_slots)
+      throw UserError(fmt::format("{}: saved with another optimizer: it keeps {} of a parameter, this one {}", directory.string(),
+                                  named(its_slots), named(own_slots)),
+                      Exit::data);
+    std::vector<NamedShape> wanted, there;
+    for (const StateEntry& e : state.entries()) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
+    for (const StoredEntry& e : from->manifest().entries) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
+    if (const std::string wrong = differences(wanted, there); !wrong.empty())
+      throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
+    each([](const StateEntry&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
+  });
+  agreed(rt.transport(), [&] {
+    each([&](const StateEntry& e, const std::vector<BoxValues>& values) { state.set_shard(e.name, values, e.slot); });
+  });
+  return from->manifest();
+}
+
+}  // namespace motley

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/predict.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "base/at.h"
+#include "plan/plan_data.h"
+#include "weights/weights_file.h"
+
+namespace motley {
+
+namespace {
+
+class Samples final : public Dataset {
+ public:
+  Samples(NpyArray array, std::vector<Index> sample) : array_(std::move(array)), sample_(std::move(sample)) {}
+  Index samples() const override { return array_.extents.front(); }
+  Index classes() const override { return 1; }
+  std::vector<Index> sample_extents() const override { return sample_; }
+  std::int32_t label(Index) const override { return 0; }
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    Box all{{0, samples()}};
+    for (Index n : sample_) all.push_back({0, n});
+    Box its = box;
+    its.insert(its.begin(), {sample, sample + 1});
+    auto to = out.begin();
+    std::visit(
+        [&](const auto& values) {
+          for_each_run(its, [&](const std::vector<Index>& here, Index length) {
+            const auto from = values.begin() + position_in(all, here);
+            to = std::transform(from, from + length, to, [](auto v) { return static_cast<double>(v); });
+          });
+        },
+        array_.data);
+  }
+
+ private:
+  NpyArray array_;
+  std::vector<Index> sample_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> samples_of(const std::string& name, NpyArray array, const std::vector<Index>& sample) {
+  std::vector<Index> expected = sample;
+  expected.insert(expected.begin(), array.extents.empty() ? 0 : array.extents.front());
+  if (array.extents != expected) {
+    const std::string sizes = to_text(sample);
+    throw UserError(
+        name + ": an array " + to_text(array.extents) + "; expected [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1),
+        Exit::data);
+  }
+  if (!std::holds_alternative<std::vector<float>>(array.data) && !std::holds_alternative<std::vector<double>>(array.data))
+    throw UserError(name + ": an array of integers; expected floats, scaled as in training", Exit::data);
+  return std::make_shared<Samples>(std::move(array), sample);
+}
+
+Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const std::string& image) {
+  const Passes& passes = predictor.plan().data().passes;
+  check(passes.outputs.size() == 1, "a prediction has one output");
+  const StepTensor& output = at(passes.tensors, passes.outputs.front());
+  const Dim& batch = at(passes.tensors, passes.find(image)).shape[0];
+  const auto found = output.shape.find(batch.name);
+  if (!found) throw UserError("\"" + output.name + "\" has no dim \"" + batch.name + "\": it is not computed per sample");
+  const Index samples = data->samples();
+  Predictions out;
+  Index outer = 1, inner = 1;  // dims before and after the batch's
+  for (std::size_t d = 0; d < output.shape.rank(); d++) {
+    out.extents.push_back(d == *found ? samples : output.shape[d].size);
+    (d < *found ? outer : inner) *= d == *found ? 1 : output.shape[d].size;
+  }
+  if (rt.rank() == 0) out.values.resize(static_cast<std::size_t>(outer * samples * inner));
+  for (Index first = 0; first < samples; first += batch.size) {
+    rt.phase("predicting from sample " + std::to_string(first));
+    const Index count = std::min(batch.size, samples - first);
+    std::vector<Index> which(static_cast<std::size_t>(batch.size), kNoSample);
+    for (Index n = 0; n < count; n++) at(which, n) = first + n;
+    predictor.run_named({{image, batch_of(data, std::move(which), 0, 0).images}});
+    const std::vector<double> values = predictor.get(output.name);
+    if (rt.rank() != 0) continue;
+    for (Index o = 0; o < outer; o++)
+      std::copy_n(values.begin() + o * batch.size * inner, count * inner, out.values.begin() + (o * samples + first) * inner);
+  }
+  return out;
+}
+
+}  // namespace motley

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network's outputs for samples of an array.
+#pragma once
+#include <motley/predictor.h>
+
+#include "base/npy.h"
+
+namespace motley {
+
+// An array [samples, a sample's dims...] as a data set without labels. UserError (65): no floats, or other sizes than `sample`.
+std::shared_ptr<const Dataset> samples_of(const std::string& name, NpyArray array, const std::vector<Index>& sample);
+// Collective: the predictor's only output of each sample, row-major in its dims' order with the batch's dim as long as there are
+// samples; a short last batch is filled up. The values are on rank 0 alone.
+struct Predictions {
+  std::vector<Index> extents{};
+  std::vector<double> values{};
+};
+Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const std::string& image);
+
+}  // namespace motley

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint: a State on disk. A directory with a manifest, one file per rank with the boxes that it owned, and a marker that is
+// written last. Values are row-major boxes; each chunk of a box has a hash.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "weights/weights_file.h"
+
+namespace motley {
+
+constexpr const char* kCheckpoints = "checkpoints";  // of a run directory
+constexpr const char* kWeightsFile = "weights.safetensors";
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kMarker = "complete";                    // the manifest's hash
+constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;  // that one hash covers
+
+// Where training is in its data.
+struct StoredPosition {
+  Index epoch = 0, batch = 0;         // of the next step, both counted from 0
+  Index batch_size = 0, samples = 0;  // of the data that they count; 0: not known
+};
+
+struct StoredPart {  // one box
+  Box box{};
+  int file = 0;  // of the manifest's list
+  std::uint64_t offset = 0, bytes = 0;
+  std::vector<std::string> hashes{};  // of its chunks, one after another
+};
+struct StoredEntry {  // a parameter or a statistic (slot ""), or what the optimizer keeps of one
+  std::string slot{};
+  StoredTensor tensor{};
+  std::vector<StoredPart> parts{};
+};
+struct StoredFile {
+  std::string name{};
+  std::uint64_t bytes = 0;
+};
+struct Manifest {
+  Index step = 0;  // steps done
+  std::uint64_t seed = 0;
+  StoredPosition data{};
+  std::vector<StoredFile> files{};
+  std::vector<StoredEntry> entries{};
+};
+
+std::string to_text(const Manifest& manifest);
+// What text() wrote, its structure not checked. UserError (65) with every complaint.
+Manifest parse_manifest(const std::string& name, const std::string& text);
+
+// One rank's file, written beside; parts are added in order.
+class ShardWriter {
+ public:
+  explicit ShardWriter(const std::filesystem::path& path) : file_(path) {}
+  StoredPart add(const Box& box, std::span<const std::byte> values);
+  std::uint64_t bytes() const { return bytes_; }
+  void finish() { file_.keep(); }
+
+ private:
+  NewFile file_;
+  std::uint64_t bytes_ = 0;
+};
+std::string shard_name(int rank);  // "rank-3.bin"
+
+// Writes the manifest into `made`, where the ranks' files are, then renames that directory to `final_path` and marks it complete;
+// what was there goes first. UserError (65: the parts are not the tensors; 74).
+void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
+
+// An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor are checked; chunks when they are read.
+class Checkpoint {
+ public:
+  explicit Checkpoint(std::filesystem::path directory);  // UserError: 66 it is not there, 65
+  const std::filesystem::path& path() const { return directory_; }
+  const Manifest& manifest() const { return manifest_; }
+  // Of an entry, its values inside the box, row-major. Reads the chunks that the box meets. UserError (65, 74).
+  std::vector<double> read(const StoredEntry& entry, const Box& box) const;
+  void check_chunks() const;  // all of them. UserError (65, 74)
+
+ private:
+  std::filesystem::path directory_;
+  Manifest manifest_{};
+};
+
+// Its parameters and statistics.
+std::unique_ptr<WeightsFile> open_checkpoint(const std::filesystem::path& directory);
+// A checkpoint of complete tensors, without optimizer slots, at step 0.
+std::unique_ptr<WeightsWriter> new_checkpoint(const std::filesystem::path& directory, const std::vector<StoredTensor>& tensors);
+// Those of a run, the newest first, whether they are complete or not.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run_directory);
+// The step of "step-N"; nothing: another name.
+std::optional<Index> step_of(const std::filesystem::path& checkpoint);
+
+}  // namespace motley

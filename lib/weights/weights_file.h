@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of named tensors: .safetensors, .npz, checkpoints. Complete tensors, row-major, in the tensor's own dims.
+#pragma once
+#include <motley/dims.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/npy.h"
+
+namespace motley {
+
+struct StoredTensor {
+  std::string name{};
+  std::string dtype = "F32";  // as safetensors has it: F16, BF16, F32, F64, I32, I64
+  std::vector<Index> extents{};
+  bool operator==(const StoredTensor&) const = default;
+};
+
+// An open file whose structure has been checked; values are checked when they are read.
+class WeightsFile {
+ public:
+  WeightsFile(std::string name, std::vector<StoredTensor> tensors) : name_(std::move(name)), tensors_(std::move(tensors)) {}
+  virtual ~WeightsFile() = default;
+  WeightsFile(const WeightsFile&) = delete;
+  WeightsFile& operator=(const WeightsFile&) = delete;
+  const std::string& name() const { return name_; }  // for messages
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  int find(const std::string& tensor) const;  // -1: it has none of this name
+  // A complete tensor; 16-bit floats are widened. UserError (65, 74).
+  virtual NpyData read(int tensor) const = 0;
+  // Its values inside these boxes of a tensor of these extents, of as many elements: row-major. UserError (65, 74).
+  virtual std::vector<std::vector<double>> read_boxes(int tensor, const std::vector<Box>& boxes,
+                                                      const std::vector<Index>& extents) const;
+
+ protected:
+  [[noreturn]] void damaged(const std::string& what) const;  // UserError (65), which begins with the file's name
+
+ private:
+  std::string name_;
+  std::vector<StoredTensor> tensors_;
+};
+
+// A file by its content, a checkpoint, or a run directory: its weights.safetensors, else its newest checkpoint.
+// UserError: 66 it is not there; 65 it is none of these, or damaged.
+std::unique_ptr<WeightsFile> open_weights(const std::filesystem::path& path);
+std::unique_ptr<WeightsFile> open_safetensors(const std::filesystem::path& path);
+std::unique_ptr<WeightsFile> open_npz(const std::filesystem::path& path);
+
+// Writes tensor after tensor; there whole once finished, else not at all. UserError (74).
+class WeightsWriter {
+ public:
+  virtual ~WeightsWriter() = default;
+  virtual void add(const NpyData& values) = 0;  // the next tensor
+  virtual void finish() = 0;
+};
+using Metadata = std::map<std::string, std::string>;
+// tensors: all that will be added, in order; F32, F64, I32 or I64. metadata: kept by safetensors alone.
+std::unique_ptr<WeightsWriter> new_safetensors(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+                                               const Metadata& metadata);
+// zip64_from: sizes and offsets from there on are written in 64 bits.
+std::unique_ptr<WeightsWriter> new_npz(const std::filesystem::path& path, const std::vector<StoredTensor>& tensors,
+                                       std::uint64_t zip64_from = 0xffffffff);
+
+// Calls visit(at, length) for every row of the box along its last dim, row-major; at: the row's first global indices.
+template <class F>
+void for_each_run(const Box& box, F&& visit) {
+  std::vector<Index> at;
+  for (const Range& r : box) at.push_back(r.begin);
+  const Index length = box.empty() ? 1 : box.back().size();
+  for (Index left = volume(box); left > 0; left -= length) {
+    visit(at, length);
+    for (std::size_t d = box.empty() ? 0 : box.size() - 1; d-- > 0;) {
+      if (++at[d] < box[d].end) break;
+      at[d] = box[d].begin;
+    }
+  }
+}
+// Elements before `here` in the box, row-major.
+inline Index position_in(const Box& box, const std::vector<Index>& here) {
+  Index position = 0;
+  for (std::size_t d = 0; d < box.size(); d++) position = position * box[d].size() + here[d] - box[d].begin;
+  return position;
+}
+
+// Elements of a tensor; nothing: more than can be counted (or a negative extent).
+std::optional<Index> elements_of(const std::vector<Index>& extents);
+// Bytes of one element; 0: not a dtype that is read.
+Index bytes_of_dtype(const std::string& dtype);
+// "[3, 4]"
+std::string to_text(const std::vector<Index>& extents);
+// A name from a file, for messages: control characters and what is too long are replaced.
+std::string shown(const std::string& name);
+// Of a tensor: its dtype, its extents, its bytes.
+std::uint64_t hash_of_tensor(const StoredTensor& tensor, std::span<const std::byte> bytes);
+std::string to_hex(std::uint64_t hash);  // 16 digits
+// Little-endian bytes become values; 16-bit floats are widened. As many as the extents say.
+NpyData values_of(const StoredTensor& tensor, std::string_view bytes);
+std::span<const std::byte> bytes_in(const NpyData& values);
+
+}  // namespace motley

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saved on one mesh and cuts, loaded on another: every value has the bits that it had, and training goes on with the same losses,
+// bit for bit under the same plan. A damaged checkpoint is refused on all ranks before anything is overwritten.
+#include <motley/error.h>
+#include <motley/trainer.h>
+#include <motley/weights.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <optional>
+
+#include "tests/support/directory.h"
+#include "tests/support/random_feeds.h"
+#include "tests/support/shrink.h"
+#include "weights/checkpoint.h"
+
+using namespace motley;
+using namespace motley::law;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kBefore = 2, kAfter = 2;  // steps before and after the checkpoint
+
+Optimizer optimizer_of(Index kind) {
+  if (kind == 0) return Sgd{.learning_rate = 0.05, .momentum = 0.9};
+  if (kind == 1) return Adam{.learning_rate = 0.01};
+  return AdamW{.learning_rate = 0.01};
+}
+
+struct Planned {
+  Network net;
+  Plan plan;
+  int ranks;
+};
+
+// Nothing: the rules do not go together.
+std::optional<Planned> planned(Random& random, const Recipe& recipe, const Optimizer& optimizer) {
+  const int ranks = static_cast<int>(pick(random, 1, 4));
+  Case one{recipe, axes_of(random, ranks), {}, 0};
+  Network net = build(recipe);
+  one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});
+  const TrainingOptions options{.schedule = {.kind = RateSchedule::Kind::cosine, .warmup_steps = 1, .steps = kBefore + kAfter}};
+  try {
+    Plan plan = balance(training(net.loss, optimizer, options), mesh_of(one.axes), rules_of(one, net), {}, {.dtype = DType::f64});
+    return Planned{std::move(net), std::move(plan), ranks};
+  } catch (const UserError& e) {
+    REQUIRE(std::string(e.what()).find("cannot both be cut") != std::string::npos);
+    return std::nullopt;
+  }
+}
+
+struct Course {
+  std::vector<double> losses{};
+  std::map<std::pair<std::string, std::string>, std::vector<double>> values{};  // of the State, complete, at the checkpoint
+};
+
+void take_values(Runtime& rt, Trainer& trainer, Course& course) {
+  for (const StateEntry& e : trainer.state().entries()) {
+    auto values = trainer.state().get(rt.transport(), e.name, e.slot);
+    if (rt.rank() == 0) course.values[{e.name, e.slot}] = std::move(values);
+  }
+}
+
+void train(Runtime& rt, Trainer& trainer, const Network& net, int from, int steps, Course& course) {
+  for (int s = from; s < from + steps; s++) {
+    const double loss = trainer.step_named(feeds_of(net, s, true)).loss;
+    if (rt.rank() == 0) course.losses.push_back(loss);
+  }
+}
+
+Course saved(const Planned& one, const fs::path& checkpoint) {
+  Course course;
+  run_ranks_in_memory(one.ranks, [&](Runtime& rt) {
+    Trainer trainer(rt, one.plan, {.seed = 5});
+    train(rt, trainer, one.net, 0, kBefore, course);
+    trainer.save(checkpoint, {.epoch = 3, .batch = 1, .batch_size = 4, .samples = 9});
+    take_values(rt, trainer, course);
+    train(rt, trainer, one.net, kBefore, kAfter, course);
+  });
+  course.losses.erase(course.losses.begin(), course.losses.begin() + kBefore);
+  return course;
+}
+
+Course loaded(const Planned& one, const fs::path& checkpoint) {
+  Course course;
+  run_ranks_in_memory(one.ranks, [&](Runtime& rt) {
+    Trainer trainer(rt, one.plan, {.seed = 77});
+    const DataPosition at = trainer.load(checkpoint);
+    if (at.epoch != 3 || at.batch != 1 || at.batch_size != 4 || at.samples != 9 || trainer.steps() != kBefore)
+      throw InternalError("the position is not the one that was saved");
+    take_values(rt, trainer, course);
+    train(rt, trainer, one.net, kBefore, kAfter, course);
+  });
+  return course;
+}
+
+double apart(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = a.size() == b.size() ? 0 : HUGE_VAL;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); i++)
+    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(1e-30, std::abs(a[i])));
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint law: saved on one mesh and cuts, loaded on another, training goes on with the same losses", "[law]") {
+  int compared = 0;
+  for (int number = 0; number < share_of(60); number++) {
+    INFO("case " << number);
+    Random random(static_cast<unsigned>(91000 + number));
+    const Recipe recipe = random_recipe(random);
+    const Optimizer optimizer = optimizer_of(pick(random, 0, 2));
+    const auto one = planned(random, recipe, optimizer);
+    if (!one) continue;
+    const testing::Directory in;
+    const Course course = saved(*one, in.path / "step-2");
+    const Course again = loaded(*one, in.path / "step-2");
+    CHECK(again.values == course.values);
+    CHECK(again.losses == course.losses);
+    for (int k = 0; k < 3; k++) {
+      const auto other = planned(random, recipe, optimizer);
+      if (!other) continue;
+      const Course elsewhere = loaded(*other, in.path / "step-2");
+      CHECK(elsewhere.values == course.values);
+      CHECK(apart(elsewhere.losses, course.losses) < 1e-10);
+      compared++;
+    }
+  }
+  CHECK(compared > when_all(100));
+}
+
+TEST_CASE("checkpoint law: weights files have the parameters of any layout", "[law]") {
+  for (int number = 0; number < share_of(20); number++) {
+    INFO("case " << number);
+    Random random(static_cast<unsigned>(92000 + number));
+    const Recipe recipe = random_recipe(random);
+    const auto one = planned(random, recipe, Sgd{}), other = planned(random, recipe, Sgd{});
+    if (!one || !other) continue;
+    const testing::Directory in;
+    Course from;
+    run_ranks_in_memory(one->ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, one->plan, {.seed = 5});
+      for (const char* name : {"w.safetensors", "w.npz"}) save_weights(rt, trainer.state(), in.path / name);
+      trainer.save(in.path / "step-0");
+      take_values(rt, trainer, from);
+    });
+    for (const char* name : {"w.safetensors", "w.npz", "step-0"}) {
+      Course to;
+      run_ranks_in_memory(other->ranks, [&](Runtime& rt) {
+        Trainer trainer(rt, other->plan, {.seed = 6});
+        load_weights(rt, trainer.state(), in.path / name);
+        take_values(rt, trainer, to);
+      });
+      CHECK(to.values == from.values);
+    }
+  }
+}
+
+TEST_CASE("checkpoint law: what does not fit or is damaged is refused on all ranks, and nothing is overwritten", "[law]") {
+  Random random(7);
+  const Recipe recipe = random_recipe(random);
+  const Network net = build(recipe);
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const LayoutRules rules{{"classes", "a", Shares{{1, 1}}}};
+  const auto plan_with = [&](const Optimizer& optimizer) {
+    return balance(training(net.loss, optimizer), mesh, rules, {}, {.dtype = DType::f64});
+  };
+  const Plan sgd = plan_with(Sgd{.momentum = 0.9}), adam = plan_with(Adam{});
+  const testing::Directory in;
+  const fs::path checkpoint = in.path / "step-0";
+  run_ranks_in_memory(2, [&](Runtime& rt) { Trainer(rt, sgd, {.seed = 5}).save(checkpoint); });
+  REQUIRE(fs::exists(checkpoint / "rank-0.bin"));
+  REQUIRE(fs::exists(checkpoint / "rank-1.bin"));
+  std::mutex lock;
+  const auto refusals = [&](const Plan& plan, const fs::path& path) {
+    std::vector<std::string> said;
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 6});
+      Course before, after;
+      take_values(rt, trainer, before);
+      try {
+        trainer.load(path);
+      } catch (const UserError& e) {
+        const std::lock_guard hold(lock);
+        said.push_back(std::to_string(static_cast<int>(e.code())) + " " + e.what());
+      }
+      take_values(rt, trainer, after);
+      if (before.values != after.values) throw InternalError("something was overwritten");
+    });
+    return said;
+  };
+  const auto other_slots = refusals(adam, checkpoint);
+  REQUIRE(other_slots.size() == 2);
+  CHECK_THAT(other_slots[0],
+             Catch::Contains("65") && Catch::Contains("it keeps \"velocity\" of a parameter, this one \"mean\" and \"square\""));
+  CHECK(other_slots[0] == other_slots[1]);
+  CHECK_THAT(refusals(sgd, in.path / "nowhere").at(0), Catch::Contains("66") && Catch::Contains("no such checkpoint"));
+  // Rank 1's file alone: both ranks refuse.
+  std::fstream file(checkpoint / "rank-1.bin", std::ios::binary | std::ios::in | std::ios::out);
+  file.put('x');
+  file.close();
+  const auto damaged = refusals(sgd, checkpoint);
+  REQUIRE(damaged.size() == 2);
+  CHECK_THAT(damaged[1], Catch::Contains("65") && Catch::Contains("rank-1.bin: bytes 0 to") && Catch::Contains("are damaged"));
+}
