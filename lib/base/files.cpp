@@ -87,7 +87,7 @@ InputFile::InputFile(const std::filesystem::path& path, Links links) : path_(pat
   const bool known = ::fstat(fd_, &facts) == 0, regular = known && S_ISREG(facts.st_mode);
   if (!regular) ::close(fd_);
   if (!known) fail("read", path_);
-  if (!regular) throw UserError(path.string() + ": not a file", Exit::data);
+  if (!regular) throw UserError(path.string() + ": not a file", links == Links::refuse ? Exit::data : Exit::missing);
   size_ = static_cast<std::uint64_t>(facts.st_size);
 }
 

@@ -36,7 +36,7 @@ void sync_folder(const std::filesystem::path& folder);  // what was renamed into
 
 enum class Links : std::uint8_t { follow, refuse };
 
-// A regular file, open for reading. UserError: 66 it is not there, 65 it is none (or a symbolic link that is refused), 74.
+// A regular file, open for reading. UserError: 66 there is none (65: a directory or a symbolic link, where links are refused), 74.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path, Links links = Links::follow);
