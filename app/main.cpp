@@ -42,8 +42,8 @@ void silence() {
 
 int work(const Parsed& parsed, const app::CommandLine& line) {
   const bool alone = parsed.options && (parsed.options->verb == Verb::doctor || parsed.options->verb == Verb::check ||
-                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema || parsed.options->verb == Verb::model ||
-                                        parsed.options->verb == Verb::convert);
+                                        parsed.options->verb == Verb::trace || parsed.options->verb == Verb::schema ||
+                                        parsed.options->verb == Verb::model || parsed.options->verb == Verb::convert);
   if ((alone || !parsed.options) && how_started().rank > 0) silence();
   if (!parsed.options) {
     if (parsed.code == 0)

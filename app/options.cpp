@@ -233,11 +233,11 @@ std::string unexpected(const CLI::App& app) {
 }
 
 Verb verb_of(const std::string& name) {
-  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor}, {"check", Verb::check},     {"profile", Verb::profile},
-                                                 {"plan", Verb::plan},     {"explain", Verb::explain}, {"train", Verb::train},
-                                                 {"trace", Verb::trace},   {"verify", Verb::verify},   {"schema", Verb::schema}, {"model", Verb::model},
-                                                 {"eval", Verb::eval},     {"predict", Verb::predict}, {"convert", Verb::convert},
-                                                 {kRank, Verb::rank}};
+  static const std::map<std::string, Verb> verbs{{"doctor", Verb::doctor},   {"check", Verb::check},     {"profile", Verb::profile},
+                                                 {"plan", Verb::plan},       {"explain", Verb::explain}, {"train", Verb::train},
+                                                 {"trace", Verb::trace},     {"verify", Verb::verify},   {"schema", Verb::schema},
+                                                 {"model", Verb::model},     {"eval", Verb::eval},       {"predict", Verb::predict},
+                                                 {"convert", Verb::convert}, {kRank, Verb::rank}};
   return verbs.at(name);
 }
 

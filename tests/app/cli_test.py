@@ -327,6 +327,10 @@ def schemas():
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
+    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2"]:
+        room.run("model", network, "-o", f"{network}.json")
+        has(room.run("check", f"{network}.json").out, "model, nothing wrong")
+    assert json.loads(room.run("model", "resnet18").out) == room.json("resnet18.json")
     for kind in ["mesh", "model", "layout"]:
         assert fits({"version": 1, **good[kind]}, schema[kind]) and not fits(good[kind], schema[kind]), kind
         assert not fits({"version": 1, "nonsense": 1, **good[kind]}, schema[kind]), kind
