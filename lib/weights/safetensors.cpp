@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 
 #include "base/at.h"
 #include "base/files.h"
@@ -50,9 +51,10 @@ class HeaderReader {
         tensor(m);
     }
     tiles();
+    std::set<std::string> names;
+    for (const StoredTensor& t : out_.tensors) names.insert(t.name);
     for (const auto& [name, hash] : out_.hashes)
-      if (std::none_of(out_.tensors.begin(), out_.tensors.end(), [&, its = name](const StoredTensor& t) { return t.name == its; }))
-        damaged("__metadata__ has a hash of " + shown(name) + ", a tensor that is not there");
+      if (!names.contains(name)) damaged("__metadata__ has a hash of " + shown(name) + ", a tensor that is not there");
     return std::move(out_);
   }
 

@@ -698,6 +698,14 @@ def resumes():
     (room.path / "worse/checkpoints/step-16/complete").unlink()
     has(room.run("train", "job.json", "--resume", "worse/checkpoints/step-16", code=65).err, "not a complete checkpoint: it has no complete")
     assert before == {p: p.read_bytes() for p in (room.path / "worse").glob("*.json*")}
+    # It cannot be written: the run ends.
+    (room.path / "taken").mkdir()
+    (room.path / "taken/checkpoints").write_text("mine")
+    has(room.run("train", "job.json", "--run-dir", "taken", *every, code=74).err, "checkpoints")
+    assert room.json("taken/run.json")["code"] == 74 and room.json("taken/run.json")["steps"] == 4
+    # Another batch size: the data goes on at the same sample, and a note says so.
+    as_at_16("batch")
+    has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint counts batches of 8 of 64 samples, this job batches of 4 of 64")
     # Refused.
     for words, code, part in [(("full",), 78, "nothing is left to train"), (("nowhere",), 66, "no such run directory or checkpoint"), (("job.json",), 64, "is a file"),
                               (("full", "--overwrite"), 64, "give one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:

@@ -4,10 +4,13 @@
 #include <motley/error.h>
 #include <motley/trainer.h>
 #include <motley/weights.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -175,6 +178,29 @@ TEST_CASE("checkpoint law: what does not fit or is damaged is refused on all ran
   run_ranks_in_memory(2, [&](Runtime& rt) { Trainer(rt, sgd, {.seed = 5}).save(checkpoint); });
   REQUIRE(fs::exists(checkpoint / "rank-0.bin"));
   REQUIRE(fs::exists(checkpoint / "rank-1.bin"));
+  // No space: all ranks are told, the checkpoint that was there is as it was, and nothing else is left.
+  const Manifest was = Checkpoint(checkpoint).manifest();
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::atomic<int> full = 0;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, sgd, {.seed = 8});
+    static_cast<void>(agree(rt.transport(), 0));
+    rlimit limit{};
+    check(getrlimit(RLIMIT_FSIZE, &limit) == 0, "the limit is known");
+    const rlimit little{100, limit.rlim_max};
+    if (rt.rank() == 0) check(setrlimit(RLIMIT_FSIZE, &little) == 0, "it can be lowered");
+    try {
+      trainer.save(checkpoint);
+    } catch (const UserError& e) {
+      full += e.code() == Exit::io && std::string(e.what()).find("File too large") != std::string::npos ? 1 : 0;
+    }
+    static_cast<void>(agree(rt.transport(), 0));
+    if (rt.rank() == 0) check(setrlimit(RLIMIT_FSIZE, &limit) == 0, "it can be raised again");
+  });
+  CHECK(full == 2);
+  CHECK(to_text(Checkpoint(checkpoint).manifest()) == to_text(was));
+  Checkpoint(checkpoint).check_chunks();
+  CHECK(std::distance(fs::directory_iterator(in.path), {}) == 1);
   std::mutex lock;
   const auto refusals = [&](const Plan& plan, const fs::path& path) {
     std::vector<std::string> said;
