@@ -140,8 +140,8 @@ TEST_CASE("safetensors, npz and checkpoints give back what was written") {
   for (const auto& entry : fs::directory_iterator(in.path)) CHECK(entry.path().string().find("half") == std::string::npos);
   CHECK_THROWS_AS(open_weights(in.path / "nowhere"), UserError);
   // Boxes.
-  const auto boxes =
-      open_weights(in.path / "a")->read_boxes(0, {{{1, 3}, {0, 1}, {1, 2}, {0, 2}}, {{0, 0}, {0, 2}, {0, 2}, {0, 2}}}, {3, 2, 2, 2});
+  const auto boxes = open_weights(in.path / "a")
+                         ->read_boxes(0, {{{1, 3}, {0, 1}, {1, 2}, {0, 2}}, {{0, 0}, {0, 2}, {0, 2}, {0, 2}}}, {3, 2, 2, 2});
   const auto& all = std::get<std::vector<float>>(tensors.values[0]);
   CHECK(boxes[0] == std::vector<double>{all[10], all[11], all[18], all[19]});
   CHECK(boxes[1].empty());
