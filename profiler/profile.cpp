@@ -64,6 +64,16 @@ std::size_t role_family(int device, const KernelSpec& spec, Index Roles::*role, 
   return hash_of_all(device, family, which);
 }
 
+// The same for what a device computes or not whatever its extents are.
+std::size_t kind_of(int device, const KernelSpec& spec) {
+  if (by_element(spec)) return element_family(device, spec);
+  KernelSpec kind = spec;
+  kind.roles = {
+      .c = spec.roles.g > 1 && spec.roles.c == 1 ? 1 : 2, .r = spec.roles.r, .s = spec.roles.s, .g = spec.roles.g > 1 ? 2 : 1};
+  kind.padding = kind.halo = {};
+  return key_of(device, kind);
+}
+
 bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   KernelSpec c = a;
   c.roles.*role = b.roles.*role;
@@ -89,13 +99,25 @@ const KernelPoint* Profile::find(int device, const KernelSpec& spec) const {
   return nullptr;
 }
 
+bool Profile::supports(int device, const KernelSpec& spec) const {
+  if (unsupported_.empty() || flops(spec) == 0) return true;
+  const KernelSpec without = bare(spec);
+  for (const KernelSpec* one : {&spec, &without})
+    if (const KernelPoint* point = find(device, *one)) return point->supported;
+  const auto unsupported = [&](const KernelSpec& one) {
+    const std::size_t kind = kind_of(device, one);
+    return unsupported_.contains(kind) && !supported_.contains(kind);
+  };
+  return !unsupported(spec) && !unsupported(without);
+}
+
 std::string Profile::implementation(int device, const KernelSpec& spec) const {
   const KernelPoint* point = find(device, spec);
   return point == nullptr || point->choices < 2 ? "" : point->implementation;
 }
 
 void Profile::add(KernelPoint point) {
-  if (point.choices < 2) point.spec = bare(std::move(point.spec));
+  if (point.choices < 2 && point.supported) point.spec = bare(std::move(point.spec));
   check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
   std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
   const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
@@ -107,10 +129,12 @@ void Profile::add(KernelPoint point) {
     kernels_.push_back(std::move(point));
   } else {
     at = *old;
-    if (point.seconds.typical() >= kernels_[at].seconds.typical()) return;
+    if (kernels_[at].supported && (!point.supported || point.seconds.typical() >= kernels_[at].seconds.typical())) return;
     kernels_[at] = std::move(point);
   }
   const KernelPoint& p = kernels_[at];
+  (p.supported ? supported_ : unsupported_).insert(kind_of(p.device, p.spec));
+  if (!p.supported) return;
   if (p.spec != bare(p.spec)) return;
   if (p.seconds.typical() > 0) {
     double& rate = flops_per_second_[rate_key(p.device, p.spec)];
@@ -147,6 +171,7 @@ Estimate Profile::seconds(int device, const KernelSpec& asked) const {
   const KernelSpec spec = bare(asked);
   const double work = flops(spec);
   if (work == 0) return {0, Known::measured};  // nothing runs
+  if (!supports(device, asked)) return {kImpossibleSeconds, Known::measured};
   if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.typical(), Known::measured};
 
   auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "balance/baselines.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
@@ -28,6 +30,21 @@ void choose_implementations(PlanData& data, const Profile& profile) {
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
 }
 
+// What the search could not avoid.
+void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& profile) {
+  for (int r = 0; r < mesh.ranks() && data.step_seconds.value_or(0) >= kImpossibleSeconds; r++)
+    for (const ProgramStep& s : compile(data, r).steps) {
+      const auto* run = std::get_if<RunKernel>(&s.what);
+      if (run == nullptr || profile.supports(r, run->spec)) continue;
+      const auto& passes = data.passes.passes;
+      const auto pass = std::find_if(passes.begin(), passes.end(), [&](const Pass& p) { return p.name == run->pass; });
+      throw UserError(fmt::format(
+          "{}{}: rank {} ({}) cannot compute {} (\"implementation\": null in its profile), and these rules leave no "
+          "other choice; \"place\" the layer on another device, cut another of its dims, or give this device no part",
+          pass == passes.end() ? "" : "layer \"" + pass->layer + "\", ", run->pass, r, mesh.device(r).name, summary(run->spec)));
+    }
+}
+
 }  // namespace
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
@@ -44,6 +61,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "
                     "\"place\" layers on it, or use a mesh of that device",
                     *b * 1e3, *data.step_seconds * 1e3));
+  refuse_impossible(data, mesh, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {

@@ -125,9 +125,10 @@ class Measurer {
     return joined(rt_.transport(), mine);
   }
 
-  // Not measured, nor (but for `interpolated`) between measured ones.
+  // Not measured, nor (but for `interpolated`) between measured ones; what this device cannot compute, and no point says so.
   std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs, bool interpolated) const {
     std::erase_if(specs, [&](const KernelSpec& s) {
+      if (profile.supports(rt_.rank(), s) != backend_.supports(s)) return false;
       const Known known = flops(s) == 0 ? Known::measured : profile.seconds(rt_.rank(), s).known;
       return known == Known::measured || (!interpolated && known == Known::interpolated);
     });
