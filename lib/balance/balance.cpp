@@ -14,6 +14,7 @@
 #include "plan/index_maps.h"
 #include "plan/planner.h"
 #include "program/compile.h"
+#include "program/predict.h"
 #include "program/too_large.h"
 
 namespace motley {
@@ -28,6 +29,38 @@ void choose_implementations(PlanData& data, const Profile& profile) {
     for (KernelSpec& spec : kernels_as_run(data, static_cast<int>(r)))
       if (std::string fastest = profile.implementation(static_cast<int>(r), spec); !fastest.empty())
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
+}
+
+// Slower by less is noise.
+constexpr double kNoise = 1.02;
+
+// Which fused kernels the profile says are slower than apart, or impossible; what was not measured is as bytes and instructions
+// say.
+void choose_apart(PlanData& data, const Profile& profile) {
+  const auto pays = [&](int rank, const Fusion& f) {
+    if (!profile.supports(rank, f.fused)) return false;
+    const Estimate fused = profile.seconds(rank, f.fused), first = profile.seconds(rank, f.apart[0]),
+                   second = profile.seconds(rank, f.apart[1]);
+    if (fused.known == Known::modelled || first.known == Known::modelled || second.known == Known::modelled) return true;
+    return fused.seconds <= (first.seconds + second.seconds) * kNoise;
+  };
+  std::vector<std::vector<KernelSpec>> none(data.predicted.size());
+  data.apart = none;
+  for (std::size_t r = 0; r < none.size() && !profile.empty(); r++) {
+    std::vector<KernelSpec>& apart = data.apart[r];
+    for (std::size_t before = apart.size() + 1; before != apart.size();) {  // what stays apart may be fused with something else
+      before = apart.size();
+      std::vector<Fusion> made;
+      compile(data, static_cast<int>(r), {}, &made);
+      for (Fusion& f : made)
+        if (!pays(static_cast<int>(r), f) && std::find(apart.begin(), apart.end(), f.fused) == apart.end())
+          apart.push_back(std::move(f.fused));
+    }
+  }
+  if (data.apart == none)
+    data.apart.clear();
+  else
+    predict(data, profile);
 }
 
 // What the search could not avoid.
@@ -52,6 +85,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(chosen.plan);
+  choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
