@@ -198,7 +198,7 @@ std::optional<double> measured_ratio(const Profile& profile, int a, int b) {
   double sum = 0;
   int both = 0;
   for (const KernelPoint& point : profile.kernels()) {
-    if (point.device != a) continue;
+    if (point.device != a || !profile.supports(b, point.spec)) continue;
     const Estimate other = profile.seconds(b, point.spec);
     if (other.known != Known::measured || other.seconds <= 0 || point.seconds.typical() <= 0) continue;
     sum += std::log(other.seconds / point.seconds.typical());

@@ -111,6 +111,7 @@ class Measurer {
 
   void compile_all() {
     for (std::size_t i = 0; i < specs_.size(); i++) {
+      if (!backend_.supports(specs_[i])) continue;
       std::vector<std::string> names = backend_.implementations(specs_[i]);
       if (names.size() < 2) names = {""};
       for (const std::string& name : names) {
@@ -266,13 +267,19 @@ class Measurer {
       if (std::size_t& best = fastest[subjects_[s].spec];
           best == subjects_.size() || quantile(seconds[s], 2) < quantile(seconds[best], 2))
         best = s;
-    for (const std::size_t s : fastest)
+    for (std::size_t i = 0; i < fastest.size(); i++) {
+      const std::size_t s = fastest[i];
+      if (s == subjects_.size()) {
+        out.points.push_back({.device = device_, .spec = specs_[i], .supported = false});
+        continue;
+      }
       out.points.push_back(
           {device_,
            specs_[subjects_[s].spec],
            {quantile(seconds[s], 0), quantile(seconds[s], 1), quantile(seconds[s], 2), static_cast<int>(seconds[s].size())},
            subjects_[s].kernel->implementation(),
            subjects_[s].choices});
+    }
     if (subjects_.empty()) return out;
     const auto [low, high] = std::minmax_element(reference_rounds_.begin(), reference_rounds_.end());
     out.drift = *high / *low - 1;

@@ -32,8 +32,9 @@ struct KernelTimingOptions {
 };
 
 struct Measurement {
-  std::vector<KernelPoint>
-      points{};  // one per different spec, in the order given, of its fastest implementation; empty when it does not fit the budget
+  // One per different spec, in the order given, of its fastest implementation; without seconds where the device does not support
+  // it. Empty when it does not fit the budget.
+  std::vector<KernelPoint> points{};
   bool fits = true;           // false: least_rounds take needed_seconds, more than the budget (a smaller batch takes less)
   double needed_seconds = 0;  // for least_rounds, compilation included
   int rounds = 0;

@@ -64,6 +64,24 @@ std::size_t role_family(int device, const KernelSpec& spec, Index Roles::*role, 
   return hash_of_all(device, family, which);
 }
 
+// The same for what a device computes or not whatever its extents are.
+std::size_t kind_of(int device, const KernelSpec& spec) {
+  if (by_element(spec)) return element_family(device, spec);
+  KernelSpec kind = spec;
+  kind.roles = {
+      .c = spec.roles.g > 1 && spec.roles.c == 1 ? 1 : 2, .r = spec.roles.r, .s = spec.roles.s, .g = spec.roles.g > 1 ? 2 : 1};
+  kind.padding = kind.halo = {};
+  return key_of(device, kind);
+}
+
+std::size_t epilogue_key(int device, const KernelSpec& spec) {
+  return hash_of_all(device, spec.op, spec.bias, spec.epilogue);
+}
+double results_of(const KernelSpec& spec) {
+  const Roles& e = spec.roles;
+  return static_cast<double>(e.g * e.n * e.f * (spec.op == KernelOp::conv2d ? e.p * e.q : 1));
+}
+
 bool same_but(const KernelSpec& a, const KernelSpec& b, Index Roles::*role) {
   KernelSpec c = a;
   c.roles.*role = b.roles.*role;
@@ -89,13 +107,31 @@ const KernelPoint* Profile::find(int device, const KernelSpec& spec) const {
   return nullptr;
 }
 
+bool Profile::supports(int device, const KernelSpec& spec) const {
+  if (unsupported_.empty() || flops(spec) == 0) return true;
+  const KernelSpec without = bare(spec);
+  for (const KernelSpec* one : {&spec, &without})
+    if (const KernelPoint* point = find(device, *one)) return point->supported;
+  const auto unsupported = [&](const KernelSpec& one) {
+    const std::size_t kind = kind_of(device, one);
+    return unsupported_.contains(kind) && !supported_.contains(kind);
+  };
+  return !unsupported(spec) && !unsupported(without);
+}
+
+bool Profile::timed(int device, const KernelSpec& spec) const {
+  const KernelPoint* point = find(device, spec);
+  return point != nullptr && point->supported;
+}
+
 std::string Profile::implementation(int device, const KernelSpec& spec) const {
   const KernelPoint* point = find(device, spec);
   return point == nullptr || point->choices < 2 ? "" : point->implementation;
 }
 
 void Profile::add(KernelPoint point) {
-  if (point.choices < 2) point.spec = bare(std::move(point.spec));
+  point.spec.accumulate = false;
+  if (point.choices < 2 && point.supported && point.spec.epilogue.code.empty()) point.spec = bare(std::move(point.spec));
   check(std::isfinite(point.seconds.min) && point.seconds.min >= 0, "a measured time is a number of at least 0");
   std::vector<std::size_t>& same = by_hash_[key_of(point.device, point.spec)];
   const auto old = std::find_if(same.begin(), same.end(), [&](std::size_t i) {
@@ -107,16 +143,27 @@ void Profile::add(KernelPoint point) {
     kernels_.push_back(std::move(point));
   } else {
     at = *old;
-    if (point.seconds.typical() >= kernels_[at].seconds.typical()) return;
+    if (kernels_[at].supported && (!point.supported || point.seconds.typical() >= kernels_[at].seconds.typical())) return;
     kernels_[at] = std::move(point);
   }
   const KernelPoint& p = kernels_[at];
-  if (p.spec != bare(p.spec)) return;
+  (p.supported ? supported_ : unsupported_).insert(kind_of(p.device, p.spec));
+  if (!p.supported) return;
+  if (p.spec != bare(p.spec)) return add_epilogue(p);
   if (p.seconds.typical() > 0) {
     double& rate = flops_per_second_[rate_key(p.device, p.spec)];
     rate = std::max(rate, flops(p.spec) / p.seconds.typical());
   }
   add_to_families(at);
+}
+
+// What it took beyond the same without bias and epilogue, if that was timed before.
+void Profile::add_epilogue(const KernelPoint& point) {
+  const KernelPoint* without = find(point.device, bare(point.spec));
+  if (point.spec.epilogue.code.empty() || without == nullptr || !without->supported) return;
+  Mean& mean = epilogues_[epilogue_key(point.device, point.spec)];
+  mean.sum += std::max(0.0, point.seconds.typical() - without->seconds.typical()) / results_of(point.spec);
+  mean.count++;
 }
 
 void Profile::add_to_families(std::size_t point) {
@@ -143,10 +190,19 @@ double Profile::between(const FamilyPoint* below, const FamilyPoint& above, Inde
   return first + (last - first) * static_cast<double>(samples - from) / static_cast<double>(above.extent - from);
 }
 
-Estimate Profile::seconds(int device, const KernelSpec& asked) const {
-  const KernelSpec spec = bare(asked);
+Estimate Profile::seconds(int device, const KernelSpec& spec) const {
+  if (flops(spec) == 0) return {0, Known::measured};  // nothing runs
+  if (!supports(device, spec)) return {kImpossibleSeconds, Known::measured};
+  Estimate out = bare_seconds(device, bare(spec));
+  if (spec.epilogue.code.empty()) return out;
+  if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.typical(), Known::measured};
+  if (const auto mean = epilogues_.find(epilogue_key(device, spec)); mean != epilogues_.end())
+    out.seconds += mean->second.sum / mean->second.count * results_of(spec);
+  return out;
+}
+
+Estimate Profile::bare_seconds(int device, const KernelSpec& spec) const {
   const double work = flops(spec);
-  if (work == 0) return {0, Known::measured};  // nothing runs
   if (const KernelPoint* point = find(device, spec); point != nullptr) return {point->seconds.typical(), Known::measured};
 
   auto not_below = [](const std::vector<FamilyPoint>& family, Index extent) {

@@ -16,6 +16,7 @@ constexpr double kMost = std::numeric_limits<double>::max();
 struct Raw {
   Profile profile{};
   std::vector<KernelPoint> kernels{};
+  std::vector<std::size_t> places{};  // theirs in the file's list
 };
 
 template <class T>
@@ -62,9 +63,13 @@ const Table<KernelPoint>& kernel_fields() {
       small_integer("device", "index into devices", &KernelPoint::device, 0),
       {"spec", "which computation", "object", true,
        [](Reader&, const Json& json, KernelPoint& out) { out.spec = kernel_spec_from_json(json); }},
-      {"seconds", "min, q25, median, n", "object", true,
+      {"seconds", "min, q25, median, n; not where the device cannot compute it", "object", false,
        [](Reader& reader, const Json& json, KernelPoint& out) { reader.object(json, spread_fields(), out.seconds); }},
-      text_field("implementation", "which kernel ran", &KernelPoint::implementation, false),
+      {"implementation", "which kernel ran; null: the device cannot compute it", "text or null", false,
+       [](Reader& reader, const Json& json, KernelPoint& out) {
+         out.supported = !std::holds_alternative<std::nullptr_t>(json.value);
+         if (out.supported) reader.text(json, out.implementation);
+       }},
       small_integer("choices", "implementations timed, of which it is the fastest; 1 without", &KernelPoint::choices, 1, false)};
   return table;
 }
@@ -129,8 +134,10 @@ const Table<Raw>& profile_fields() {
        }},
       {"kernels", "measured points", "list", true,
        [](Reader& reader, const Json& json, Raw& out) {
-         reader.list(json, [&](const Json& one, std::size_t) {
-           if (!is_obsolete(one)) reader.object(one, kernel_fields(), out.kernels.emplace_back());
+         reader.list(json, [&](const Json& one, std::size_t i) {
+           if (is_obsolete(one)) return;
+           out.places.push_back(i);
+           reader.object(one, kernel_fields(), out.kernels.emplace_back());
          });
        }},
       {"links", "measured links", "list", false,
@@ -163,7 +170,16 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
     reader.complaints.add(value ? value->where : json.where, at,
                           "device " + std::to_string(device) + " of " + std::to_string(devices) + " (counted from 0)");
   };
-  for (std::size_t i = 0; i < raw.kernels.size(); i++) check_device(raw.kernels[i].device, "/kernels/" + std::to_string(i));
+  for (std::size_t i = 0; i < raw.kernels.size(); i++) {
+    const std::string at = "/kernels/" + std::to_string(raw.places[i]);
+    check_device(raw.kernels[i].device, at);
+    if (raw.kernels[i].supported != (raw.kernels[i].seconds.n == 0)) continue;
+    const Json* value = json.at(at);
+    reader.complaints.add(value ? value->where : json.where, at,
+                          raw.kernels[i].supported
+                              ? "expected \"seconds\", or \"implementation\": null where the device cannot compute it"
+                              : "\"implementation\": null says that the device cannot compute it: expected no \"seconds\"");
+  }
   const auto check_order = [&](const std::vector<LinkSegment>& segments, const std::string& at) {
     const Json* value = json.at(at);
     bool ordered = !segments.empty();
@@ -230,11 +246,14 @@ std::string Profile::json() const {
   }
   out.set("devices", std::exchange(list, {}));
   for (const KernelPoint& k : kernels_) {
-    list.push_back(object(
-        {{"device", k.device},
-         {"spec", to_json_value(k.spec)},
-         {"seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}})},
-         {"implementation", k.implementation}}));
+    list.push_back(object({{"device", k.device}, {"spec", to_json_value(k.spec)}}));
+    if (!k.supported) {
+      list.back().set("implementation", nullptr);
+      continue;
+    }
+    list.back()
+        .set("seconds", object({{"min", k.seconds.min}, {"q25", k.seconds.q25}, {"median", k.seconds.median}, {"n", k.seconds.n}}))
+        .set("implementation", k.implementation);
     if (k.choices > 1) list.back().set("choices", k.choices);
   }
   out.set("kernels", std::exchange(list, {}));

@@ -21,6 +21,7 @@ class FirstOnly final : public Backend {
  public:
   explicit FirstOnly(Backend& inner) : inner_(inner) {}
   DeviceMemory* device_memory() override { return inner_.device_memory(); }
+  bool supports(const KernelSpec& spec) const override { return inner_.supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_.compile(spec); }
   std::string model() const override { return inner_.model(); }
   std::string isa() const override { return inner_.isa(); }

@@ -58,6 +58,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceMemory* device_memory() { return nullptr; }  ///< where operands are stored; nullptr: in the host's memory
+  /// Whether compile() makes a kernel of it. Cheap, and a function of spec, device and library alone; the device does nothing. What
+  /// a device cannot do is a row of its profile, so that no plan gives it to it.
+  virtual bool supports(const KernelSpec& spec) const = 0;
   virtual std::unique_ptr<Kernel> compile(const KernelSpec& spec) = 0;  ///< DeviceError: what this device cannot do
   /// What may compute the spec here, by Kernel::implementation(), the one that compile() takes first. A function of spec, device
   /// and library alone. Fewer than two: there is no choice. With a choice the profiler times each, and the plan says which runs.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace motley {
@@ -54,7 +55,10 @@ struct KernelPoint {
   Spread seconds{};              ///< of the runs
   std::string implementation{};  ///< which kernel ran
   int choices = 1;               ///< implementations that were timed; this is the fastest
+  bool supported = true;         ///< false: the device cannot compute it, nothing was timed; in JSON `"implementation": null`
 };
+/// What a kernel takes that its device cannot compute: more than any step, so that no plan has it which could have another.
+inline constexpr double kImpossibleSeconds = 1e6;
 
 /// Time of one message: seconds + bytes / bytes_per_second of the first segment that includes its size (the last: any size).
 struct LinkSegment {
@@ -90,15 +94,20 @@ class Profile {
   static Profile parse(const std::string& name, const std::string& text);
   std::string json() const;                            ///< the text of a profile file
   void save(const std::filesystem::path& file) const;  ///< under a temporary name, synced, renamed. UserError (74)
-  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias and an activation of
-  /// a convolution or dense layer are left out of the spec, but where there was a choice: such a point decides implementation()
-  /// alone.
+  /// Adds or replaces. Of several points of one (device, spec) the one with the smaller median is kept. A bias of a convolution or
+  /// dense layer is left out of the spec, but with an epilogue, and where there was a choice: such a point decides
+  /// implementation() alone.
   void add(KernelPoint point);
+  bool timed(int device, const KernelSpec& spec) const;  ///< this very spec, bias and epilogue included
   /// The fastest of those timed for this very spec, bias and activation included; empty: there was no choice.
   std::string implementation(int device, const KernelSpec& spec) const;
-  /// measured: this very spec. interpolated: the same spec but for one extent: channels and filters on this device's granule
-  /// (a step function: the smallest measured size not below), samples on a line; beyond the last one linear in flops. modelled: the
-  /// device's best measured rate of that op and pass, else 1e9 flops per second.
+  /// False: a point says that this device cannot compute it, or none says that it can and one that it cannot compute the same with
+  /// other extents. What was not measured is supported.
+  bool supports(int device, const KernelSpec& spec) const;
+  /// Not supported: kImpossibleSeconds. measured: this very spec. interpolated: the same spec but for one extent: channels and
+  /// filters on this device's granule (a step function: the smallest measured size not below), samples on a line; beyond the last
+  /// one linear in flops. modelled: the device's best measured rate of that op and pass, else 1e9 flops per second. With an
+  /// epilogue that was not timed with it: as without, and what the epilogue took per element of others.
   Estimate seconds(int device, const KernelSpec& spec) const;
   /// From where it is stored to where it is read: copied out of a device's own memory, sent, copied into the other's, piece by
   /// piece.
@@ -122,13 +131,21 @@ class Profile {
     Index extent = 0;       // of the one role that varies; a fold's or update's elements
     std::size_t point = 0;  // index into kernels_
   };
+  struct Mean {
+    double sum = 0;
+    int count = 0;
+  };
   double between(const FamilyPoint* below, const FamilyPoint& above, Index samples) const;
+  Estimate bare_seconds(int device, const KernelSpec& spec) const;  // a spec without bias and epilogue
+  void add_epilogue(const KernelPoint& point);
   const KernelPoint* find(int device, const KernelSpec& spec) const;
   const Link* link(int from, int to) const;  // nullptr: none
   void add_to_families(std::size_t point);
   std::vector<KernelPoint> kernels_{};
   std::unordered_map<std::size_t, std::vector<std::size_t>> by_hash_{};    // (device, spec) -> points
   std::unordered_map<std::size_t, std::vector<FamilyPoint>> by_family_{};  // (device, spec without one extent), extents ascending
+  std::unordered_set<std::size_t> supported_{}, unsupported_{};            // kinds: (device, spec without extents)
+  std::unordered_map<std::size_t, Mean> epilogues_{};                      // (device, op, epilogue) -> seconds per element
   std::unordered_map<std::size_t, double> flops_per_second_{};             // (device, op, pass, dtype) -> the best measured
 };
 

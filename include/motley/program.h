@@ -128,6 +128,7 @@ struct CompileOptions {
   std::vector<int> hosts{};
   Pending pending = Pending::far;  ///< which exchanges overlap with kernels
   bool fuse = true;                ///< kernels add their bias and apply the activation after them
+  bool fuse_maps = true;           ///< a map that another one alone reads becomes a part of it
   bool share = true;               ///< ranks of a host read each other's memory and store once what all of them read
   bool coalesce = true;            ///< small messages that are ready together travel as one
   bool settle = true;        ///< a rank waits for its peers to have read its memory where it uses that memory again, not before

@@ -76,6 +76,9 @@ class CpuBackend final : public Backend {
     if (memory_bytes_ == 0) memory_bytes_ = host_memory_bytes();
   }
 
+  bool supports(const KernelSpec& spec) const override {
+    return cpu::supports(spec);
+  }  // oneDNN's own reference does any contraction
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (spec.dtype != DType::f32 && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));

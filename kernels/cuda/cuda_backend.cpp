@@ -5,6 +5,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/map_plan.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/queues.h"
 #include "kernels/cuda_module.h"
@@ -82,6 +83,16 @@ class CudaBackend final : public Backend {
   CudaBackend& operator=(const CudaBackend&) = delete;
 
   DeviceMemory* device_memory() override { return &queues_; }
+  bool supports(const KernelSpec& spec) const override {
+    if (spec.op == KernelOp::map) return supports_map(spec);
+    if (spec.dtype == DType::i32 || !is_product(spec)) return spec.dtype != DType::i32;
+    try {
+      dense_implementations(spec, vendor_);  // the host asks cuBLASLt
+    } catch (const DeviceError&) {
+      return false;
+    }
+    return true;
+  }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (auto kernel = by_vendor(spec, "")) return kernel;
     return own_kernel(spec, vendor_.stream);

@@ -44,10 +44,52 @@ Index product(const std::vector<Extent>& extents) {
   return all;
 }
 
+struct Extents {
+  std::vector<Extent> kept{}, reduced{};
+};
+
+Extents joined_extents(const KernelSpec& spec) {
+  Extents out;
+  for (std::size_t i = 0; i < spec.extents.size(); i++) {
+    const int number = static_cast<int>(i);
+    Extent extent{spec.extents[i], {}, input_count(spec), reads_position(spec.formula, number) ? number : -1};
+    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
+    if (extent.size != 1) (extent.result() != 0 ? out.kept : out.reduced).push_back(std::move(extent));
+  }
+  // Neighbouring threads write neighbouring elements.
+  std::stable_sort(out.kept.begin(), out.kept.end(),
+                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
+  join(out.kept);
+  join(out.reduced);
+  return out;
+}
+
+// "" or what a kernel's arguments do not hold.
+std::string excess_of(const KernelSpec& spec, const Extents& extents) {
+  const std::size_t inputs = input_count(spec), results = result_count(spec), most = kArgumentOperands,
+                    in_table = inputs - std::min(inputs, most);
+  if (results > kMostResults || in_table > static_cast<std::size_t>(std::max<Index>(0, spec.summands - 1)) ||
+      spec.extents.size() > kMostOperands)
+    return "a map of " + std::to_string(inputs) + " operands, " + std::to_string(results) + " results and " +
+           std::to_string(spec.extents.size()) + " extents: the CUDA kernels take at most " + std::to_string(kArgumentOperands) +
+           " (but for sums), " + std::to_string(kMostResults) + " and " + std::to_string(kMostOperands);
+  const std::size_t count = extents.kept.size() + extents.reduced.size();
+  if (count > kMostMapExtents)
+    return "a map over " + std::to_string(count) + " extents: the CUDA kernels take at most " + std::to_string(kMostMapExtents);
+  return "";
+}
+
 }  // namespace
+
+bool supports_map(const KernelSpec& spec) {
+  return excess_of(spec, joined_extents(spec)).empty();
+}
 
 PlannedMap plan_map(const KernelSpec& spec) {
   check_map(spec);
+  const Extents extents = joined_extents(spec);
+  const auto& [kept, reduced] = extents;
+  if (const std::string excess = excess_of(spec, extents); !excess.empty()) throw DeviceError(excess);
   PlannedMap planned;
   MapPlan& plan = planned.plan;
   planned.formula = plain_of(spec.formula);
@@ -58,35 +100,15 @@ PlannedMap plan_map(const KernelSpec& spec) {
   plan.summands = static_cast<int>(spec.summands);
   plan.arguments = std::min(plan.inputs, kArgumentOperands);
   plan.in_table = plan.inputs - plan.arguments;
-  if (plan.results > kMostResults || plan.in_table > std::max(0, plan.summands - 1) || spec.extents.size() > kMostOperands)
-    throw DeviceError("a map of " + std::to_string(plan.inputs) + " operands, " + std::to_string(plan.results) + " results and " +
-                      std::to_string(spec.extents.size()) + " extents: the CUDA kernels take at most " +
-                      std::to_string(kArgumentOperands) + " (but for sums), " + std::to_string(kMostResults) + " and " +
-                      std::to_string(kMostOperands));
   planned.more.resize(static_cast<std::size_t>(plan.in_table));
   for (std::size_t k = 0; k < planned.more.size(); k++) planned.more[k].dtype = spec.operands[k].dtype;
   for (int k = 0; k < plan.arguments; k++) plan.dtype[k] = spec.operands[static_cast<std::size_t>(plan.in_table + k)].dtype;
   for (int k = 0; k < plan.results; k++) plan.result_dtype[k] = spec.operands[static_cast<std::size_t>(plan.inputs + k)].dtype;
   std::fill_n(plan.position, kMostOperands, std::int8_t{-1});
   for (std::size_t d = 0; d < spec.origin.size(); d++) plan.origin[d] = static_cast<std::int32_t>(spec.origin[d]);
-  std::vector<Extent> kept, reduced;
-  for (std::size_t i = 0; i < spec.extents.size(); i++) {
-    const int number = static_cast<int>(i);
-    Extent extent{spec.extents[i], {}, input_count(spec), reads_position(spec.formula, number) ? number : -1};
-    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
-    if (extent.size != 1) (extent.result() != 0 ? kept : reduced).push_back(std::move(extent));
-  }
-  // Neighbouring threads write neighbouring elements.
-  std::stable_sort(kept.begin(), kept.end(),
-                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
-  join(kept);
-  join(reduced);
   plan.elements = product(kept);
   plan.terms = product(reduced);
   if (plan.terms == 0 && spec.combine == Combine::set) plan.elements = 0;
-  if (kept.size() + reduced.size() > kMostMapExtents)
-    throw DeviceError("a map over " + std::to_string(kept.size() + reduced.size()) + " extents: the CUDA kernels take at most " +
-                      std::to_string(kMostMapExtents));
   plan.kept = static_cast<int>(kept.size());
   for (const auto* list : {&kept, &reduced})
     for (const Extent& extent : *list) {

@@ -12,7 +12,9 @@ struct PlannedMap {
   std::vector<MapOperandAt> more{};  // the first summands where not all inputs are arguments: strides; data is set at each run
 };
 
-// DeviceError: more extents, operands or results than a kernel's arguments hold. InternalError: a broken spec.
+bool supports_map(const KernelSpec& spec);
+// DeviceError, where it is not supported: more extents, operands or results than a kernel's arguments hold. InternalError: a broken
+// spec.
 PlannedMap plan_map(const KernelSpec& spec);
 
 }  // namespace motley::cuda

@@ -154,7 +154,10 @@ class MapKernel final : public Kernel {
   Launch launch_;
 };
 
-// Any spec. DeviceError: a map of more extents or operands than a kernel's arguments hold.
+inline bool supports_own_kernel(const KernelSpec& spec) {
+  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype != DType::i32;
+}
+// DeviceError, where it is not supported: a map of more extents or operands than a kernel's arguments hold.
 template <class Launch>
 std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
   if (spec.op == KernelOp::map) {

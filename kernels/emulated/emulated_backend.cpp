@@ -62,6 +62,7 @@ class EmulatedBackend final : public Backend {
  public:
   EmulatedBackend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes)
       : inner_(std::move(inner)), slowdown_(slowdown), memory_bytes_(memory_bytes) {}
+  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     return std::make_unique<EmulatedKernel>(spec, inner_->compile(spec), slowdown_, device_memory() != nullptr);
   }

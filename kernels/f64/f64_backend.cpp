@@ -11,6 +11,7 @@ namespace {
 
 class F64Backend final : public Backend {
  public:
+  bool supports(const KernelSpec& spec) const override { return reference_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
     return contracts && spec.dtype == DType::f64 ? eigen::contraction(spec, {simd_, 1}) : reference_->compile(spec);

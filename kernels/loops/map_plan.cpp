@@ -27,11 +27,13 @@ struct Extent {
   Index result() const { return strides[inputs]; }
 };
 
+constexpr int kMostExtents = std::min(kMostMapExtents - 3, kMostOperands);  // of a spec
+
 void check_spec(const KernelSpec& spec) {
   check_map(spec);
-  if (spec.extents.size() + 3 > kMostMapExtents || spec.extents.size() > kMostOperands)
+  if (!supports_map(spec))
     throw DeviceError("a map over " + std::to_string(spec.extents.size()) + " extents: the CPU loops take at most " +
-                      std::to_string(std::min(kMostMapExtents - 3, kMostOperands)));
+                      std::to_string(kMostExtents));
 }
 
 // a then b walk memory like one extent.
@@ -171,6 +173,10 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
 }
 
 }  // namespace
+
+bool supports_map(const KernelSpec& spec) {
+  return spec.extents.size() <= kMostExtents;
+}
 
 std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads) {
   check_spec(spec);

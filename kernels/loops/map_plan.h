@@ -21,7 +21,8 @@ struct MapPlan {
   Index elements = 0;                // of all operands together
 };
 
-// By reference from its kernel: the plan's address stays. DeviceError: what our loops cannot do (more than 17 extents).
+bool supports_map(const KernelSpec& spec);  // no more extents than our loops walk
+// By reference from its kernel: the plan's address stays. DeviceError: what our loops do not support.
 // InternalError: a broken spec.
 std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads);
 

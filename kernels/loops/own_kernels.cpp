@@ -178,6 +178,10 @@ class ThenEpilogue final : public Kernel {
 
 }  // namespace
 
+bool supports(const KernelSpec& spec) {
+  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype == DType::f32;
+}
+
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
   switch (spec.op) {
     case KernelOp::map: return std::make_unique<MapKernel>(spec, loops, threads);

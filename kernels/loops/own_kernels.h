@@ -7,6 +7,7 @@
 
 namespace motley::cpu {
 
+bool supports(const KernelSpec& spec);  // whether own_kernel() makes it
 // Maps, pools, and contractions with an extent of 0 (the result is 0, or epilogue(b) where a forward pass has nothing to add up).
 // DeviceError: what the loops cannot do. InternalError: a broken spec.
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads);

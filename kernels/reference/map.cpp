@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // result[...] combine= scale * formula(operands[...]) over the map's extents; where the result's stride is 0 the index is reduced.
+#include <motley/error.h>
+
 #include <limits>
+#include <string>
 
 #include "kernels/operands.h"
 #include "kernels/reference/reference.h"
 
 namespace motley::reference {
 namespace {
-
-constexpr std::size_t kMostExtents = 16;
 
 double load(const void* data, DType dtype, Index at) {
   switch (dtype) {
@@ -101,7 +102,9 @@ void run(const KernelSpec& spec, Operands operands, void*) {
 
 Run map(const KernelSpec& spec) {
   check_map(spec);
-  check(spec.extents.size() <= kMostExtents, "a map has at most 16 extents");
+  if (spec.extents.size() > kMostExtents)
+    throw DeviceError("a map over " + std::to_string(spec.extents.size()) + " extents: the reference's loops take at most " +
+                      std::to_string(kMostExtents));
   return run;
 }
 

@@ -88,6 +88,8 @@ inline bool in_slice(const KernelSpec& spec, Index h, Index w) {
   return h >= 0 && h < spec.roles.h && w >= 0 && w < spec.roles.w;
 }
 
+inline constexpr std::size_t kMostExtents = 16;  // of a map
+
 // The storage type's instance of loops that are templates over it.
 inline Run by_dtype(const KernelSpec& spec, Run f32, Run f64) {
   check(spec.dtype != DType::i32, "kernels compute in f32 or f64");

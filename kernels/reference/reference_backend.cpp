@@ -41,6 +41,9 @@ class ReferenceKernel final : public Kernel {
 
 class ReferenceBackend final : public Backend {
  public:
+  bool supports(const KernelSpec& spec) const override {
+    return spec.op == KernelOp::map ? spec.extents.size() <= reference::kMostExtents : spec.dtype != DType::i32;
+  }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return std::make_unique<ReferenceKernel>(spec); }
   std::string model() const override { return "reference"; }
   std::string isa() const override { return "generic"; }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "balance/baselines.h"
 #include "balance/choose_parts.h"
 #include "balance/needed_kernels.h"
@@ -12,6 +14,7 @@
 #include "plan/index_maps.h"
 #include "plan/planner.h"
 #include "program/compile.h"
+#include "program/predict.h"
 #include "program/too_large.h"
 
 namespace motley {
@@ -28,6 +31,53 @@ void choose_implementations(PlanData& data, const Profile& profile) {
         data.implementations[r].push_back({std::move(spec), std::move(fastest)});
 }
 
+// Slower by less is noise.
+constexpr double kNoise = 1.02;
+
+// Which fused kernels the profile says are slower than apart, or impossible; what was not measured is as bytes and instructions
+// say.
+void choose_apart(PlanData& data, const Profile& profile) {
+  const auto pays = [&](int rank, const Fusion& f) {
+    if (!profile.supports(rank, f.fused)) return false;
+    const Estimate fused = profile.seconds(rank, f.fused), first = profile.seconds(rank, f.apart[0]),
+                   second = profile.seconds(rank, f.apart[1]);
+    if (fused.known == Known::modelled || first.known == Known::modelled || second.known == Known::modelled) return true;
+    return fused.seconds <= (first.seconds + second.seconds) * kNoise;
+  };
+  std::vector<std::vector<KernelSpec>> none(data.predicted.size());
+  data.apart = none;
+  for (std::size_t r = 0; r < none.size() && !profile.empty(); r++) {
+    std::vector<KernelSpec>& apart = data.apart[r];
+    for (std::size_t before = apart.size() + 1; before != apart.size();) {  // what stays apart may be fused with something else
+      before = apart.size();
+      std::vector<Fusion> made;
+      compile(data, static_cast<int>(r), {}, &made);
+      for (Fusion& f : made)
+        if (!pays(static_cast<int>(r), f) && std::find(apart.begin(), apart.end(), f.fused) == apart.end())
+          apart.push_back(std::move(f.fused));
+    }
+  }
+  if (data.apart == none)
+    data.apart.clear();
+  else
+    predict(data, profile);
+}
+
+// What the search could not avoid.
+void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& profile) {
+  for (int r = 0; r < mesh.ranks() && data.step_seconds.value_or(0) >= kImpossibleSeconds; r++)
+    for (const ProgramStep& s : compile(data, r).steps) {
+      const auto* run = std::get_if<RunKernel>(&s.what);
+      if (run == nullptr || profile.supports(r, run->spec)) continue;
+      const auto& passes = data.passes.passes;
+      const auto pass = std::find_if(passes.begin(), passes.end(), [&](const Pass& p) { return p.name == run->pass; });
+      throw UserError(fmt::format(
+          "{}{}: rank {} ({}) cannot compute {} (\"implementation\": null in its profile), and these rules leave no "
+          "other choice; \"place\" the layer on another device, cut another of its dims, or give this device no part",
+          pass == passes.end() ? "" : "layer \"" + pass->layer + "\", ", run->pass, r, mesh.device(r).name, summary(run->spec)));
+    }
+}
+
 }  // namespace
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
@@ -35,6 +85,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(chosen.plan);
+  choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
@@ -44,6 +95,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
         fmt::format("one device alone would take {:.3f} ms a step, this plan {:.3f} ms: the rules leave work on the others; "
                     "\"place\" layers on it, or use a mesh of that device",
                     *b * 1e3, *data.step_seconds * 1e3));
+  refuse_impossible(data, mesh, profile);
   choose_implementations(data, profile);
   data.hash = plan_hash(step, mesh, rules, options);
   for (int r = 0; r < mesh.ranks(); r++) {

@@ -36,21 +36,23 @@ Baseline baselines_of(const Passes& passes, const Mesh& mesh, const LayoutRules&
   if (profile.empty() || !even) return out;
   auto planned = [&](const LayoutRules& resolved) { return predicted(plan_with(passes, mesh, resolved, profile, dtype), profile); };
   const PlanData base = planned(*even);
-  out.even = base.step_seconds;
+  auto possible = [](std::optional<double> seconds) { return seconds < kImpossibleSeconds ? seconds : std::nullopt; };
+  out.even = possible(base.step_seconds);
   const Cost cost(passes, mesh, profile, std::vector<double>(static_cast<std::size_t>(mesh.ranks()), 1.0), dtype,
                   common_formats(passes, mesh, dtype));
   const std::vector<Variable> cut = variables_of(passes, mesh, *proportional);
   Assignment parts;
   for (const Variable& v : cut)
     parts.push_back({-1, {by_speed(base, mesh, cost, v, {RankSet(static_cast<std::size_t>(mesh.ranks()), true)})}});
-  out.proportional = planned(with_parts(*proportional, mesh, cut, parts)).step_seconds;
+  out.proportional = possible(planned(with_parts(*proportional, mesh, cut, parts)).step_seconds);
   std::set<std::string> layers;
   for (const Pass& p : passes.passes) layers.insert(p.layer);
   for (int r = 0; r < mesh.ranks(); r++) {
     LayoutRules alone;
     for (const std::string& layer : layers) alone.places[layer] = {mesh.device(r).name};
     const PlanData plan = planned(alone);
-    if (fits(plan) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone)) out.fast_alone = plan.step_seconds;
+    if (fits(plan) && possible(plan.step_seconds) && (!out.fast_alone || *plan.step_seconds < *out.fast_alone))
+      out.fast_alone = plan.step_seconds;
   }
   return out;
 }

@@ -46,6 +46,17 @@ std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank) {
   return out.list;
 }
 
+std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank) {
+  PlanData all = plan;
+  all.apart.clear();
+  std::vector<Fusion> made;
+  compile(all, rank, {}, &made);
+  Specs out;
+  for (Fusion& f : made)
+    for (KernelSpec* spec : {&f.fused, &f.apart[0], &f.apart[1]}) out.add_whole(std::move(*spec));
+  return out.list;
+}
+
 std::vector<KernelSpec> kernels_tiled(const PlanData& plan, int rank) {
   Specs out;
   for (int tiles : kTileCounts) {

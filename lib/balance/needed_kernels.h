@@ -19,6 +19,8 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
 // What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
 std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);
+// Where a contraction takes an activation in, or a map another one: it, and the two kernels that it replaces.
+std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank);
 // Were all of its tensors tiled that travel while kernels run: in any number of pieces that choose_tiles() tries.
 std::vector<KernelSpec> kernels_tiled(const PlanData& plan, int rank);
 

@@ -64,6 +64,17 @@ Json implementations_json(const PlanData& data) {
   return ranks;
 }
 
+// Per rank the fused kernels that stay several.
+Json apart_json(const PlanData& data) {
+  Json ranks{Json::Array{}};
+  for (const auto& list : data.apart) {
+    Json specs{Json::Array{}};
+    for (const KernelSpec& spec : list) specs.push(to_json_value(spec));
+    ranks.push(std::move(specs));
+  }
+  return ranks;
+}
+
 // Those that are not direct, or tiled.
 Json hops_json(const PlanData& data) {
   Json out{Json::Array{}};
@@ -123,6 +134,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   out.set("passes", std::move(passes)).set("parameters", std::move(parameters)).set("hops", hops_json(data));
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
+  if (!data.apart.empty()) out.set("apart", apart_json(data));
   if (!data.rules.homes.empty()) out.set("homes", homes_json(data.rules));
   return out;
 }

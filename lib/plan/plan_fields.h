@@ -96,6 +96,7 @@ struct Fields<PlanData> {
                                    field("busy", &P::busy),
                                    field("hosts", &P::hosts),
                                    field("implementations", &P::implementations),
+                                   field("apart", &P::apart),
                                    field("cuts", &P::cuts),
                                    field("notes", &P::notes),
                                    field("step_seconds", &P::step_seconds),

@@ -59,6 +59,7 @@ struct Decisions {
   std::vector<HopFile> hops{};
   std::vector<HomeFile> homes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no one has a choice
+  std::vector<std::vector<KernelSpec>> apart{};              // empty: none
 };
 struct PlanFile {
   Decisions decisions{};
@@ -152,6 +153,13 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
   });
 }
 
+void read_apart(Reader& r, const Json& j, Decisions& out) {
+  r.list(j, [&](const Json& rank, std::size_t) {
+    auto& list = out.apart.emplace_back();
+    r.list(rank, [&](const Json& one, std::size_t) { list.push_back(kernel_spec_from_json(one)); });
+  });
+}
+
 const Table<HomeFile>& home_fields() {
   static const Table<HomeFile> table{text_field("parameter", "that is stored", &HomeFile::parameter),
                                      {"rank", "which stores it", "integer", true,
@@ -175,6 +183,7 @@ const Table<Decisions>& decision_fields() {
       list_field("parameters", "those with several possible layouts", &Decisions::parameters, parameter_fields()),
       list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations},
+      {"apart", "per rank, fused kernels that are measured slower than apart", "list", false, read_apart},
       {"homes", "of parameters, where another plan decided them", "list", false, [](Reader& r, const Json& j, Decisions& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.object(one, home_fields(), out.homes.emplace_back()); });
        }}};
@@ -407,6 +416,11 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
     if (named != data.predicted.size())
       refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
+  }
+  if (const std::size_t ranks = from.decisions.apart.size(); ranks > 0) {
+    if (ranks != data.predicted.size())
+      refuse(file, "/decisions/apart: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    data.apart = std::move(from.decisions.apart);
   }
   data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});
   return plan_from(step, mesh, std::move(data));

@@ -29,15 +29,17 @@ Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   return out;
 }
 
-Program compile(const PlanData& plan, int rank, const CompileOptions& options) {
+Program compile(const PlanData& plan, int rank, const CompileOptions& options, std::vector<Fusion>* fusions) {
   const LocalPlan local(plan, rank, options);
   Draft draft = lower(local);
   exchange(draft);
   share(draft);
   coalesce(draft);
   const std::set<int> tiled = tiled_exchanges(draft);
+  if (fusions != nullptr) *fusions = std::move(draft.fusions);
   Program out = finished(std::move(draft));
   tile(out, plan);
+  if (options.fuse_maps) fuse(out, plan, options, fusions);
   if (options.pending != Pending::none) overlap(out, plan, tiled);
   name_implementations(out, plan);
   place(out, plan.passes, options);

@@ -19,14 +19,17 @@ Program finished(Draft draft);
 std::vector<MovedTogether> moved_together(const LocalPlan& plan);
 
 // ---- Programs
+bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused);  // the plan says that these stay several kernels
 void tile(Program& program, const PlanData& plan);  // messages from and to a device with memory of its own go in pieces
+// Maps that other maps read become parts of them. made: what was fused is added.
+void fuse(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made = nullptr);
 // Posts early, waits late. tiled: exchanges whose tiles are used one by one.
 void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);
 void name_implementations(Program& program, const PlanData& plan);
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
 void settle(Program& program);  // acknowledgements are awaited where the memory is used again
 
-// All of them.
-Program compile(const PlanData& plan, int rank, const CompileOptions& options = {});
+// All of them. fusions: contractions with an epilogue, and joined maps, are added.
+Program compile(const PlanData& plan, int rank, const CompileOptions& options = {}, std::vector<Fusion>* fusions = nullptr);
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #pragma once
 #include <motley/program.h>
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -42,6 +43,12 @@ struct DraftStep {
   std::vector<Payload> sent{}, received{};  // of a Post: of its pieces, until `share`
 };
 
+// One kernel in place of two: a contraction with an epilogue, or a map that has another one in it.
+struct Fusion {
+  KernelSpec fused{};
+  std::array<KernelSpec, 2> apart{};  // the second reads what the first makes
+};
+
 class Draft {
  public:
   explicit Draft(const LocalPlan& local);
@@ -54,6 +61,7 @@ class Draft {
     std::size_t hop = 0, stage = 0;
   };
   std::vector<Moved> moved{};          // per exchange
+  std::vector<Fusion> fusions{};       // epilogues
   std::set<int> received{}, packed{};  // buffers that only messages write, or read
   int turn = 0, pass = -1;             // of the steps that are added next
 

@@ -88,15 +88,30 @@ void Lowerer::emit_pass(int p) {
     return m.from != m.to && (m.from == plan_.rank() || m.to == plan_.rank());
   });
   const bool alone = bias >= 0 || plan_.writers(t).size() == 1;
+  const auto parts = parts_of(plan_.data(), p, plan_.rank());
+  check(parts.has_value(), "tiles end where kernels can be cut");
   int next = takes && alone && local && plan_.direct(p) ? plan_.activation_after(t, box) : -1;
   if (next >= 0 && plan_.dtype_of(plan_.pass(next).writes.tensor) != plan_.dtype_of(t)) next = -1;
+  if (next >= 0 && parts->size() == 1 && !takes_epilogue(p, parts->front(), bias, next)) next = -1;
   if (next >= 0) {
     fused_.insert(next);
     inside_.insert(t);
   }
-  const auto parts = parts_of(plan_.data(), p, plan_.rank());
-  check(parts.has_value(), "tiles end where kernels can be cut");
   for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
+}
+
+// False: the plan keeps the activation a kernel of its own.
+bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
+  const Pass& activation = plan_.pass(next);
+  KernelSpec spec = kernel_of(plan_.passes(), plan_.pass(p), whole.box, plan_.data().dtype, plan_.data().formats);
+  spec.y_format = plan_.format_of(activation.writes.tensor);
+  spec.bias = bias >= 0;
+  Fusion fusion{spec,
+                {spec, kernel_of(plan_.passes(), activation, plan_.work_of(next).box, plan_.data().dtype, plan_.data().formats)}};
+  fusion.fused.epilogue = activation.formula;
+  if (is_apart(plan_.data(), plan_.rank(), fusion.fused)) return false;
+  draft_.fusions.push_back(std::move(fusion));
+  return true;
 }
 
 // One part, or all of a pass: the bias goes with the first, the activation with the last of those that are added to one result.

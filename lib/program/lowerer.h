@@ -20,6 +20,7 @@ class Lowerer {
  private:
   void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of these
   void emit_pass(int p);
+  bool takes_epilogue(int p, const WorkPart& whole, int bias, int next);
   void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);

@@ -95,7 +95,7 @@ Measurement KernelTimer::measured(const std::vector<KernelSpec>& specs, double b
 std::vector<KernelSpec> KernelTimer::own_largest(const Profile& profile) const {
   std::vector<KernelSpec> specs, out;
   for (const KernelPoint& p : profile.kernels())
-    if (p.device == rt_.rank() && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::map)
+    if (p.device == rt_.rank() && p.supported && p.seconds.median <= options_.budget_seconds / 200 && p.spec.op != KernelOp::map)
       specs.push_back(p.spec);
   for (std::size_t i : largest_of(specs, same_pass)) out.push_back(specs[i]);
   return out;

@@ -125,9 +125,10 @@ class Measurer {
     return joined(rt_.transport(), mine);
   }
 
-  // Not measured, nor (but for `interpolated`) between measured ones.
+  // Not measured, nor (but for `interpolated`) between measured ones; what this device cannot compute, and no point says so.
   std::vector<KernelSpec> unknown(const Profile& profile, std::vector<KernelSpec> specs, bool interpolated) const {
     std::erase_if(specs, [&](const KernelSpec& s) {
+      if (profile.supports(rt_.rank(), s) != backend_.supports(s)) return false;
       const Known known = flops(s) == 0 ? Known::measured : profile.seconds(rt_.rank(), s).known;
       return known == Known::measured || (!interpolated && known == Known::interpolated);
     });
@@ -160,12 +161,19 @@ class Measurer {
       if (std::find(different.begin(), different.end(), s) == different.end()) different.push_back(std::move(s));
     return different;
   }
-  // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so.
+  // Kernels of the plan with the bias and activation that they take in, where this device has a choice that was not timed so; what
+  // is fused, and what it would be apart.
   std::vector<KernelSpec> missing_choices(const Profile& profile, const PlanData& plan) const {
     std::vector<KernelSpec> specs = kernels_as_run(plan, rt_.rank());
     std::erase_if(specs, [&](const KernelSpec& s) {
       return !profile.implementation(rt_.rank(), s).empty() || backend_.implementations(s).size() < 2;
     });
+    for (KernelSpec& s : kernels_fused_and_apart(plan, rt_.rank())) {
+      if (flops(s) == 0 || std::find(specs.begin(), specs.end(), s) != specs.end()) continue;
+      const bool known = s.epilogue.code.empty() ? profile.seconds(rt_.rank(), s).known != Known::modelled
+                                                 : profile.timed(rt_.rank(), s) || !profile.supports(rt_.rank(), s);
+      if (!known || profile.supports(rt_.rank(), s) != backend_.supports(s)) specs.push_back(std::move(s));
+    }
     return specs;
   }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }

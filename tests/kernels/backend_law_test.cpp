@@ -74,6 +74,12 @@ TEST_CASE("backend law: Eigen's products on every ISA of this CPU") {
   }
 }
 
+TEST_CASE("backend law: what a backend supports is what it compiles") {
+  for (const auto& backend :
+       {reference_backend(), f64_backend(), emulated_backend(reference_backend(), 2.5), fake_device(reference_backend(), 7)})
+    CHECK(supports_law(*backend, 21, 1000) == "");
+}
+
 TEST_CASE("backend law: an emulated backend") {
   const auto backend = emulated_backend(reference_backend(), 2.5);
   CHECK(backend_law(*backend, 3, 400, LawMode::exact) == "");
@@ -131,6 +137,7 @@ namespace {
 class Broken final : public Backend {
  public:
   explicit Broken(void (*change)(KernelSpec&), bool only_second = false) : change_(change), only_second_(only_second) {}
+  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     KernelSpec changed = spec;
     if (!only_second_) change_(changed);
@@ -173,6 +180,8 @@ TEST_CASE("backend law: a wrong backend is found out") {
   });
   CHECK(sums_law(order, {64}) == "");
   CHECK(sums_law(order, {65}) != "");
+  Broken refuses([](KernelSpec& s) { s.dtype = DType::i32; });
+  CHECK(supports_law(refuses, 21, 100) != "");
   Broken none([](KernelSpec&) {});
   CHECK(backend_law(none, 6, 200, LawMode::tolerance) == "");
 }

@@ -56,6 +56,10 @@ TEST_CASE("CPU backend: no more than what is asked for is used, by the library a
   if (!device(1).isa.empty()) CHECK(backend->compile(spec)->implementation() == "motley:" + loops);
 }
 
+TEST_CASE("CPU backend law: what it supports is what it compiles") {
+  CHECK(supports_law(*open_cpu(device(1)), 23, 600) == "");
+}
+
 TEST_CASE("CPU backend law: exact") {
   const auto backend = open_cpu(device(1));
   CHECK(backend_law(*backend, 11, 3000, LawMode::exact) == "");

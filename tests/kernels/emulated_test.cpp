@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds kWork{2};
 class Busy final : public Backend {
  public:
   explicit Busy(int& runs) : runs_(runs) {}
+  bool supports(const KernelSpec&) const override { return true; }
   std::unique_ptr<Kernel> compile(const KernelSpec&) override {
     struct Work final : Kernel {
       explicit Work(int& r) : runs(r) {}

@@ -11,6 +11,11 @@
 using namespace motley;
 using namespace motley::testing;
 
+TEST_CASE("CUDA's formulas: what they support is what they compile") {
+  FormulaBackend backend;
+  CHECK(supports_law(backend, 22, 1000) == "");
+}
+
 TEST_CASE("formulas of the CUDA kernels: backend law") {
   FormulaBackend backend;
   CHECK(backend_law(backend, 21, 2000, LawMode::exact) == "");

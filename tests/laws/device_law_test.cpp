@@ -152,6 +152,7 @@ class WatchedDevice final : public Backend, public DeviceMemory {
  public:
   explicit WatchedDevice(std::unique_ptr<Backend> inner) : inner_(std::move(inner)), device_(*inner_->device_memory()) {}
   DeviceMemory* device_memory() override { return this; }
+  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_->compile(spec); }
   std::string model() const override { return inner_->model(); }
   std::string isa() const override { return inner_->isa(); }

@@ -54,6 +54,9 @@ Plan with_implementations(const Planned& one) {
     std::vector<KernelSpec> specs = kernels_as_run(data, r);
     for (std::size_t i = 0; i < specs.size(); i += 2)
       data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
+    const std::vector<KernelSpec> fused = kernels_fused_and_apart(data, r);
+    data.apart.resize(static_cast<std::size_t>(one.mesh.ranks()));
+    if (!fused.empty()) data.apart[static_cast<std::size_t>(r)].push_back(fused.front());
   }
   return plan_from(one.step, one.mesh, std::move(data));
 }
@@ -72,6 +75,7 @@ std::string refusal(const std::string& file, const Step& step, const Mesh& mesh)
 TEST_CASE("plan file law: loaded is saved", "[law]") {
   const Folder folder("motley-plan-file");
   int held = 0, named = 0, tiled = 0, in_trees = 0;
+  int apart = 0;
   for (unsigned number = 0; number < share_of(80U); number++) {
     auto one = random_plan(51000 + number);
     if (!one) continue;
@@ -97,6 +101,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
       CHECK(is.steps.size() == was.steps.size());
       CHECK(is.exchange_names == was.exchange_names);
       CHECK(is.arena_bytes == was.arena_bytes);
+      apart += loaded.data().apart.empty() ? 0 : static_cast<int>(loaded.data().apart[static_cast<std::size_t>(r)].size());
       for (std::size_t s = 0; s < was.steps.size(); s++)
         if (const auto* run = std::get_if<RunKernel>(&was.steps[s].what)) {
           const std::string& implementation = std::get<RunKernel>(is.steps[s].what).implementation;
@@ -109,6 +114,7 @@ TEST_CASE("plan file law: loaded is saved", "[law]") {
   CHECK(held > when_all(50));
   CHECK(named > when_all(100));
   CHECK(tiled > when_all(20));
+  CHECK(apart > when_all(40));
   CHECK(in_trees > when_all(100));
 }
 

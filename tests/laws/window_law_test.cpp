@@ -291,6 +291,7 @@ TEST_CASE("window law: every read is ordered against every write, and no one wai
     REQUIRE(races(*plan, {.keep_gradients = keep, .pending = Pending::none}, &shared, &at_once) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep}, &shared, &hidden) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .fuse = false}, &shared, &hidden) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .fuse_maps = false}, &shared, &hidden) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .reuse_memory = false}, &shared, &hidden) == "");
     REQUIRE(races(with_hosts_apart(*plan), {.keep_gradients = keep}, &shared, &hidden) == "");
   }
@@ -319,7 +320,8 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
   CHECK(Races(programs).check() == "");
 }
 
-TEST_CASE("pass law: share, coalesce, overlap and place change no bit and no byte counted, whichever rank is late", "[law]") {
+TEST_CASE("pass law: share, coalesce, fused maps, overlap and place change no bit and no byte counted, whichever rank is late",
+          "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(41000 + number));
     const auto plan = random_plan(random, DType::f64);
@@ -334,9 +336,10 @@ TEST_CASE("pass law: share, coalesce, overlap and place change no bit and no byt
     };
     const unsigned seed = 1 + static_cast<unsigned>(number);
     const Outcome messages =
-        run_plan(*plan, {.steps = 3, .program = {.pending = Pending::none, .share = false, .coalesce = false}});
+        run_plan(*plan, {.steps = 3, .program = {.pending = Pending::none, .fuse_maps = false, .share = false, .coalesce = false}});
     same(messages, run_plan(*plan, {.steps = 3, .restless = seed}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.coalesce = false}}));
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.fuse_maps = false}}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.share = false}, .restless = seed}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.reuse_memory = false}}));
     const Plan apart = with_hosts_apart(*plan);

@@ -65,6 +65,8 @@ class SpinKernel : public Kernel {
 class SpinBackend : public Backend {
  public:
   explicit SpinBackend(double microseconds) : microseconds_(microseconds) {}
+  bool supports(const KernelSpec& spec) const override { return spec.op != KernelOp::dense || spec.roles.n != unsupported; }
+  Index unsupported = -1;  // samples of a dense layer that it cannot compute
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return compile_as(spec, "spin"); }
   std::vector<std::string> implementations(const KernelSpec& spec) override {
     return spec.bias ? std::vector<std::string>{"spin", "slower", "a tenth", "half"} : std::vector<std::string>{};
@@ -108,6 +110,24 @@ std::vector<int> without_repeats(std::vector<int> order) {
 }
 
 }  // namespace
+
+TEST_CASE("what a device does not support is a point without seconds", "[measure]") {
+  SpinBackend backend(50);
+  backend.unsupported = 4;
+  std::vector<KernelSpec> specs = dense_of({8, 16, 32});
+  specs[1].roles.n = 5;
+  for (const bool any : {true, false}) {
+    if (!any) specs.erase(specs.begin() + 1);
+    const Measurement m = measure_kernels(backend, 0, specs, {.least_rounds = 2, .most_rounds = 2});
+    REQUIRE(m.fits);
+    REQUIRE(m.points.size() == specs.size());
+    for (std::size_t i = 0; i < specs.size(); i++) {
+      CHECK(m.points[i].spec == specs[i]);
+      CHECK(m.points[i].supported == (specs[i].roles.n == 5));
+      CHECK((m.points[i].seconds.min > 0) == m.points[i].supported);
+    }
+  }
+}
 
 TEST_CASE("kernels are measured in shuffled rounds, each once per round, with fixed operands", "[measure]") {
   SpinBackend backend(50);

@@ -3,6 +3,7 @@
 #include <motley/profile.h>
 
 #include <catch2/catch.hpp>
+#include <regex>
 
 #include "tests/support/formulas.h"
 
@@ -66,6 +67,57 @@ TEST_CASE("a bias rides along, but where implementations were timed with it: whi
     CHECK(one.implementation(0, conv(4, 16, 32)) == "bare");
     CHECK(one.implementation(1, biased).empty());
   }
+}
+
+TEST_CASE("what a device cannot compute is a point without seconds; of the same kind only what was timed is supported",
+          "[profile]") {
+  Profile p;
+  p.devices = {{"a", "cuda", "x", "y", "z"}, {"b", "cpu", "x", "y", "z"}};
+  KernelSpec dilated = conv(4, 16, 32), then = conv(4, 16, 32);
+  dilated.dilation = {2, 2};
+  then.epilogue = forward_of("gelu");
+  KernelSpec map;
+  map.op = KernelOp::map;
+  map.extents = {40};
+  map.operands.assign(2, {DType::f32, {1}});
+  map.formula = forward_of("gelu");
+  p.add(point(conv(4, 16, 32), 1e-3));
+  p.add(point(dilated, 1e-3, 1));
+  for (const KernelSpec& spec : {dilated, then, map}) p.add({.device = 0, .spec = spec, .supported = false});
+  const Profile back = Profile::parse("p.json", p.json());
+  CHECK(back.json() == p.json());
+  CHECK(p.json().find("\"implementation\": null") != std::string::npos);
+  for (const Profile& one : {p, back}) {
+    CHECK(one.supports(0, conv(4, 16, 32)));
+    CHECK(one.supports(0, conv(8, 3, 5)));
+    KernelSpec other = dilated;
+    CHECK_FALSE(one.supports(0, other));
+    check_estimate(one.seconds(0, other), kImpossibleSeconds, Known::measured);
+    other.roles.n = 7;
+    CHECK_FALSE(one.supports(0, other));
+    CHECK(one.supports(1, other));
+    other.roles.n = 0;
+    CHECK(one.supports(0, other));  // nothing runs
+    CHECK_FALSE(one.supports(0, then));
+    then.epilogue = forward_of("relu");
+    CHECK(one.supports(0, then));
+    then.epilogue = forward_of("gelu");
+    KernelSpec longer = map;
+    longer.extents = {41};
+    CHECK_FALSE(one.supports(0, longer));
+    longer.formula = forward_of("relu");
+    CHECK(one.supports(0, longer));
+  }
+  const std::string text = p.json();
+  KernelSpec timed = dilated;
+  timed.roles.n = 7;
+  p.add(point(timed, 1e-3));
+  CHECK(p.supports(0, timed));
+  CHECK_FALSE(p.supports(0, dilated));
+  timed.roles.n = 8;
+  CHECK(p.supports(0, timed));
+  const std::string without = std::regex_replace(text, std::regex("\"implementation\": null"), "\"implementation\": \"x\"");
+  CHECK_THROWS_WITH(Profile::parse("p.json", without), Catch::Contains("/kernels/2") && Catch::Contains("expected \"seconds\""));
 }
 
 TEST_CASE("a message from or to a device's memory: three ways one after the other, the slowest sets the pace of its pieces",

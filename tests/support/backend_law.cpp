@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -277,6 +278,45 @@ LawCase case_with_nan(const Roles& roles, Index padding, bool bias, const Formul
 }
 
 }  // namespace
+
+std::string supports_law(Backend& backend, std::uint64_t seed, int cases) {
+  std::mt19937_64 random(seed);
+  const auto in = [&](int least, int most) { return least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)); };
+  int possible = 0, impossible = 0;
+  for (int number = 0; number < cases; number++) {
+    KernelSpec spec = law_case(seed, number, number % 2 == 0 ? LawMode::exact : LawMode::tolerance).spec;
+    if (number % 5 == 0) spec = in_f64(spec);
+    if (number % 7 == 0 && spec.op != KernelOp::map) spec.dtype = DType::i32;
+    if (number % 4 == 0) {  // a map of many operands or results
+      const int operands = in(1, kMostOperands), results = in(1, kMostOperands);
+      std::vector<Value> values;
+      for (int k = 0; k < results; k++) values.push_back(operand(k % operands) + static_cast<double>(k));
+      values.front() = values.front() * operand(operands - 1);
+      spec = {.op = KernelOp::map, .formula = formula(values)};
+      spec.summands = in(0, 2) == 0 ? in(2, 70) : 1;
+      spec.extents = {3, 5};
+      spec.operands.assign(input_count(spec) + static_cast<std::size_t>(results), {DType::f32, {5, 1}});
+    }
+    if (spec.op == KernelOp::map && number % 3 == 0)
+      for (int more = in(0, 20 - static_cast<int>(spec.extents.size())); more > 0; more--) {
+        spec.extents.push_back(in(1, 3));
+        for (std::size_t i = 0; i < spec.operands.size(); i++)
+          spec.operands[i].strides.push_back(i < input_count(spec) && is_scalar(spec, i) ? 0 : 101 * more + 7);
+        if (!spec.origin.empty()) spec.origin.push_back(0);
+      }
+    std::string why;
+    try {
+      backend.compile(spec);
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    (why.empty() ? possible : impossible)++;
+    if (backend.supports(spec) != why.empty())
+      return "case " + std::to_string(number) + ", " + summary(spec) + ": " +
+             (why.empty() ? "compiled, but not supported" : "supported, but " + why);
+  }
+  return possible > 0 && impossible > 0 ? "" : "the cases are all of one kind";
+}
 
 std::string nan_law(Backend& backend, std::vector<Formula> epilogues) {
   if (epilogues.empty()) epilogues = {Formula{}, forward_of("relu")};

@@ -35,6 +35,10 @@ LawCase law_case(std::uint64_t seed, int number, LawMode mode);
 // (DeviceError) is a failure. dtype f64: the same cases in f64, u = 2^-53.
 std::string backend_law(Backend& backend, std::uint64_t seed, int cases, LawMode mode, DType dtype = DType::f32);
 
+// supports() says whether compile() throws: of the law's cases, and of such cases with other types, and maps of up to 20 extents,
+// 16 operands and 16 results. "" or the first that breaks it.
+std::string supports_law(Backend& backend, std::uint64_t seed, int cases);
+
 // A NaN in x is in exactly those results whose windows reach it, through bias and these epilogues (not given: none, and relu) too:
 // convolutions of every implementation that the backend has, each by itself. "" or every implementation that loses it (or spreads
 // it), with the first element that differs.

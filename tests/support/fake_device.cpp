@@ -125,6 +125,7 @@ class FakeDevice final : public Backend, public DeviceMemory {
       : inner_(std::move(inner)), hidden_(std::make_shared<Hidden>(seed)), memory_bytes_(memory_bytes), choices_(choices) {}
 
   DeviceMemory* device_memory() override { return this; }
+  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (const auto names = implementations(spec); !names.empty()) return compile_as(spec, names.front());
     auto kernel = inner_->compile(spec);

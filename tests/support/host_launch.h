@@ -64,6 +64,7 @@ class FormulaBackend final : public Backend {
  public:
   enum class Convolutions : std::uint8_t { direct, as_for_cudnn };
   explicit FormulaBackend(Convolutions convolutions = Convolutions::direct) : convolutions_(convolutions) {}
+  bool supports(const KernelSpec& spec) const override { return cuda::supports_own_kernel(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (convolutions_ == Convolutions::as_for_cudnn && spec.op == KernelOp::conv2d && cuda::reach_of(spec).possible)
       return std::make_unique<cuda::StagedConvolution<HostEngine>>(spec, HostEngine(spec));

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// A map whose result another map of this rank reads, and nothing else, becomes a part of that one: the result is not stored. A copy
+// that several maps read becomes a part of each. The joined map runs where the second one did, or, if something between them uses
+// what the first one reads, where the first one did. No bit changes (join_maps.h), and no other rank sees it: memory that messages
+// or peers read is stored as before.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "graph/compiled.h"
+#include "kernels/operands.h"
+#include "program/compile.h"
+#include "program/join_maps.h"
+
+namespace motley {
+
+namespace {
+
+// One core of a server CPU (AVX-512, this thread's time): what memory and caches bring; an interpreted instruction per element,
+// arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector instructions; functions like exp take as long in
+// either. A kernel's start.
+constexpr double kMemoryBytesPerSecond = 25e9, kCacheBytesPerSecond = 70e9, kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9,
+                 kStartSeconds = 0.2e-6;
+constexpr Index kInCache = Index{1} << 20;
+
+bool is_compiled(const KernelSpec& spec) {
+  static const std::set<std::pair<std::uint64_t, Width>> all = [] {
+    std::set<std::pair<std::uint64_t, Width>> out;
+    for (const CompiledFormula& one : compiled_formulas()) out.emplace(shape_of(one.formula).hash, one.width);
+    return out;
+  }();
+  return spec.formula.code.size() < 2 || all.contains({shape_of(spec.formula).hash, is_wide(spec) ? Width::f64 : Width::f32});
+}
+
+// By bytes and instructions, where they come from memory: `bytes_at_once` are touched by the kernels compared.
+double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
+  const double rate = bytes_at_once > kInCache ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
+  double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
+  if (on_device || is_compiled(spec)) return seconds;  // a device evaluates all formulas alike
+  double interpreted = 0;
+  for (const Instruction& s : spec.formula.code)
+    interpreted += s.op < Opcode::add || s.op >= Opcode::exp ? 0 : s.op < Opcode::less ? kArithmeticSeconds : kChoiceSeconds;
+  double elements = 1;
+  for (Index e : spec.extents) elements *= static_cast<double>(e);
+  return seconds + elements * interpreted;
+}
+
+class Fuser {
+ public:
+  Fuser(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made)
+      : program_(program), plan_(plan), made_(made), writers_(program.buffers.size()), readers_(program.buffers.size()) {
+    hold(options);
+    for (std::size_t s = 0; s < program_.steps.size(); s++) {
+      if (const auto* run = run_at(s)) note(*run, static_cast<int>(s));
+      if (const auto* post = std::get_if<Post>(&program_.steps[s].what)) {
+        posts_[post->exchange] = post;
+        for (const auto* pieces : {&post->sends, &post->receives})
+          for (const Piece& p : *pieces) at(held_, p.at.buffer) = true;
+      }
+    }
+  }
+
+  void run() {
+    for (std::size_t s = 0; s < program_.steps.size(); s++)
+      while (absorb(static_cast<int>(s))) {
+      }
+    drop_joined();
+  }
+
+ private:
+  RunKernel* run_at(std::size_t step) { return std::get_if<RunKernel>(&program_.steps[step].what); }
+  RunKernel& kernel(int step) { return std::get<RunKernel>(at(program_.steps, step).what); }
+
+  // Buffers that are used elsewhere too: fed, stored, read after the step (ranks compare their copies of parameters).
+  void hold(const CompileOptions& options) {
+    held_.assign(program_.buffers.size(), false);
+    for (std::size_t b = 0; b < held_.size(); b++) held_[b] = program_.buffers[b].space != Space::arena;
+    auto keep = [&](int buffer) {
+      if (buffer >= 0) at(held_, buffer) = true;
+    };
+    for (const FedBuffer& f : program_.feeds) keep(f.buffer);
+    for (const Slice& s : program_.slices) keep(s.gradient);
+    for (int norm : program_.norms) keep(norm);
+    for (int t : plan_.passes.outputs) keep(at(program_.main_buffer, t));
+    for (int t : plan_.passes.parameters) keep(at(program_.main_buffer, t));
+    for (int t : options.keep) keep(at(program_.main_buffer, t));
+    if (options.keep_gradients)
+      for (int t : plan_.passes.parameter_gradients) keep(at(program_.main_buffer, t));
+  }
+
+  void note(const RunKernel& run, int step) {
+    const std::size_t results = run.spec.op == KernelOp::map ? result_count(run.spec) : 1, inputs = run.operands.size() - results;
+    for (std::size_t k = 0; k < run.operands.size(); k++) {
+      std::vector<int>& list = at(k < inputs ? readers_ : writers_, run.operands[k].buffer);
+      if (list.empty() || list.back() != step) list.push_back(step);
+    }
+  }
+  void forget(const RunKernel& run, int step) {
+    for (const Place& p : run.operands) {
+      std::erase(at(readers_, p.buffer), step);
+      std::erase(at(writers_, p.buffer), step);
+    }
+  }
+  // Steps of one part run one after the other, and no others between them.
+  bool in_one_part(int a, int b) const {
+    for (int border : {program_.forward_steps, program_.combine_begin, program_.update_begin})
+      if (a < border && b >= border) return false;
+    return true;
+  }
+
+  // True: the map at this step has one more in it.
+  bool absorb(int step) {
+    const auto* then = run_at(static_cast<std::size_t>(step));
+    if (then == nullptr || then->spec.op != KernelOp::map || at(joined_, step)) return false;
+    const std::size_t inputs = input_count(then->spec);
+    for (std::size_t i = 0; i < inputs; i++) {
+      const int buffer = then->operands[i].buffer;
+      if (at(held_, buffer) || at(writers_, buffer).size() != 1) continue;
+      const int first = at(writers_, buffer).front();
+      if (first < step && in_one_part(first, at(readers_, buffer).back()) && join(first, buffer)) return true;
+    }
+    return false;
+  }
+
+  struct Joined {
+    int step = -1, where = -1;  // of the reader; where it then runs
+    RunKernel run{};
+  };
+  // Into all that read the buffer.
+  bool join(int first, int buffer) {
+    const RunKernel& source = kernel(first);
+    const std::vector<int> readers = at(readers_, buffer);
+    if (source.spec.op != KernelOp::map || (readers.size() > 1 && !is_copy(source.spec))) return false;
+    std::vector<Joined> all;
+    for (int reader : readers) {
+      const RunKernel& then = kernel(reader);
+      auto run = then.spec.op == KernelOp::map && reader > first ? join_maps(source, then, buffer) : std::nullopt;
+      if (!run || !pays(*run, source.spec, then.spec)) return false;
+      const int where = place_of(first, reader, buffer, readers.size() == 1);
+      if (where < 0) return false;
+      all.push_back({reader, where, std::move(*run)});
+    }
+    for (Joined& one : all) {
+      if (made_ != nullptr) made_->push_back({one.run.spec, {source.spec, kernel(one.step).spec}});
+      forget(kernel(one.step), one.step);
+    }
+    forget(source, first);
+    at(joined_, first) = true;
+    for (Joined& one : all) {
+      if (one.where != one.step) {
+        at(joined_, one.step) = true;
+        at(joined_, one.where) = false;
+      }
+      kernel(one.where) = std::move(one.run);
+      note_in_order(kernel(one.where), one.where);
+    }
+    for (int& main : program_.main_buffer)
+      if (main == buffer) main = -1;
+    return true;
+  }
+  void note_in_order(const RunKernel& run, int step) {
+    note(run, step);
+    for (const Place& p : run.operands)
+      for (auto* list : {&at(readers_, p.buffer), &at(writers_, p.buffer)}) {
+        std::sort(list->begin(), list->end());
+        list->erase(std::unique(list->begin(), list->end()), list->end());
+      }
+  }
+
+  // The plan's profile says that it is slower, or impossible; else by bytes and instructions.
+  bool pays(const RunKernel& joined, const KernelSpec& first, const KernelSpec& then) const {
+    if (is_apart(plan_, program_.rank, joined.spec)) return false;
+    const bool on_device = !plan_.on_device.empty() && plan_.on_device[static_cast<std::size_t>(program_.rank)];
+    const Index bytes = bytes_touched(first) + bytes_touched(then);
+    return seconds_of(joined.spec, bytes, on_device) < seconds_of(first, bytes, on_device) + seconds_of(then, bytes, on_device);
+  }
+
+  // The reader's step, else (`alone`) that of `first`; -1: neither is possible.
+  int place_of(int first, int reader, int buffer, bool alone) {
+    const auto buffers_of = [&](const RunKernel& run, std::size_t from, std::size_t to) {
+      std::set<int> out;
+      for (std::size_t k = from; k < to; k++)
+        if (run.operands[k].buffer != buffer) out.insert(run.operands[k].buffer);
+      return out;
+    };
+    const RunKernel &a = kernel(first), &b = kernel(reader);
+    const std::set<int> read = buffers_of(a, 0, input_count(a.spec)), others = buffers_of(b, 0, input_count(b.spec)),
+                        written = buffers_of(b, input_count(b.spec), b.operands.size());
+    bool late = true, early = alone;
+    for (int s = first + 1; s < reader && (late || early); s++) {
+      late = late && !uses(s, read, Use::write);
+      early = early && !uses(s, others, Use::write) && !uses(s, written, Use::any);
+    }
+    return late ? reader : early ? first : -1;
+  }
+  enum class Use { write, any };
+  // Whether the step writes one of these buffers, or (any) reads one. What is in flight, shown to peers or given back by them
+  // counts as both, but for what a message sends.
+  bool uses(int step, const std::set<int>& buffers, Use use) {
+    if (at(joined_, step)) return false;
+    const auto& what = at(program_.steps, step).what;
+    if (const auto* run = std::get_if<RunKernel>(&what)) {
+      const std::size_t results = run->spec.op == KernelOp::map ? result_count(run->spec) : 1,
+                        from = use == Use::any ? 0 : run->operands.size() - results;
+      return std::any_of(run->operands.begin() + static_cast<std::ptrdiff_t>(from), run->operands.end(),
+                         [&](const Place& p) { return buffers.contains(p.buffer); });
+    }
+    const auto* post = std::get_if<Post>(&what);
+    if (post == nullptr) post = posts_.at(std::get<Wait>(what).exchange);
+    const auto has = [&](const Piece& p) { return buffers.contains(p.at.buffer); };
+    return std::any_of(post->receives.begin(), post->receives.end(), has) ||
+           std::any_of(post->sends.begin(), post->sends.end(),
+                       [&](const Piece& p) { return (p.window || use == Use::any) && has(p); });
+  }
+
+  void drop_joined() {
+    int* const borders[]{&program_.forward_steps, &program_.combine_begin, &program_.update_begin};
+    std::vector<int> before(program_.steps.size() + 1, 0);  // dropped steps
+    for (std::size_t s = 0; s < program_.steps.size(); s++) before[s + 1] = before[s] + (joined_[s] ? 1 : 0);
+    for (int* border : borders) *border -= at(before, *border);
+    std::size_t s = 0;
+    std::erase_if(program_.steps, [&](const ProgramStep&) { return joined_[s++]; });
+  }
+
+  Program& program_;
+  const PlanData& plan_;
+  std::vector<Fusion>* made_;
+  std::vector<std::vector<int>> writers_, readers_;                             // per buffer: kernels' steps, ascending
+  std::vector<bool> held_{};                                                    // per buffer
+  std::vector<bool> joined_ = std::vector<bool>(program_.steps.size(), false);  // per step: a part of another one
+  std::map<int, const Post*> posts_{};                                          // by exchange
+};
+
+}  // namespace
+
+bool is_apart(const PlanData& plan, int rank, const KernelSpec& fused) {
+  if (plan.apart.empty()) return false;
+  const std::vector<KernelSpec>& list = at(plan.apart, rank);
+  return std::find(list.begin(), list.end(), fused) != list.end();
+}
+
+void fuse(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made) {
+  Fuser(program, plan, options, made).run();
+}
+
+}  // namespace motley

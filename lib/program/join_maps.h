@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two maps as one.
+#pragma once
+#include <motley/program.h>
+
+#include <optional>
+
+namespace motley {
+
+// `then` with the formula of `first` in place of what it reads from `buffer`, `first`'s only result: the same bits, since registers
+// round as that buffer's elements do. Nothing: one kernel cannot do it (the result of a reduction or several results, other
+// registers, an element computed more than once, a sum inside a sum, too long), or it would read memory in another order than
+// `first` does.
+std::optional<RunKernel> join_maps(const RunKernel& first, const RunKernel& then, int buffer);
+
+}  // namespace motley

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps that become a part of other maps: which do, how many kernels and bytes that saves, and that no bit changes.
+#include <motley/backend.h>
+#include <motley/motley.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "graph/optimizers.h"
+#include "kernels/operands.h"
+#include "plan/plan_data.h"
+#include "program/compile.h"
+#include "program/join_maps.h"
+#include "tests/support/formulas.h"
+#include "tests/support/run_plan.h"
+#include "tests/support/synthetic_profile.h"
+
+using namespace motley;
+using namespace motley::testing;
+
+namespace {
+
+int kernels_in(const Program& program) {
+  int out = 0;
+  for (const ProgramStep& s : program.steps) out += std::holds_alternative<RunKernel>(s.what);
+  return out;
+}
+
+const RunKernel* kernel_named(const Program& program, const std::string& pass) {
+  for (const ProgramStep& s : program.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->pass == pass) return run;
+  return nullptr;
+}
+
+// Two residual blocks, each result with a relu: its gradient is that of a sum of two branches.
+Step residual_net(Index batch) {
+  Graph graph;
+  Tensor x = conv2d(graph.input("image", {{"batch", batch}, {"in", 3}, {"rows", 16}, {"cols", 16}}),
+                    {.out = {"f0", 16}, .window = 3, .padding = same, .name = "stem"});
+  for (const std::string k : {"1", "2"}) {
+    const Tensor branch = conv2d(relu(conv2d(x, {.out = {"f" + k, 16}, .window = 3, .padding = same, .name = "a" + k})),
+                                 {.out = {"f0", 16}, .window = 3, .padding = same, .name = "b" + k});
+    x = relu(add(branch, x), {"out" + k});
+  }
+  return training(sum(conv2d(x, {.out = {"g", 4}, .window = 1, .name = "last"})), Sgd{.learning_rate = 1e-6});
+}
+
+// All kernels one after the other, in f32.
+void run_all(Backend& backend, const std::vector<RunKernel>& kernels, std::vector<std::vector<std::byte>>& memory) {
+  for (const RunKernel& one : kernels) {
+    const auto kernel = backend.compile(one.spec);
+    std::vector<std::byte> workspace(kernel->workspace_bytes() + 64);
+    std::vector<void*> operands;
+    for (std::size_t k = 0; k < one.operands.size(); k++)
+      operands.push_back(memory[static_cast<std::size_t>(one.operands[k].buffer)].data() +
+                         one.operands[k].element * static_cast<Index>(bytes_of(one.spec.operands[k].dtype)));
+    kernel->run(operands, workspace.data());
+  }
+}
+
+// Over n x m elements of f32, operands by number of their buffer: an operand that is not dense says its strides.
+struct Part {
+  Formula formula{};
+  std::vector<int> buffers{};
+  Index summands = 1;
+  Combine combine = Combine::set;
+  std::vector<std::vector<Index>> strides{};
+  std::vector<Index> extents{6, 40};
+  DType dtype = DType::f32;
+};
+RunKernel kernel_of_part(const Part& part) {
+  RunKernel run;
+  run.spec.op = KernelOp::map;
+  run.spec.formula = part.formula;
+  run.spec.summands = part.summands;
+  run.spec.combine = part.combine;
+  run.spec.extents = part.extents;
+  for (std::size_t k = 0; k < part.buffers.size(); k++) {
+    const bool given = k < part.strides.size() && !part.strides[k].empty();
+    run.spec.operands.push_back({part.dtype, given ? part.strides[k] : strides_of(Format::plain, part.extents)});
+    run.operands.push_back({part.buffers[k], 0});
+  }
+  return run;
+}
+
+// The two kernels and the joined one leave the same bits, in all but the buffer between them (number 0).
+void check_same_bits(const RunKernel& first, const RunKernel& then, const RunKernel& joined) {
+  const auto backend = open_backend(Device{});
+  std::vector<std::vector<std::byte>> memory(8, std::vector<std::byte>(8 * 400));
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> real(-2, 2);
+  const bool wide = first.spec.operands.front().dtype == DType::f64;
+  for (auto& block : memory)
+    for (std::size_t i = 0; i < 400; i++)
+      if (const double value = i % 17 == 3 ? -0.0 : real(random); wide)
+        std::memcpy(block.data() + 8 * i, &value, 8);
+      else if (const auto narrow = static_cast<float>(value); true)
+        std::memcpy(block.data() + 4 * i, &narrow, 4);
+  auto apart = memory;
+  run_all(*backend, {first, then}, apart);
+  run_all(*backend, {joined}, memory);
+  for (std::size_t b = 1; b < memory.size(); b++) {
+    INFO("buffer " << b);
+    CHECK(std::memcmp(memory[b].data(), apart[b].data(), memory[b].size()) == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("two maps as one leave the same bits", "[fuse]") {
+  const Value a = operand(0), b = operand(1), c = operand(2);
+  const Formula gelu = forward_of("gelu"), relu_gradient = gradient_of("relu"), gelu_gradient = gradient_of("gelu");
+  const std::vector<Index> row{0, 1}, column{40, 0}, outer{40, 1}, transposed{1, 6};
+  const std::vector<Part> firsts{
+      {gelu, {1, 0}},
+      {gelu_gradient, {1, 2, 0}},
+      {{}, {1, 2, 0}, 2},
+      {{}, {1, 2, 3, 0}, 3},
+      {relu_gradient, {1, 2, 3, 0}, 2},
+      {formula({a * b - c}), {1, 2, 3, 0}, 1, Combine::set, {{}, row, column}},
+      {{}, {1, 0}, 1, Combine::set, {row}},
+      {formula({a * 3.0}), {1, 0}, 1, Combine::set, {{}}, {240}},
+  };
+  const std::vector<Part> thens{
+      {relu_gradient, {0, 4, 5}},
+      {gelu_gradient, {4, 0, 5}},
+      {formula({a * a + b}), {0, 4, 5}},
+      {formula({a - b * c}), {4, 5, 0, 5}},
+      {{}, {0, 4, 5}, 2},
+      {{}, {4, 0, 5}, 2},
+      {relu_gradient, {4, 5, 0, 6}, 2},
+      {formula({b * a}), {4, 5, 6, 0, 7}, 3},
+      {{}, {0, 4}, 1, Combine::set, {{}, {50, 1}}},
+      {gelu, {0, 4}, 1, Combine::add, {{}, {1, 0}}},
+      {formula({a * b}), {0, 4, 5}, 1, Combine::max, {{}, {}, {0, 1}}},
+      {formula({a, a * b}), {0, 4, 4, 5}},
+      {formula({a * 2.0}), {0, 4}, 1, Combine::set, {}, {2, 3, 40}},
+      {formula({a + b}), {0, 0, 4}},
+  };
+  int joined = 0;
+  for (std::size_t i = 0; i < firsts.size(); i++)
+    for (std::size_t k = 0; k < thens.size(); k++) {
+      INFO("first " << i << " then " << k);
+      const RunKernel first = kernel_of_part(firsts[i]), then = kernel_of_part(thens[k]);
+      const auto one = join_maps(first, then, 0);
+      // A sum of three reads one of two summands: a sum in f64 inside another kernel's.
+      const bool nested = firsts[i].summands == 3 && thens[k].summands == 3;
+      CHECK(one.has_value() != nested);
+      if (!one) continue;
+      joined++;
+      for (const Place& p : one->operands) CHECK(p.buffer != 0);
+      check_same_bits(first, then, *one);
+    }
+  CHECK(joined == static_cast<int>(firsts.size() * thens.size()) - 1);
+
+  const auto joins = [](const Part& first, const Part& then) {
+    return join_maps(kernel_of_part(first), kernel_of_part(then), 0).has_value();
+  };
+  CHECK_FALSE(
+      joins({gelu, {1, 0}, 1, Combine::add, {{}, {1, 0}}}, {gelu, {0, 4}, 1, Combine::set, {{1, 0}}}));   // a reduction first
+  CHECK_FALSE(joins({gelu, {1, 0}, 1, Combine::set, {}, {40}}, {gelu, {0, 4}, 1, Combine::set, {row}}));  // again for each row
+  CHECK_FALSE(joins({gelu, {1, 0}}, {{}, {4, 5, 0, 6}, 3}));                                              // inside a sum in f64
+  CHECK_FALSE(joins({gelu, {1, 0}, 1, Combine::set, {transposed}}, {gelu, {0, 4}}));                      // in another order
+  CHECK_FALSE(joins({gelu, {1, 0}}, {gelu, {0, 4}, 1, Combine::set, {transposed}}));
+  CHECK_FALSE(joins({gelu, {1, 0}}, {relu_gradient, {0, 1, 1}, 1, Combine::set, {{}, {}, outer}, {2, 40}}));  // a part of it
+  Part wide{gelu, {1, 0}};
+  wide.dtype = DType::f64;
+  RunKernel rounds = kernel_of_part(wide);
+  rounds.spec.operands.front().dtype = DType::f32;
+  CHECK_FALSE(join_maps(kernel_of_part({gelu, {1, 0}}), rounds, 0));  // other registers
+  Value long_one = a;
+  for (int k = 0; k < 20; k++) long_one = long_one * b + static_cast<double>(k + 2);
+  CHECK_FALSE(joins({formula({long_one}), {1, 2, 0}}, {formula({long_one}), {0, 4, 5}}));  // too long
+}
+
+TEST_CASE("positions go where their index goes, and must be the same", "[fuse]") {
+  const Formula masked = formula({select(matches(position(1), position(2)), operand(0), 0.0)});
+  RunKernel first = kernel_of_part({masked, {1, 0}, 1, Combine::set, {}, {2, 8, 8}}),
+            then = kernel_of_part({masked, {0, 4}, 1, Combine::set, {}, {2, 8, 8}});
+  first.spec.origin = then.spec.origin = {0, 3, 4};
+  const auto joined = join_maps(first, then, 0);
+  REQUIRE(joined);
+  CHECK(joined->spec.origin == std::vector<Index>{0, 3, 4});
+  check_same_bits(first, then, *joined);
+  const RunKernel flat = kernel_of_part({forward_of("gelu"), {0, 4}, 1, Combine::set, {}, {16, 8}});
+  CHECK(join_maps(first, flat, 0));
+  RunKernel two =
+      kernel_of_part({formula({select(matches(position(0), position(1)), operand(0), 0.0)}), {1, 0}, 1, Combine::set, {}, {16, 8}});
+  two.spec.origin = {0, 0};
+  CHECK_FALSE(
+      join_maps(two, kernel_of_part({forward_of("gelu"), {0, 4}, 1, Combine::set, {}, {2, 8, 8}}), 0));  // its first index is cut
+  then.spec.origin = {0, 3, 5};
+  CHECK_FALSE(join_maps(first, then, 0));
+}
+
+TEST_CASE("the gradient of a sum of branches, and the relu's after it, are one kernel", "[fuse]") {
+  const Plan plan = balance(residual_net(8), Mesh({{"all", 1}}, std::vector<Device>(1)), {}, {});
+  const Program with = compile(plan, 0), without = compile(plan, 0, {.fuse_maps = false});
+  CHECK(kernels_in(without) - kernels_in(with) == 1);
+  const RunKernel* made = kernel_named(with, "out1 backward_data");
+  REQUIRE(made != nullptr);
+  CHECK(made->spec.summands == 2);
+  CHECK(made->spec.formula == gradient_of("relu"));  // so a compiled loop does it
+  std::vector<Fusion> fusions;
+  compile(plan.data(), 0, {}, &fusions);
+  CHECK(std::count_if(fusions.begin(), fusions.end(), [](const Fusion& f) { return f.fused.op == KernelOp::map; }) == 1);
+}
+
+TEST_CASE("fused maps change no bit of a training step in f32, on any number of ranks", "[fuse]") {
+  for (const int ranks : {1, 2, 3}) {
+    const Plan plan = balance(residual_net(6), Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))),
+                              ranks == 1 ? LayoutRules{} : LayoutRules{{"batch", "all", CutBy::even}}, {});
+    const Outcome with = run_plan(plan, {.steps = 3, .cpu_backend = true}),
+                  without = run_plan(plan, {.steps = 3, .cpu_backend = true, .program = {.fuse_maps = false}});
+    CHECK(with.loss == without.loss);
+    CHECK(with.gradients == without.gradients);
+    CHECK(with.weights == without.weights);
+    CHECK(with.counted == without.counted);
+  }
+}
+
+TEST_CASE("what the profile says is slower fused, or impossible, stays apart", "[fuse]") {
+  const Mesh mesh({{"all", 1}}, std::vector<Device>(1));
+  const Step step = residual_net(8);
+  Profile profile = synthetic_profile(mesh, {1}, 1e9);
+  const Plan plain = balance(step, mesh, {}, profile);
+  CHECK(plain.data().apart.empty());
+  std::vector<Fusion> fusions;
+  const Program before = compile(plain.data(), 0, {}, &fusions);
+  const auto add = [&](const KernelSpec& spec, double seconds) { profile.add({0, spec, {seconds, seconds, seconds, 5}, "test"}); };
+  int epilogues = 0, maps = 0;
+  for (const Fusion& f : fusions) {
+    const bool epilogue = f.fused.op != KernelOp::map;
+    KernelSpec bare = f.apart[0];
+    bare.bias = false;
+    add(bare, 1e-3);
+    add(f.apart[1], 1e-4);
+    if (epilogue && epilogues++ == 0) add(f.fused, 2e-3);
+    if (!epilogue && maps++ == 0) profile.add({.device = 0, .spec = f.fused, .supported = false});
+  }
+  REQUIRE(epilogues > 1);
+  REQUIRE(maps == 1);
+  const Plan plan = balance(step, mesh, {}, profile);
+  REQUIRE(plan.data().apart.size() == 1);
+  CHECK(plan.data().apart[0].size() >= 2);
+  const Program after = compile(plan, 0);
+  CHECK(kernels_in(after) >= kernels_in(before) + 2);
+  for (const ProgramStep& s : after.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what)) CHECK(profile.supports(0, run->spec));
+  CHECK(simulate({after}, profile).step_seconds == *plan.data().step_seconds);
+}
