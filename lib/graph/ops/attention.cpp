@@ -15,7 +15,7 @@ namespace {
 
 // What a score counts as: scaled; of a position after the query's none (so little that its exponential is 0).
 Value score(const Value& s, double scale, int query, int key) {
-  return query < 0 ? s * scale : select(precedes(position(query), position(key)), -1e30, s * scale);
+  return query < 0 ? s * scale : select(precedes(position(query), position(key)), -0x1p100, s * scale);
 }
 Formula scaled(double scale, int query = -1, int key = -1) {  // scores
   return formula({score(operand(0), scale, query, key)});
