@@ -40,8 +40,8 @@ Value operator<=(const Value& a, const Value& b);
 Value operator==(const Value& a, const Value& b);
 Value matches(const Value& a, const Value& b);
 Value precedes(const Value& a, const Value& b);  // integers: a < b
-Value mix(const Value& a, const Value& b);  // integers: a random one for this pair
-Value uniform(const Value& a);              // of an integer
+Value mix(const Value& a, const Value& b);       // integers: a random one for this pair
+Value uniform(const Value& a);                   // of an integer
 Value select(const Value& condition, const Value& then, const Value& otherwise);
 Value exp(const Value& a);
 Value expm1(const Value& a);
