@@ -15,6 +15,7 @@
 #include "explain/explain.h"
 #include "run/trace_summary.h"
 #include "train/agreed.h"
+#include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
 #include "train/verify.h"
@@ -56,19 +57,20 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
   return text;
 }
 
-// synthetic samples are in the extents of the model's input; 8 batches of them unless the job says how many.
+// As the files have them.
+Datasets raw_data_of(const Job& job, const Model& model) {
+  return load_data(job.data, samples_of(job.model, model), 8 * job.train.batch, job.train.seed);
+}
+
+// As the network reads them, but for what training changes at random.
+Datasets prepared(Datasets raw, const Job& job) {
+  raw.train = normalized(raw.train, job.data.normalize);
+  if (raw.test) raw.test = normalized(raw.test, job.data.normalize);
+  return raw;
+}
+
 Datasets data_of(const Job& job, const Model& model) {
-  switch (job.data.kind) {
-    case DataKind::fashion_mnist: return load_fashion_mnist(job.data.path);
-    case DataKind::mnist: return load_mnist(job.data.path);
-    case DataKind::cifar10: return load_cifar10(job.data.path);
-    case DataKind::synthetic: break;
-  }
-  const Shape& image = model.inputs.front().shape();
-  std::vector<Index> extents;
-  for (std::size_t i = 1; i < image.rank(); i++) extents.push_back(image[i].size);
-  const Index samples = job.data.samples > 0 ? job.data.samples : 8 * job.train.batch;
-  return synthetic(std::move(extents), model.logits.shape().size_of(job.model.loss.over), samples, job.train.seed);
+  return prepared(raw_data_of(job, model), job);
 }
 
 FeedNames names_of(const Model& model) {
@@ -173,7 +175,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Model model = build_model(job.model, job.train.batch);
   rt.phase("data");
-  const Datasets data = data_of(job, model);
+  const Datasets raw = raw_data_of(job, model), data = prepared(raw, job);
   const TrainingOptions options = training_options(job.train, data.train->samples());
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
@@ -194,6 +196,10 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .classes = job.model.loss.over,
                      .profile = &profile,
                      .data = data,
+                     .in_epoch =
+                         [&](Index epoch) {
+                           return normalized(augmented(raw.train, job.data.augment, job.train.seed, epoch), job.data.normalize);
+                         },
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),
                      .max_steps = job.train.max_steps.value_or(0),
@@ -258,7 +264,7 @@ void predict_ranks(Runtime& rt, const Task& task) {
   for (const Dim& d : model.inputs.front().shape().dims()) sample.push_back(d.size);
   sample.erase(sample.begin());
   std::shared_ptr<const Dataset> data;
-  agreed(rt.transport(), [&] { data = samples_of(options.input.string(), read_npy(options.input), sample); });
+  agreed(rt.transport(), [&] { data = normalized(npy_samples(options.input, sample), task.job.data.normalize); });
   const Loaded net = loaded(rt, task);
   const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
   on_rank_0(rt.transport(), [&] {

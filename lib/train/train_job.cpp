@@ -163,7 +163,7 @@ class Job {
       const Index epoch = s / order_->steps_per_epoch() + 1;
       std::vector<Index> which = order_->batch_of(s);
       if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
-      const Batch b = batch_of(in_.data.train, std::move(which), s, epoch);
+      const Batch b = batch_of(train_data(epoch - 1), std::move(which), s, epoch);
       const StepReport report = trainer_.step_named({{in_.names.image, b.images}, {in_.names.label, b.labels}});
       stop_ = report.stop;
       out_.steps = report.step;
@@ -181,6 +181,12 @@ class Job {
     if (stop_) out_.status = "stopped";
     note(trainer_.figures());
     share_disturbed();
+  }
+
+  const std::shared_ptr<const Dataset>& train_data(Index epoch) {
+    if (!train_data_ || epoch != data_epoch_) train_data_ = in_.in_epoch ? in_.in_epoch(epoch) : in_.data.train;
+    data_epoch_ = epoch;
+    return train_data_;
   }
 
   // How much of the timed steps others had the ranks' cores. Collective.
@@ -303,6 +309,8 @@ class Job {
   Index first_step_ = 0, saved_ = 0;         // steps done when this process began; at the last checkpoint
   double saved_at_ = 0;
   std::optional<Order> order_{};
+  Index data_epoch_ = -1;  // of train_data_
+  std::shared_ptr<const Dataset> train_data_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
   TrainSummary out_{};

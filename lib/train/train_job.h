@@ -21,6 +21,7 @@ struct TrainPlanInput {
   std::string classes{};             // the logits' dim of the classes
   const Profile* profile = nullptr;  // what the plan was made from: the trace's simulated side; none or empty: there is none
   Datasets data{};                   // test: may be null, then nothing is evaluated
+  std::function<std::shared_ptr<const Dataset>(Index epoch)> in_epoch{};  // what an epoch (from 0) trains on; empty: data.train
   FeedNames names{};
   Index epochs = 0, max_steps = 0;  // one of them; max_steps wins
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
