@@ -6,6 +6,7 @@
 #include <motley/error.h>
 #include <motley/weights.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/job_plan.h"
@@ -77,20 +78,24 @@ FeedNames names_of(const Model& model) {
   return {.image = model.inputs.front().name(), .label = model.label.name()};
 }
 
-// How long the steps that are left will take, by the steps so far.
-class TimeLeft {
+// "[########            ]  40 %  LINE  about 3 min left", by the steps so far.
+class Bar {
  public:
-  explicit TimeLeft(Index steps) : steps_(steps) {}
-  std::string after_a_line() {
-    if (++done_ >= steps_) return "";
+  Bar(Index done, Index steps) : steps_(steps), before_(done), done_(done) {}
+  std::string line(const std::string& text) {
+    done_ = std::min(done_ + 1, steps_);
+    constexpr Index kWidth = 20;
+    std::string out(static_cast<std::size_t>(kWidth * done_ / steps_), '#');
+    out.resize(kWidth, ' ');
+    out = fmt::format("[{}] {:3} %  {}", out, 100 * done_ / steps_, text);
     const double so_far = seconds_now() - start_;
-    if (so_far < 1) return "";
-    return fmt::format("  of {}, about {} left", steps_,
-                       seconds_text(so_far / static_cast<double>(done_) * static_cast<double>(steps_ - done_)));
+    if (done_ == steps_ || so_far < 1) return out;
+    return fmt::format("{}  of {}, about {} left", out, steps_,
+                       seconds_text(so_far / static_cast<double>(done_ - before_) * static_cast<double>(steps_ - done_)));
   }
 
  private:
-  Index steps_, done_ = 0;
+  Index steps_, before_, done_;
   double start_ = seconds_now();
 };
 
@@ -189,7 +194,9 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;
   const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
-  TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches) - done);
+  Bar bar(done, std::max(Index{1}, job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches)));
+  if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
+    task.console.say(LogLevel::warning, "note: the data has no test part: nothing is evaluated");
   const TrainSummary run =
       train_job(rt, {.plan = &made,
                      .evaluation = &evaluation,
@@ -205,12 +212,14 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .max_steps = job.train.max_steps.value_or(0),
                      .seed = job.train.seed,
                      .checkpoint = job.train.checkpoint,
+                     .evaluate_every_epochs = job.train.evaluate_every_epochs,
                      .resume = task.options.from,
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,
-                     .progress = [&](const std::string& line) { task.console.progress(line + left.after_a_line()); },
-                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); }});
+                     .progress = [&](const std::string& line) { task.console.progress(bar.line(line)); },
+                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); },
+                     .warn = [&](const std::string& line) { task.console.say(LogLevel::warning, line); }});
   task.console.progress_done();
   const std::filesystem::path& given = task.options.run_directory;
   rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));
@@ -294,16 +303,23 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Profile profile = profile_of(rt, job, trained, measuring(task, when_of(job)));
   task.console.progress_done();
   rt.phase("verifying");
-  const VerifyReport report = verify(rt, {.step = &step,
-                                          .whole = &whole,
-                                          .mesh = &job.mesh,
-                                          .rules = resolved_rules(job, trained, profile),
-                                          .profile = profile,
-                                          .data = data.train,
-                                          .names = names_of(model),
-                                          .seed = job.train.seed,
-                                          .steps = task.options.steps,
-                                          .dump = task.options.dump});
+  const VerifyInput input{.step = &step,
+                          .whole = &whole,
+                          .mesh = &job.mesh,
+                          .rules = resolved_rules(job, trained, profile),
+                          .profile = profile,
+                          .data = data.train,
+                          .names = names_of(model),
+                          .seed = job.train.seed,
+                          .steps = task.options.steps,
+                          .dump = task.options.dump};
+  const auto inferred = [&] {
+    const Step logits = inference({model.logits}), loss = inference({model.loss});
+    VerifyInput of_whole = input;  // an inference has no micro-batches
+    of_whole.step = &whole;
+    return verify_inference(rt, of_whole, {&logits, &loss, resolved_evaluation_rules(job, profile)});
+  };
+  const VerifyReport report = task.options.inference ? inferred() : verify(rt, input);
   rt.print(task.options.form == Form::json ? report.json() : report.text());
   if (!report.ok()) throw Error(Exit::internal, "verify found a difference");
 }
