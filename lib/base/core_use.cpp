@@ -71,6 +71,7 @@ namespace {
 struct Beside {
   std::mutex mutex{};
   std::set<std::string> threads{};  // their numbers
+  double ended_seconds = 0;         // on a core, of those that are gone
 };
 Beside& beside() {
   static Beside all;
@@ -87,6 +88,7 @@ ThreadBeside::ThreadBeside() {
 ThreadBeside::~ThreadBeside() {
   const std::scoped_lock lock(beside().mutex);
   beside().threads.erase(std::to_string(gettid()));
+  beside().ended_seconds += seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 CoreUse::CoreUse(std::vector<int> cores) : cores_(std::move(cores)), start_(read()) {}
@@ -94,10 +96,10 @@ CoreUse::CoreUse(std::vector<int> cores) : cores_(std::move(cores)), start_(read
 CoreUse::Reading CoreUse::read() const {
   Reading now;
   now.busy = busy_core_seconds(text_of("/proc/stat"), cores_, ticks_per_second());
-  now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   now.wall = seconds_of(CLOCK_MONOTONIC);
   std::error_code gone;  // a thread may end while the folder is read
   const std::scoped_lock lock(beside().mutex);
+  now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - beside().ended_seconds;
   for (std::filesystem::directory_iterator task("/proc/self/task", gone), end; !gone && task != end; task.increment(gone)) {
     const std::string schedstat = text_of(task->path() / "schedstat");
     if (!beside().threads.contains(task->path().filename().string()))
