@@ -281,4 +281,11 @@ LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& prof
   return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype).rules;
 }
 
+LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
+  const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
+  const Step step = inference({model.logits});
+  const LayoutRules rules = rules_within(step.passes(), job.rules);
+  return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype).rules;
+}
+
 }  // namespace motley::app

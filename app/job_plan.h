@@ -38,5 +38,7 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile);
 Plan evaluation_plan_of(const Job& job, const Plan& trained, const Profile& profile);
 // The job's rules with every part resolved as that plan has it.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
+// The same of its evaluation.
+LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile);
 
 }  // namespace motley::app

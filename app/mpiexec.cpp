@@ -30,7 +30,7 @@ std::string isa_of(const Device& device) {
 }
 
 // What a process manager gives its processes; ours come from our own.
-constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_RUN_RECORDS="};
+constexpr std::array kForeign{"PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "MOTLEY_CORES=", "MOTLEY_SPARE_CORES=", "MOTLEY_RUN_RECORDS="};
 
 std::string terminal_columns() {
   winsize size{};
@@ -98,6 +98,9 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
   out.insert(out.end(), {"-genv", "MOTLEY_RUN_RECORDS", command.records.string(), "-genv", "MOTLEY_TTY",
                          isatty(STDERR_FILENO) == 1 ? "1" : "0", "-genv", "COLUMNS", terminal_columns()});
   const auto cores = deal_cores(devices, command.allowed_cores);
+  std::vector<int> spare = command.allowed_cores;
+  for (const std::vector<int>& its : cores)
+    std::erase_if(spare, [&](int core) { return std::find(its.begin(), its.end(), core) != its.end(); });
   for (std::size_t r = 0; r < devices.size(); r++) {
     const Device& d = devices[r];
     if (r > 0) out.emplace_back(":");
@@ -105,6 +108,7 @@ std::vector<std::string> mpiexec_arguments(const std::filesystem::path& mpiexec,
     out.insert(out.end(), {"-env", "OMP_NUM_THREADS", std::to_string(std::max(1, driven(d).threads))});
     if (!isa_of(d).empty() && driven(d).library != "eigen") out.insert(out.end(), {"-env", "ONEDNN_MAX_CPU_ISA", isa_of(d)});
     if (!cores[r].empty()) out.insert(out.end(), {"-env", "MOTLEY_CORES", to_text(cores[r])});
+    if (!spare.empty() && d.host.empty()) out.insert(out.end(), {"-env", "MOTLEY_SPARE_CORES", to_text(spare)});
     out.insert(out.end(), {"-env", "MOTLEY_DEVICE", d.name, "-env", "MOTLEY_DEVICE_KIND", to_string(d.kind)});
     out.insert(out.end(), command.program.begin(), command.program.end());
   }

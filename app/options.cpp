@@ -23,7 +23,7 @@ constexpr std::array kLater{"report", "simulate"};
 struct LaterOption {
   const char *verb, *option;
 };
-constexpr std::array kLaterOptions{LaterOption{"plan", "--advise"}, LaterOption{"verify", "--inference"}};
+constexpr std::array kLaterOptions{LaterOption{"plan", "--advise"}};
 constexpr const char* kRank = "_rank";
 
 constexpr const char* kExamples = R"(
@@ -151,6 +151,9 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
           "go on from a run's last checkpoint, from a checkpoint, or auto: the job's last run that did not finish (the default)")
       ->expected(0, 1)
       ->type_name("DIR|auto");
+  within(train->add_option("--restart", o.restarts,
+                           "start again from the last good checkpoint when a rank died or hung, at most N times (default 0)"),
+         "N", 0, 1000000);
   train->add_option("--from-checkpoint", o.from, "what the launcher has chosen")->group("");
   train->add_option("--dump", o.dump, "write weights before and after, and the batches, as .npy")->type_name("DIR");
   train->add_option("--trace", o.trace, "write a Chrome trace of the last steps, measured and simulated side by side")
@@ -165,6 +168,7 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   add_job(verify, w, "the job file")->required();
   within(verify->add_option("--steps", o.steps, "training steps (default 3)"), "N", 1, 1000000);
   within(verify->add_option("--batch", o.batch, "samples per step (default 4)"), "N", 1, 1000000000);
+  verify->add_flag("--inference", o.inference, "the network as evaluation and prediction run it, in the place of training");
   verify->add_option("--dump", o.dump, "write the tensors of the sharded runs as .npy")->type_name("DIR");
   add_form(verify, w);
 

@@ -43,6 +43,8 @@ struct Options {
   std::string kind{};                    // schema: of which file; model: which network
   std::string tensor{};                  // explain: one of them; empty: the whole plan
   bool overwrite = false, full = false;  // full: of plan
+  bool inference = false;                // verify: the passes of evaluation and prediction
+  int restarts = 0;                      // train: at most, after a rank died or hung
   int steps = 3, batch = 4;              // of verify
   double budget_seconds = 60;            // of measuring
 };

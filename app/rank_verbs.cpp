@@ -6,6 +6,7 @@
 #include <motley/error.h>
 #include <motley/weights.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/job_plan.h"
@@ -15,6 +16,7 @@
 #include "explain/explain.h"
 #include "run/trace_summary.h"
 #include "train/agreed.h"
+#include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
 #include "train/verify.h"
@@ -56,39 +58,44 @@ std::string summary_of(const Profile& profile, const std::filesystem::path& file
   return text;
 }
 
-// synthetic samples are in the extents of the model's input; 8 batches of them unless the job says how many.
+// As the files have them.
+Datasets raw_data_of(const Job& job, const Model& model) {
+  return load_data(job.data, samples_of(job.model, model), 8 * job.train.batch, job.train.seed);
+}
+
+// As the network reads them, but for what training changes at random.
+Datasets prepared(Datasets raw, const Job& job) {
+  raw.train = normalized(raw.train, job.data.normalize);
+  if (raw.test) raw.test = normalized(raw.test, job.data.normalize);
+  return raw;
+}
+
 Datasets data_of(const Job& job, const Model& model) {
-  switch (job.data.kind) {
-    case DataKind::fashion_mnist: return load_fashion_mnist(job.data.path);
-    case DataKind::mnist: return load_mnist(job.data.path);
-    case DataKind::cifar10: return load_cifar10(job.data.path);
-    case DataKind::synthetic: break;
-  }
-  const Shape& image = model.inputs.front().shape();
-  std::vector<Index> extents;
-  for (std::size_t i = 1; i < image.rank(); i++) extents.push_back(image[i].size);
-  const Index samples = job.data.samples > 0 ? job.data.samples : 8 * job.train.batch;
-  return synthetic(std::move(extents), model.logits.shape().size_of(job.model.loss.over), samples, job.train.seed);
+  return prepared(raw_data_of(job, model), job);
 }
 
 FeedNames names_of(const Model& model) {
   return {.image = model.inputs.front().name(), .label = model.label.name()};
 }
 
-// How long the steps that are left will take, by the steps so far.
-class TimeLeft {
+// "[########            ]  40 %  LINE  about 3 min left", by the steps so far.
+class Bar {
  public:
-  explicit TimeLeft(Index steps) : steps_(steps) {}
-  std::string after_a_line() {
-    if (++done_ >= steps_) return "";
+  Bar(Index done, Index steps) : steps_(steps), before_(done), done_(done) {}
+  std::string line(const std::string& text) {
+    done_ = std::min(done_ + 1, steps_);
+    constexpr Index kWidth = 20;
+    std::string out(static_cast<std::size_t>(kWidth * done_ / steps_), '#');
+    out.resize(kWidth, ' ');
+    out = fmt::format("[{}] {:3} %  {}", out, 100 * done_ / steps_, text);
     const double so_far = seconds_now() - start_;
-    if (so_far < 1) return "";
-    return fmt::format("  of {}, about {} left", steps_,
-                       seconds_text(so_far / static_cast<double>(done_) * static_cast<double>(steps_ - done_)));
+    if (done_ == steps_ || so_far < 1) return out;
+    return fmt::format("{}  of {}, about {} left", out, steps_,
+                       seconds_text(so_far / static_cast<double>(done_ - before_) * static_cast<double>(steps_ - done_)));
   }
 
  private:
-  Index steps_, done_ = 0;
+  Index steps_, before_, done_;
   double start_ = seconds_now();
 };
 
@@ -173,7 +180,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   const Job& job = task.job;
   const Model model = build_model(job.model, job.train.batch);
   rt.phase("data");
-  const Datasets data = data_of(job, model);
+  const Datasets raw = raw_data_of(job, model), data = prepared(raw, job);
   const TrainingOptions options = training_options(job.train, data.train->samples());
   if (rt.rank() == 0)
     for (const std::string& note : schedule_notes(options.schedule)) task.console.say(LogLevel::warning, "note: " + note);
@@ -187,24 +194,32 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("training");
   const Index batches = data.train->samples() / job.train.batch;
   const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
-  TimeLeft left(job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches) - done);
+  Bar bar(done, std::max(Index{1}, job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches)));
+  if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
+    task.console.say(LogLevel::warning, "note: the data has no test part: nothing is evaluated");
   const TrainSummary run =
       train_job(rt, {.plan = &made,
                      .evaluation = &evaluation,
                      .classes = job.model.loss.over,
                      .profile = &profile,
                      .data = data,
+                     .in_epoch =
+                         [&](Index epoch) {
+                           return normalized(augmented(raw.train, job.data.augment, job.train.seed, epoch), job.data.normalize);
+                         },
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),
                      .max_steps = job.train.max_steps.value_or(0),
                      .seed = job.train.seed,
                      .checkpoint = job.train.checkpoint,
+                     .evaluate_every_epochs = job.train.evaluate_every_epochs,
                      .resume = task.options.from,
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,
-                     .progress = [&](const std::string& line) { task.console.progress(line + left.after_a_line()); },
-                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); }});
+                     .progress = [&](const std::string& line) { task.console.progress(bar.line(line)); },
+                     .say = [&](const std::string& line) { task.console.say(LogLevel::info, line); },
+                     .warn = [&](const std::string& line) { task.console.say(LogLevel::warning, line); }});
   task.console.progress_done();
   const std::filesystem::path& given = task.options.run_directory;
   rt.print(summary_of(run, job.mesh, given.empty() ? std::filesystem::proximate(task.directory) : given));
@@ -258,7 +273,7 @@ void predict_ranks(Runtime& rt, const Task& task) {
   for (const Dim& d : model.inputs.front().shape().dims()) sample.push_back(d.size);
   sample.erase(sample.begin());
   std::shared_ptr<const Dataset> data;
-  agreed(rt.transport(), [&] { data = samples_of(options.input.string(), read_npy(options.input), sample); });
+  agreed(rt.transport(), [&] { data = normalized(npy_samples(options.input, sample), task.job.data.normalize); });
   const Loaded net = loaded(rt, task);
   const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
   on_rank_0(rt.transport(), [&] {
@@ -288,16 +303,23 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Profile profile = profile_of(rt, job, trained, measuring(task, when_of(job)));
   task.console.progress_done();
   rt.phase("verifying");
-  const VerifyReport report = verify(rt, {.step = &step,
-                                          .whole = &whole,
-                                          .mesh = &job.mesh,
-                                          .rules = resolved_rules(job, trained, profile),
-                                          .profile = profile,
-                                          .data = data.train,
-                                          .names = names_of(model),
-                                          .seed = job.train.seed,
-                                          .steps = task.options.steps,
-                                          .dump = task.options.dump});
+  const VerifyInput input{.step = &step,
+                          .whole = &whole,
+                          .mesh = &job.mesh,
+                          .rules = resolved_rules(job, trained, profile),
+                          .profile = profile,
+                          .data = data.train,
+                          .names = names_of(model),
+                          .seed = job.train.seed,
+                          .steps = task.options.steps,
+                          .dump = task.options.dump};
+  const auto inferred = [&] {
+    const Step logits = inference({model.logits}), loss = inference({model.loss});
+    VerifyInput of_whole = input;  // an inference has no micro-batches
+    of_whole.step = &whole;
+    return verify_inference(rt, of_whole, {&logits, &loss, resolved_evaluation_rules(job, profile)});
+  };
+  const VerifyReport report = task.options.inference ? inferred() : verify(rt, input);
   rt.print(task.options.form == Form::json ? report.json() : report.text());
   if (!report.ok()) throw Error(Exit::internal, "verify found a difference");
 }

@@ -22,22 +22,6 @@ bool holds_job(const fs::path& run) {
   return fs::exists(run / kResolvedJob, ignored);
 }
 
-// Its last checkpoint that can be read completely; nothing: it has none.
-std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>& said) {
-  const std::vector<fs::path> all = checkpoints_of(run);
-  for (const fs::path& checkpoint : all) {
-    try {
-      Checkpoint(checkpoint).check_chunks();
-      return checkpoint;
-    } catch (const UserError& e) {
-      said.push_back(std::string(e.what()) + "; the checkpoint before it is tried");
-    }
-  }
-  if (all.empty()) return std::nullopt;
-  throw UserError(run.string() + ": none of its checkpoints can be read:\n  " + said.back().substr(0, said.back().rfind(';')),
-                  Exit::data);
-}
-
 // Runs in runs/ that did not finish, the newest first; of this job, unless `job` is empty.
 std::vector<fs::path> unfinished(const std::string& job) {
   struct Run {
@@ -66,6 +50,21 @@ std::vector<fs::path> unfinished(const std::string& job) {
 }
 
 }  // namespace
+
+std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>& said) {
+  const std::vector<fs::path> all = checkpoints_of(run);
+  for (const fs::path& checkpoint : all) {
+    try {
+      Checkpoint(checkpoint).check_chunks();
+      return checkpoint;
+    } catch (const UserError& e) {
+      said.push_back(std::string(e.what()) + "; the checkpoint before it is tried");
+    }
+  }
+  if (all.empty()) return std::nullopt;
+  throw UserError(run.string() + ": none of its checkpoints can be read:\n  " + said.back().substr(0, said.back().rfind(';')),
+                  Exit::data);
+}
 
 Resume choose_resume(const Options& options) {
   const std::string job = options.files.empty() ? "" : options.files.front();

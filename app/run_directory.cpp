@@ -106,9 +106,8 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     if (if_run == IfRun::refuse)
       throw UserError(path_.string() +
                       " holds a run; give another --run-dir, --resume to go on with it or --overwrite to replace it");
-    resumed_ = if_run == IfRun::resume;
-    if (resumed_)
-      for (const char* name : kEndOfARun) fs::remove(path_ / name);
+    if (if_run == IfRun::resume)
+      go_on();
     else
       remove_run(path_);
   } catch (const fs::filesystem_error& e) {
@@ -196,6 +195,13 @@ void RunDirectory::unlock() {
   std::error_code ignored;
   fs::remove(path_ / kLock, ignored);
   ::close(std::exchange(lock_, -1));
+}
+
+void RunDirectory::go_on() {
+  std::error_code error;
+  for (const char* name : kEndOfARun)
+    if (fs::remove(path_ / name, error); error) throw Error(Exit::io, (path_ / name).string() + ": " + error.message());
+  resumed_ = true;
 }
 
 void RunDirectory::forget() {

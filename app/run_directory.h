@@ -44,6 +44,8 @@ class RunDirectory {
   // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed stays.
   void forget();
   bool resumed() const { return resumed_; }
+  // The same process runs it again: what its end left goes. Error(io)
+  void go_on();
 
  private:
   RunDirectory() = default;

@@ -203,6 +203,10 @@ Options chosen(Runtime& rt, const Options& options) {
 int as_a_rank(const Options& given, const CommandLine& line) {
   return run(line.argc, line.argv, [&](Runtime& rt) {
     rt.phase("configuration");
+    if (given.restarts > 0)
+      throw UserError(
+          "--restart starts ranks again: start motley alone, without mpiexec (or start it again yourself: --resume auto)",
+          Exit::usage);
     const Options options = chosen(rt, given);
     const std::string text = by_first(rt, [&] { return load_subject(options).text(); });
     const Subject subject = parse_subject(options, has_job(options) ? options.files.front() : kMeshFile, text);
@@ -224,6 +228,25 @@ int as_a_rank(const Options& given, const CommandLine& line) {
   });
 }
 
+// After a rank died: what the ranks go on from, in `options`. False, and said: no checkpoint can be read.
+bool go_on(RunDirectory& directory, Options& options, Outcome& end, int restarts, Console& console) {
+  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  end.said = true;
+  std::vector<std::string> said;
+  try {
+    if (const auto checkpoint = last_good(directory.path(), said)) options.from = fs::absolute(*checkpoint);
+  } catch (const UserError& e) {
+    console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
+    return false;
+  }
+  for (const std::string& text : said) console.say(LogLevel::warning, text);
+  directory.go_on();
+  console.say(LogLevel::warning, fmt::format("restart {} of {}: from {}", restarts, options.restarts,
+                                             options.from.empty() ? "the beginning, there is no checkpoint yet"
+                                                                  : fs::proximate(options.from).string()));
+  return true;
+}
+
 int launch_them(const Options& options, const CommandLine& line, const Subject& subject) {
   Console console(options, Console::Voice::speaks);
   const HeldSignals held;
@@ -239,7 +262,14 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     const fs::path path = fs::absolute(directory.path());
-    end = launch_ranks({.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
+    const LaunchOptions ranks{.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path};
+    end = launch_ranks(ranks);
+    Options again = options;
+    for (int restarts = 1; restarts <= options.restarts && end.code == static_cast<int>(Exit::hung); restarts++) {
+      if (!go_on(directory, again, end, restarts, console)) break;
+      prepare(directory.path(), subject, again, line);
+      end = launch_ranks(ranks);
+    }
   } catch (...) {
     if (keep) directory.forget();
     throw;

@@ -99,6 +99,9 @@ class Runner:
         if "--resume" in words and any("train.max_steps=" in w for w in words):  # beyond the steps that are done
             more = SHORTER["train"][:-4] + SHORTER["train"][-2:]
         job = job_in(words)
+        if job and "own_" in job and "data" in read_json(where / job) and read_json(where / job)["data"]["kind"] in ("npy", "folder", "tokens"):  # its data are there, and tiny
+            more = [w for w in more if not w.startswith("data=")]
+            more = [w for i, w in enumerate(more) if w != "--set" or (i + 1 < len(more) and more[i + 1] != "--set")]
         if verb == "profile" and job:
             more += ["--set", even_layout(where / job)]
         at = words.index(">") if ">" in words else len(words)

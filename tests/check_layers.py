@@ -16,7 +16,7 @@ PUBLIC = {header: folder for folder, headers in {
 VENDORS = [(r"(motley/)?mpi\.h", r"mesh/|include/motley/mpi\.h"), (r"(oneapi/dnnl/)?dnnl.*", r"kernels/cpu/"), (r"nccl.*", r"mesh/nccl/"),
            (r"(cuda|cudnn|cublas|nvrtc|nvml).*", r"kernels/cuda/|mesh/nccl/"), (r"Eigen/.*|unsupported/Eigen/.*", r"kernels/eigen/"),
            (r"nlohmann/.*", r"lib/base/json\w*\.cpp"), (r"CLI/.*|CLI11.*", r"app/"), (r"zlib\.h", r"lib/(train|weights)/"),
-           (r"xxh.*\.h", r"lib/base/"),
+           (r"png\.h|jpeglib\.h|jerror\.h", r"lib/train/pictures\.cpp"), (r"xxh.*\.h", r"lib/base/"),
            # What x86 has instructions for has a portable twin beside it.
            (r"\w+intrin\.h|cpuid\.h", r"kernels/loops/loops\.cpp|lib/run/peer_memory\.cpp")]
 

@@ -44,6 +44,48 @@ Datasets load_cifar10(const std::filesystem::path& folder);
 /// Values and labels from the seed alone; labels can be learnt from the values.
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed);
 
+/// What a network expects of its samples. A field that is left out: whatever the files have.
+struct SampleKind {
+  std::vector<Index> extents{};  ///< as Dataset::sample_extents()
+  Index classes = 0;             ///< labels are below it
+};
+/// Files of load_npy(): arrays [samples, a sample's dims...] and [samples].
+struct NpyFiles {
+  std::filesystem::path images{};       ///< f16, f32, f64 (values as they are) or u8 (scaled to 0..1)
+  std::filesystem::path labels{};       ///< integers
+  std::filesystem::path test_images{};  ///< like images; empty: there is no test part
+  std::filesystem::path test_labels{};  ///< given with test_images
+};
+/// Arrays in NumPy's files. Images are mapped into memory, not read whole: they may be larger than it. UserError: 66 missing;
+/// 65 damaged, not as expected, or a label that is not a class.
+Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
+/// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) below the folder, decoded when
+/// they are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their
+/// luminance) or 3 (grey is repeated); empty: as the first picture, 3 channels. UserError: 66 missing; 65, also from read(): a
+/// picture that is damaged or of another size, with its file.
+Datasets load_folder(const std::filesystem::path& folder, const SampleKind& expected = {});
+/// The files of all pictures whose headers say another size than `expected`, or are damaged, a line each; empty: none. Reads no
+/// pixels.
+std::vector<std::string> check_folder(const std::filesystem::path& folder, const SampleKind& expected);
+
+/// Per channel (a sample's first dim): (value - mean) / deviation. One number of each serves all channels.
+struct Normalize {
+  std::vector<double> mean{};       ///< empty: values stay as they are
+  std::vector<double> deviation{};  ///< above 0; as many as means
+};
+/// `data` with normalized values. UserError: as many numbers as channels are expected.
+std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, const Normalize& how);
+
+/// Changes of a picture that leave its label. A sample's last two dims are its rows and columns.
+struct Augment {
+  bool flip = false;                                     ///< columns are mirrored with probability 1/2
+  Index crop_padding = 0;                                ///< moved by up to so many rows and columns, zeros come in
+  bool any() const { return flip || crop_padding > 0; }  ///< whether there is any
+};
+/// `data` as one epoch of training sees it: what happens to a sample is determined by (seed, epoch, sample) alone, so it is the
+/// same for every layout, box and number of ranks. UserError: samples of fewer than two dims.
+std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch);
+
 /// The samples of one training step: epoch e visits a permutation given by (seed, e) alone; a short last batch is dropped.
 /// Used by one thread: it keeps the epoch's permutation.
 class Order {

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
+#include <set>
 #include <string>
 
 namespace motley {
@@ -64,16 +66,47 @@ std::optional<double> waited_seconds(std::string_view schedstat) {
   return of.size() < 2 ? std::nullopt : std::optional(of[1] * 1e-9);
 }
 
+namespace {
+
+struct Beside {
+  std::mutex mutex{};
+  std::set<std::string> threads{};  // their numbers
+  double ended_seconds = 0;         // on a core, of those that are gone
+};
+Beside& beside() {
+  static Beside all;
+  return all;
+}
+
+}  // namespace
+
+ThreadBeside::ThreadBeside() {
+  const std::scoped_lock lock(beside().mutex);
+  beside().threads.insert(std::to_string(gettid()));
+}
+
+ThreadBeside::~ThreadBeside() {
+  const std::scoped_lock lock(beside().mutex);
+  beside().threads.erase(std::to_string(gettid()));
+  beside().ended_seconds += seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
 CoreUse::CoreUse(std::vector<int> cores) : cores_(std::move(cores)), start_(read()) {}
 
 CoreUse::Reading CoreUse::read() const {
   Reading now;
   now.busy = busy_core_seconds(text_of("/proc/stat"), cores_, ticks_per_second());
-  now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   now.wall = seconds_of(CLOCK_MONOTONIC);
   std::error_code gone;  // a thread may end while the folder is read
-  for (std::filesystem::directory_iterator task("/proc/self/task", gone), end; !gone && task != end; task.increment(gone))
-    now.waited += waited_seconds(text_of(task->path() / "schedstat")).value_or(0);
+  const std::scoped_lock lock(beside().mutex);
+  now.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - beside().ended_seconds;
+  for (std::filesystem::directory_iterator task("/proc/self/task", gone), end; !gone && task != end; task.increment(gone)) {
+    const std::string schedstat = text_of(task->path() / "schedstat");
+    if (!beside().threads.contains(task->path().filename().string()))
+      now.waited += waited_seconds(schedstat).value_or(0);
+    else if (const std::vector<double> of = numbers(schedstat); !of.empty())
+      now.own -= of[0] * 1e-9;
+  }
   return now;
 }
 

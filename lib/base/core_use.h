@@ -15,6 +15,16 @@ std::optional<double> busy_core_seconds(std::string_view proc_stat, const std::v
 // None: not there.
 std::optional<double> waited_seconds(std::string_view schedstat);
 
+// While it lives: this thread works beside those that are timed, on other cores. Neither its time there nor that it waits for them
+// counts.
+class ThreadBeside {
+ public:
+  ThreadBeside();
+  ~ThreadBeside();
+  ThreadBeside(const ThreadBeside&) = delete;
+  ThreadBeside& operator=(const ThreadBeside&) = delete;
+};
+
 // The time from its construction to a call. Linux alone; of all threads of this process together.
 class CoreUse {
  public:

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <motley/error.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -114,6 +115,19 @@ std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
   std::string out(bytes, '\0');
   read(at, std::as_writable_bytes(std::span(out)));
   return out;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const InputFile file(path);
+  size_ = static_cast<std::size_t>(file.size());
+  if (size_ == 0) return;
+  void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+  if (data == MAP_FAILED) fail("mapped into memory", path);
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void require_folder(const std::filesystem::path& file) {

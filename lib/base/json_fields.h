@@ -48,6 +48,19 @@ Field<T> word_field(const char* name, const char* doc, E T::*member, const std::
           words[static_cast<std::size_t>(T{}.*member)]};
 }
 
+// The path of a file or a folder.
+template <class T>
+Field<T> path_field(const char* name, const char* doc, std::string T::*member) {
+  return {name, doc, "text", false, [member](Reader& r, const Json& j, T& out) {
+            std::string path;
+            if (!r.text(j, path)) return;
+            if (path.empty() || path.find('\0') != std::string::npos)
+              r.complain(j, "expected a path, found " + Reader::kind(j));
+            else
+              out.*member = std::move(path);
+          }};
+}
+
 // A figure that is null where it is not known.
 template <class T>
 Field<T> number_or_null(const char* name, const char* doc, std::optional<double> T::*member, double least, double most,

@@ -167,7 +167,7 @@ std::string npy_start(std::string_view descr, const std::vector<Index>& extents)
   return start + header;
 }
 
-NpyHeader parse_npy_header(const std::string& name, std::string_view bytes) {
+NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std::span<const std::string_view> types) {
   const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[i])); };
   if (bytes.size() < 10 || bytes.substr(0, kMagic.size()) != kMagic || byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
     throw UserError(name + ": byte 0: not a .npy file of version 1.0 to 3.0", Exit::data);
@@ -183,21 +183,28 @@ NpyHeader parse_npy_header(const std::string& name, std::string_view bytes) {
   Header header(name, bytes.substr(before, length), before);
   header.read();
   NpyHeader out{std::string(header.descr), header.extents, before + length, 1};
-  for (const char* known : {"<f2", "<f4", "<f8", "<i4", "<i8"})
+  std::string list;
+  for (const std::string_view known : types) {
     if (out.descr == known) {
       for (Index e : out.extents) out.elements *= static_cast<std::size_t>(e);
       return out;
     }
-  throw UserError(name + ": elements of type '" + out.descr + "'; <f4, <f8, <f2, <i4 or <i8 can be read", Exit::data);
+    list += (list.empty() ? "" : known == types.back() ? " or " : ", ") + std::string(known);
+  }
+  throw UserError(name + ": elements of type '" + out.descr + "'; " + list + " can be read here", Exit::data);
 }
 
-NpyArray parse_npy(const std::string& name, std::string_view bytes) {
-  const NpyHeader header = parse_npy_header(name, bytes.substr(0, kMostNpyHeader + 12));
-  const std::size_t there = bytes.size() - header.data, one = bytes_of_one(header.descr);
+void check_npy_size(const std::string& name, const NpyHeader& header, std::size_t bytes_of_file) {
+  const std::size_t there = bytes_of_file - header.data, one = bytes_of_one(header.descr);
   if (there % one != 0 || there / one != header.elements)
     throw UserError(name + ": byte " + std::to_string(header.data) + ": " + std::to_string(header.elements) + " elements of " +
                         std::to_string(one) + " bytes expected, there are " + std::to_string(there) + " bytes",
                     Exit::data);
+}
+
+NpyArray parse_npy(const std::string& name, std::string_view bytes) {
+  const NpyHeader header = parse_npy_header(name, bytes.substr(0, kMostNpyHeader + 12));
+  check_npy_size(name, header, bytes.size());
   if (header.descr == descr<float>()) return {header.extents, values<float>(header, bytes)};
   if (header.descr == descr<double>()) return {header.extents, values<double>(header, bytes)};
   if (header.descr == descr<std::int32_t>()) return {header.extents, values<std::int32_t>(header, bytes)};

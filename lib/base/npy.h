@@ -4,6 +4,7 @@
 #pragma once
 #include <motley/dims.h>
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -20,7 +21,7 @@ struct NpyArray {
   NpyData data{};                // f2: as f4
 };
 struct NpyHeader {
-  std::string descr{};  // one of "<f2", "<f4", "<f8", "<i4", "<i8"
+  std::string descr{};  // "<f4": order of bytes, kind, bytes of an element
   std::vector<Index> extents{};
   std::size_t data = 0;      // the first byte after the header
   std::size_t elements = 0;  // that follow
@@ -35,8 +36,13 @@ void write_npy(const std::filesystem::path& path, const std::vector<Index>& exte
 
 // What comes before the values.
 std::string npy_start(std::string_view descr, const std::vector<Index>& extents);
-// Of the first kMostNpyHeader + 12 bytes of a file, or all of a shorter one. UserError (65) begins with `name`.
-NpyHeader parse_npy_header(const std::string& name, std::string_view bytes);
+// Types of elements that read_npy() gives.
+inline constexpr std::array<std::string_view, 5> kNpyTypes{"<f2", "<f4", "<f8", "<i4", "<i8"};
+// Of the first kMostNpyHeader + 12 bytes of a file, or all of a shorter one. UserError (65) begins with `name`; also for elements
+// of none of these types.
+NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std::span<const std::string_view> types = kNpyTypes);
+// The bytes after the header are those of its elements. UserError (65)
+void check_npy_size(const std::string& name, const NpyHeader& header, std::size_t bytes_of_file);
 NpyArray parse_npy(const std::string& name, std::string_view bytes);  // of a complete file
 
 // UserError: 66 no such file, 65 what is damaged or not one of the types above, with the byte.

@@ -14,13 +14,11 @@
 #include "plan/check_rules.h"
 #include "plan/rules_json.h"
 #include "profiler/measure_kernels.h"
-#include "train/data_files.h"
 
 namespace motley {
 
 namespace {
 
-const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic"};
 const std::vector<std::string> kMeasures{"if_missing", "always", "never"};
 
 struct Parts {
@@ -31,46 +29,15 @@ struct Parts {
   ProfileOptions profile{};
   std::optional<DataOptions> data{};
   std::optional<TrainOptions> train{};
+  SampleKind expected{};  // of the data, as far as the model says it
 };
-
-void read_path(Reader& r, const Json& j, std::string& out) {
-  if (!r.text(j, out)) return;
-  if (out.empty() || out.find('\0') != std::string::npos) r.complain(j, "expected a path, found " + Reader::kind(j));
-}
 
 const Table<ProfileOptions>& profile_table() {
   static const Table<ProfileOptions> table{
       version_field<ProfileOptions>(VersionKey::optional),
-      {"path", "path of the profile; default: in the user's cache", "text", false,
-       [](Reader& r, const Json& j, ProfileOptions& p) { read_path(r, j, p.path); }},
+      path_field("path", "path of the profile; default: in the user's cache", &ProfileOptions::path),
       word_field("measure", "if_missing, always or never", &ProfileOptions::measure, kMeasures)};
   return table;
-}
-
-Table<DataOptions> data_table(VersionKey version) {
-  return {version_field<DataOptions>(version),
-          word_field("kind", "fashion_mnist, mnist, cifar10 or synthetic", &DataOptions::kind, kDataKinds, true),
-          {"path", "the folder of its files; default: of fashion_mnist where its Debian package puts them", "text", false,
-           [](Reader& r, const Json& j, DataOptions& d) { read_path(r, j, d.path); }},
-          {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
-           [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }}};
-}
-
-std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version) {
-  DataOptions data;
-  const std::size_t before = r.complaints.list.size();
-  r.object(j, data_table(version), data);
-  if (r.complaints.list.size() != before) return std::nullopt;
-  if (const Json* samples = j.find("samples"); samples != nullptr && data.kind != DataKind::synthetic)
-    r.in("samples", [&] {
-      r.complain(*samples, to_string(data.kind) + " has its own number of samples; \"samples\" is a key of synthetic data");
-    });
-  if (const Json* path = j.find("path"); path != nullptr && data.kind == DataKind::synthetic)
-    r.in("path", [&] { r.complain(*path, "synthetic data is generated; \"path\" is a key of the other kinds"); });
-  if (j.find("path") == nullptr && (data.kind == DataKind::mnist || data.kind == DataKind::cifar10))
-    r.complain(j, "\"path\" is missing (the folder of its files)");
-  if (r.complaints.list.size() != before) return std::nullopt;
-  return data;
 }
 
 class JobReader {
@@ -236,7 +203,7 @@ class JobReader {
   }
 
   // The batch first, then the extents of a sample; as many classes as labels.
-  void check_data(Reader& r, const Json& tree, const Parts& parts, const Model& model) {
+  void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
@@ -244,10 +211,16 @@ class JobReader {
       return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
-    if (kind == DataKind::synthetic) return;
+    for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
+    if (model.whole) parts.expected.classes = model.logits.shape().size_of(parts.model->loss.over);
+    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected.extents); });
+    if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
+      complain_below(
+          r, tree, at,
+          "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
+    if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
-    std::vector<Index> found;
-    for (std::size_t i = 1; i < shape.rank(); i++) found.push_back(shape[i].size);
+    const std::vector<Index>& found = parts.expected.extents;
     auto product = [](const std::vector<Index>& list) {
       std::string out;
       for (Index n : list) out += (out.empty() ? "" : " x ") + std::to_string(n);
@@ -257,8 +230,7 @@ class JobReader {
       complain_below(r, tree, at,
                      "a sample of " + to_string(kind) + " is " + product(wanted) + " (channels, rows, columns), this input's is " +
                          product(found));
-    if (!model.whole) return;
-    if (const Index classes = model.logits.shape().size_of(parts.model->loss.over); classes < 10)
+    if (const Index classes = parts.expected.classes; model.whole && classes < 10)
       complain_below(
           r, tree, "/loss/over",
           to_string(kind) + " has 10 classes, \"" + parts.model->loss.over + "\" has the size " + std::to_string(classes));
@@ -268,24 +240,14 @@ class JobReader {
   Complaints& complaints_;
 };
 
-void require_files(const DataOptions& data) {
-  switch (data.kind) {
-    case DataKind::fashion_mnist: return static_cast<void>(fashion_mnist_files(data.path));
-    case DataKind::mnist: return static_cast<void>(mnist_files(data.path));
-    case DataKind::cifar10: return static_cast<void>(cifar10_files(data.path));
-    case DataKind::synthetic: return;
-  }
-}
-
 Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
-  if (parts.data && data == Data::needed) try {
-      require_files(*parts.data);
-    } catch (const UserError& e) {
-      reader.inside("data", [&](Reader& r) { complain_below(r, *tree.root().find("data"), "/path", e.what(), e.code()); });
-    }
+  if (parts.data && data == Data::needed) {
+    const SampleKind expected = complaints.empty() ? parts.expected : SampleKind{};
+    reader.inside("data", [&](Reader& r) { check_files(r, *tree.root().find("data"), *parts.data, expected); });
+  }
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
@@ -327,8 +289,11 @@ Json job_schema() {
   return JobReader(empty, none).schema();
 }
 
-std::string to_string(DataKind kind) {
-  return kDataKinds[static_cast<std::size_t>(kind)];
+SampleKind samples_of(const ModelSpec& spec, const Model& model) {
+  SampleKind out{.classes = model.logits.shape().size_of(spec.loss.over)};
+  const Shape& image = model.inputs.front().shape();
+  for (std::size_t i = 1; i < image.rank(); i++) out.extents.push_back(image[i].size);
+  return out;
 }
 
 }  // namespace motley

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "config/data_options.h"
 #include "config/model.h"
 #include "config/train_options.h"
 
@@ -21,12 +22,6 @@ struct ProfileOptions {
   bool given = false;  // the job has a "profile" key
 };
 
-enum class DataKind : std::uint8_t { fashion_mnist, mnist, cifar10, synthetic };
-struct DataOptions {
-  DataKind kind = DataKind::synthetic;
-  std::string path{};  // a folder, absolute; empty: fashion_mnist's usual place
-  Index samples = 0;   // synthetic
-};
 struct Job {
   std::string name{};  // its "name", else the file's name without folder and ending
   Mesh mesh;
@@ -45,8 +40,9 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets = {},
 // The joined tree of another process. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);
 
-Json job_schema();
+// What the network expects of samples: its first input's dims after the batch, and the classes of its loss.
+SampleKind samples_of(const ModelSpec& spec, const Model& model);
 
-std::string to_string(DataKind kind);
+Json job_schema();
 
 }  // namespace motley

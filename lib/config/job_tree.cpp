@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/utf8.h"
+#include "config/data_options.h"
 
 namespace motley {
 
@@ -184,9 +185,11 @@ void JobTree::resolve_paths() {
     *profile = Json(Json::Object{{"path", path, path.where}});
     profile->where = path.where;
   }
-  for (const char* part : {"profile", "data"})
-    if (Json* options = member(root_, part); options != nullptr)
-      if (Json* path = member(*options, "path"); path != nullptr) resolve(*path);
+  if (Json* profile = member(root_, "profile"); profile != nullptr)
+    if (Json* path = member(*profile, "path"); path != nullptr) resolve(*path);
+  if (Json* data = member(root_, "data"); data != nullptr)
+    for (const std::string& key : data_paths())
+      if (Json* path = member(*data, key); path != nullptr) resolve(*path);
 }
 
 }  // namespace motley

@@ -209,6 +209,8 @@ Table<TrainOptions> train_table(VersionKey version) {
        std::int64_t{1}},
       {"checkpoint", "when to save, as { \"every_epochs\": 1, \"keep\": 3 }", "object", false,
        [](Reader& r, const Json& j, TrainOptions& t) { read_checkpoint(r, j, t.checkpoint); }, object_schema(checkpoint_table())},
+      {"evaluate_every_epochs", "evaluate on the test samples after so many epochs, not at the end alone", "integer", false,
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, 1); }},
       {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) {
          if (r.number(j, t.clip_norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && t.clip_norm <= 0)

@@ -23,6 +23,7 @@ struct TrainOptions {
   double clip_norm = 0;     // 0: gradients are not clipped
   Index accumulate = 1;     // micro-batches of a batch
   CheckpointOptions checkpoint{};
+  Index evaluate_every_epochs = 0;  // 0: at the end alone
 };
 
 // When it complained: what is good of them.

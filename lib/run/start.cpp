@@ -81,6 +81,11 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
+std::vector<int> spare_cores() {
+  const std::string text = environment("MOTLEY_SPARE_CORES");
+  return text.empty() ? std::vector<int>{} : parse_cores(text);
+}
+
 void bind_to_cores(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);

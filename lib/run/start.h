@@ -23,6 +23,8 @@ std::vector<int> parse_cores(const std::string& text);
 std::string to_text(const std::vector<int>& cores);
 // The cores this process may use.
 std::vector<int> allowed_cores();
+// Cores of this machine that no rank of the run is bound to, by the launcher; none: there are none, or it is not known.
+std::vector<int> spare_cores();
 // Binds this thread and those it will start. DeviceError.
 void bind_to_cores(const std::vector<int>& cores);
 

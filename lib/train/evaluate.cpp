@@ -10,7 +10,9 @@
 #include "base/at.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
+#include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/read_ahead.h"
 #include "train/score.h"
 
 namespace motley {
@@ -101,19 +103,24 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
                     std::to_string(classes));
   Score score;
   std::vector<double> seconds;
+  const auto feeds_of = [&](Index first) {  // a short last batch is filled up
+    std::vector<Index> which(static_cast<std::size_t>(batch), kNoSample);
+    for (Index n = first; n < std::min(first + batch, data->samples()); n++) at(which, n - first) = n;
+    return first < data->samples() ? ReadAhead::Feeds{{options.image, batch_of(data, std::move(which), 0, 0).images}}
+                                   : ReadAhead::Feeds{};
+  };
+  ReadAhead ahead(spare_cores(), feeds_of(0));
   for (Index first = 0; first < data->samples(); first += batch) {
     rt.phase("evaluating from sample " + std::to_string(first));
-    std::vector<Index> which(static_cast<std::size_t>(batch), kNoSample);
-    std::vector<std::int32_t> labels(which.size(), kNoSample);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch), kNoSample);
     for (Index n = first; n < std::min(first + batch, data->samples()); n++) {
-      at(which, n - first) = n;
       const std::int32_t label = at(labels, n - first) = data->label(n);
       if (label < 0 || label >= classes)
         throw UserError(
             fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", n, label, output.name, classes - 1),
             Exit::data);
     }
-    seconds.push_back(predictor.run_named({{options.image, batch_of(data, which, 0, 0).images}}).seconds);
+    seconds.push_back(predictor.run_named(ahead.next(feeds_of(first + batch))).seconds);
     score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after);
   }
   const auto slowest = control::all_of(rt.transport(), quartiles(std::move(seconds)).median);

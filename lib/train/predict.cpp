@@ -7,55 +7,8 @@
 
 #include "base/at.h"
 #include "plan/plan_data.h"
-#include "weights/weights_file.h"
 
 namespace motley {
-
-namespace {
-
-class Samples final : public Dataset {
- public:
-  Samples(NpyArray array, std::vector<Index> sample) : array_(std::move(array)), sample_(std::move(sample)) {}
-  Index samples() const override { return array_.extents.front(); }
-  Index classes() const override { return 1; }
-  std::vector<Index> sample_extents() const override { return sample_; }
-  std::int32_t label(Index) const override { return 0; }
-  void read(Index sample, const Box& box, std::span<double> out) const override {
-    Box all{{0, samples()}};
-    for (Index n : sample_) all.push_back({0, n});
-    Box its = box;
-    its.insert(its.begin(), {sample, sample + 1});
-    auto to = out.begin();
-    std::visit(
-        [&](const auto& values) {
-          for_each_run(its, [&](const std::vector<Index>& here, Index length) {
-            const auto from = values.begin() + position_in(all, here);
-            to = std::transform(from, from + length, to, [](auto v) { return static_cast<double>(v); });
-          });
-        },
-        array_.data);
-  }
-
- private:
-  NpyArray array_;
-  std::vector<Index> sample_;
-};
-
-}  // namespace
-
-std::shared_ptr<const Dataset> samples_of(const std::string& name, NpyArray array, const std::vector<Index>& sample) {
-  std::vector<Index> expected = sample;
-  expected.insert(expected.begin(), array.extents.empty() ? 0 : array.extents.front());
-  if (array.extents != expected) {
-    const std::string sizes = to_text(sample);
-    throw UserError(
-        name + ": an array " + to_text(array.extents) + "; expected [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1),
-        Exit::data);
-  }
-  if (!std::holds_alternative<std::vector<float>>(array.data) && !std::holds_alternative<std::vector<double>>(array.data))
-    throw UserError(name + ": an array of integers; expected floats, scaled as in training", Exit::data);
-  return std::make_shared<Samples>(std::move(array), sample);
-}
 
 Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const std::string& image) {
   const Passes& passes = predictor.plan().data().passes;

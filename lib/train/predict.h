@@ -3,12 +3,8 @@
 #pragma once
 #include <motley/predictor.h>
 
-#include "base/npy.h"
-
 namespace motley {
 
-// An array [samples, a sample's dims...] as a data set without labels. UserError (65): no floats, or other sizes than `sample`.
-std::shared_ptr<const Dataset> samples_of(const std::string& name, NpyArray array, const std::vector<Index>& sample);
 // Collective: the predictor's only output of each sample, row-major in its dims' order with the batch's dim as long as there are
 // samples; a short last batch is filled up. The values are on rank 0 alone.
 struct Predictions {

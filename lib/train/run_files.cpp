@@ -115,11 +115,12 @@ void MetricsFile::fail(const char* call) const {
   throw UserError(path_.string() + ": " + call + ": " + std::strerror(errno), Exit::io);
 }
 
-void MetricsFile::add(const StepReport& step, Index epoch) {
+void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& facts) {
   Json line;
   line.set("step", step.step).set("epoch", epoch).set("loss", step.loss).set("seconds", step.measured_seconds);
-  line.set("learning_rate", step.learning_rate);
+  line.set("samples_per_second", facts.samples_per_second).set("learning_rate", step.learning_rate);
   if (step.gradient_norm) line.set("gradient_norm", *step.gradient_norm);
+  if (facts.test_accuracy) line.set("test_accuracy", *facts.test_accuracy).set("test_loss", known(facts.test_loss));
   const std::string text = to_text(line) + "\n";
   const off_t start = lseek(fd_, 0, SEEK_END);
   std::size_t at = 0;

@@ -12,6 +12,12 @@
 
 namespace motley {
 
+// What a step's line has besides the report.
+struct StepFacts {
+  double samples_per_second = 0;                       // by the clock, reading them included
+  std::optional<double> test_accuracy{}, test_loss{};  // of an evaluation after it
+};
+
 // A line per step, each handed to the system whole before the next step.
 class MetricsFile {
  public:
@@ -21,7 +27,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
   // UserError(io): the file then ends with its last whole line.
-  void add(const StepReport& step, Index epoch);
+  void add(const StepReport& step, Index epoch, const StepFacts& facts = {});
   void close();  // UserError(io): what the system had accepted did not reach the disk
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/train_job.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 #include <motley/predictor.h>
 #include <motley/trainer.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/at.h"
 #include "base/clock.h"
@@ -20,6 +22,7 @@
 #include "train/agreed.h"
 #include "train/dump.h"
 #include "train/keep.h"
+#include "train/read_ahead.h"
 
 namespace motley {
 
@@ -115,6 +118,19 @@ class Job {
     on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
   }
 
+  // One that cannot be written leaves those before it as they are. Collective.
+  void try_checkpoint() {
+    if (std::exchange(tried_, out_.steps) == out_.steps) return;
+    try {
+      keep_checkpoint();
+    } catch (const Error& e) {
+      if (e.code() != Exit::io) throw;
+      saved_at_ = seconds_now();
+      if (rt_.rank() == 0 && in_.warn)
+        in_.warn("warning: no checkpoint at step " + std::to_string(out_.steps) + ", training goes on: " + e.what());
+    }
+  }
+
   // As step-N, and of those that were there the newest ones stay. Collective.
   void keep_checkpoint() {
     if (saved_ == out_.steps) return;
@@ -133,8 +149,8 @@ class Job {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
       metrics_.emplace(in_.run_directory / "metrics.jsonl", first_step_);
     });
-    if (in_.progress && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
-      in_.progress(
+    if (in_.say && rt_.rank() == 0 && needs_messages(plan_.data().hosts, rt_.transport().hosts()))
+      in_.say(
           "note: ranks of one host cannot map each other's memory (another PID namespace, or memory files are refused): all "
           "exchanges are messages");
     dump_weights("weights_before");
@@ -157,23 +173,29 @@ class Job {
     const double start = seconds_now();
     const CheckpointOptions& when = in_.checkpoint;
     saved_at_ = start;
+    ahead_.emplace(spare_cores(), feeds_of(first_));
     for (Index s = first_; s < total_ && !stop_; s++) {
       if (s - first_ == static_cast<Index>(warm_up(static_cast<std::size_t>(total_ - first_)))) cores_.emplace(allowed_cores());
       if (rt_.rank() == 0 && when.every_seconds > 0 && seconds_now() - saved_at_ >= when.every_seconds) trainer_.ask_to_save();
+      const double begin = seconds_now();
       const Index epoch = s / order_->steps_per_epoch() + 1;
-      std::vector<Index> which = order_->batch_of(s);
-      if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
-      const Batch b = batch_of(in_.data.train, std::move(which), s, epoch);
-      const StepReport report = trainer_.step_named({{in_.names.image, b.images}, {in_.names.label, b.labels}});
+      const ReadAhead::Feeds feeds = ahead_->next(s + 1 < total_ ? feeds_of(s + 1) : ReadAhead::Feeds{});
+      const StepReport report = trainer_.step_named(feeds);
       stop_ = report.stop;
       out_.steps = report.step;
       out_.train_loss = report.loss;
       note(report.before);
+      StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
+      if (in_.evaluate_every_epochs > 0 && (s + 1) % (in_.evaluate_every_epochs * order_->steps_per_epoch()) == 0 && !stop_) {
+        evaluate_now();
+        facts.test_accuracy = out_.test_accuracy;
+        facts.test_loss = out_.test_loss;
+      }
       out_.seconds = seconds_now() - start;
-      if (rt_.rank() == 0) write_step(report, epoch);
+      if (rt_.rank() == 0) write_step(report, epoch, facts);
       const bool due = report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) ||
                        (when.every_epochs > 0 && (s + 1) % (when.every_epochs * order_->steps_per_epoch()) == 0);
-      if (due && !stop_) keep_checkpoint();
+      if (due && !stop_) try_checkpoint();
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
@@ -181,6 +203,21 @@ class Job {
     if (stop_) out_.status = "stopped";
     note(trainer_.figures());
     share_disturbed();
+  }
+
+  // In the order of the steps.
+  ReadAhead::Feeds feeds_of(Index s) {
+    const Index epoch = s / order_->steps_per_epoch();
+    std::vector<Index> which = order_->batch_of(s);
+    if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
+    const Batch b = batch_of(train_data(epoch), std::move(which), s, epoch + 1);
+    return {{in_.names.image, b.images}, {in_.names.label, b.labels}};
+  }
+
+  const std::shared_ptr<const Dataset>& train_data(Index epoch) {
+    if (!train_data_ || epoch != data_epoch_) train_data_ = in_.in_epoch ? in_.in_epoch(epoch) : in_.data.train;
+    data_epoch_ = epoch;
+    return train_data_;
   }
 
   // How much of the timed steps others had the ranks' cores. Collective.
@@ -192,7 +229,8 @@ class Job {
   }
 
   void note(const StepFigures& figures) {
-    if (figures.step == 0) return;
+    if (figures.step == noted_) return;
+    noted_ = figures.step;
     out_.bytes_counted = figures.bytes_received;
     for (std::size_t r = 0; r < timed_.size(); r++) {
       timed_[r].push_back(figures.ranks[r]);
@@ -200,11 +238,16 @@ class Job {
     }
   }
 
-  void write_step(const StepReport& report, Index epoch) {
-    if (in_.progress) in_.progress(report.line());
+  void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
+    if (facts.test_accuracy) {
+      tested_ = fmt::format("  test accuracy {:.4f}", *facts.test_accuracy);
+      if (in_.say)
+        in_.say(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", epoch, *facts.test_accuracy, *facts.test_loss));
+    }
+    if (in_.progress) in_.progress(report.line() + tested_);
     if (write_error_) return;
     try {
-      metrics_->add(report, epoch);
+      metrics_->add(report, epoch, facts);
     } catch (const Error& e) {
       write_error_ = e;
       trainer_.ask_to_stop();
@@ -233,27 +276,43 @@ class Job {
     time_steps();
     keep_trace();
     trainer_.compare_copies();
-    if (out_.status == "stopped" || in_.checkpoint.any()) keep_checkpoint();
-    if (out_.status == "done" && evaluates()) {
-      Predictor predictor(rt_, *in_.evaluation, trainer_.state());
-      const Evaluation test = evaluate(rt_, predictor, in_.data.test, {.image = in_.names.image, .over = in_.classes});
-      out_.test_accuracy = test.accuracy;
-      out_.test_loss = test.mean_loss;
-      out_.test_batch_seconds = test.batch_seconds;
-      out_.predicted_test_batch_seconds = test.predicted_seconds;
-      if (rt_.rank() == 0 && in_.progress)
-        in_.progress("test accuracy " + std::to_string(test.accuracy) + " on " + std::to_string(test.samples) + " samples");
-    }
+    std::optional<Error> lost;  // what a stopped run would go on from
+    if (out_.status == "stopped") try {
+        keep_checkpoint();
+      } catch (const Error& e) {
+        if (e.code() != Exit::io) throw;
+        lost = e;
+      }
+    if (out_.status == "done" && in_.checkpoint.any()) try_checkpoint();
+    if (out_.status == "stopped" && evaluated_ != out_.steps)
+      out_.test_accuracy = out_.test_loss = std::nullopt;  // of other weights
+    if (out_.status == "done") evaluate_now();
     dump_weights("weights_after");
     save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
+    if (lost) throw Error(*lost);
     on_rank_0(rt_.transport(), [&] {
       metrics_->close();
       if (!in_.dump.empty()) {
-        dump_.integers("batches.npy", "batches", {{"step", out_.steps}, {"batch", batch_}}, seen_);
+        const Index steps = out_.steps - first_step_;
+        seen_.resize(static_cast<std::size_t>(steps * batch_));  // without the batch that a stopped run has read ahead
+        dump_.integers("batches.npy", "batches", {{"step", steps}, {"batch", batch_}}, seen_);
         dump_.finish();
       }
       write_run_json(in_.run_directory, out_);
     });
+  }
+
+  // What the parameters of now are worth; once per step at most. Collective.
+  void evaluate_now() {
+    if (!evaluates() || evaluated_ == out_.steps) return;
+    note(trainer_.figures());  // nothing of the step is on its way
+    if (!predictor_) predictor_.emplace(rt_, *in_.evaluation, trainer_.state());
+    const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, {.image = in_.names.image, .over = in_.classes});
+    evaluated_ = out_.steps;
+    out_.test_accuracy = test.accuracy;
+    out_.test_loss = test.mean_loss;
+    out_.test_batch_seconds = test.batch_seconds;
+    out_.predicted_test_batch_seconds = test.predicted_seconds;
   }
 
   // trace.json says where predicted and measured part; --trace shows it. Collective.
@@ -300,14 +359,21 @@ class Job {
   Dump dump_;
   Trainer trainer_;
   Index batch_ = 0, first_ = 0, total_ = 0;  // steps of the data, counted over all epochs: the first, one after the last
-  Index first_step_ = 0, saved_ = 0;         // steps done when this process began; at the last checkpoint
+  Index first_step_ = 0, saved_ = 0,
+        tried_ = 0;  // steps done when this process began; at the last checkpoint; when one was last tried
   double saved_at_ = 0;
   std::optional<Order> order_{};
+  Index data_epoch_ = -1;  // of train_data_
+  std::shared_ptr<const Dataset> train_data_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
   TrainSummary out_{};
   bool stop_ = false;
-  std::optional<CoreUse> cores_{};              // since the first timed step
+  std::optional<CoreUse> cores_{};  // since the first timed step
+  std::optional<Predictor> predictor_{};
+  Index evaluated_ = -1, noted_ = 0;  // steps: after the last evaluation; whose figures were noted last
+  std::string tested_{};              // of the progress line
+  std::optional<ReadAhead> ahead_{};
   std::vector<Index> seen_{};                   // samples, step after step
   std::vector<std::vector<RankStep>> timed_{};  // per rank, per step
 };

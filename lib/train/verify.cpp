@@ -21,16 +21,15 @@
 #include "train/dump.h"
 #include "train/keys.h"
 #include "train/update.h"
+#include "train/verify_parts.h"
 
 namespace motley {
-
-namespace {
-
-constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4, kOwnDistances = 4;  // INTERFACE section 3
 
 Batch first_batch(const VerifyInput& in, Index batch) {
   return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
 }
+
+namespace {
 
 // Operands that a formula compares to choose between two constants: its result jumps there.
 std::vector<int> jumps_of(const Formula& f) {
@@ -171,8 +170,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   return out;
 }
 
-// Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
-// that dies is noticed. Collective.
+}  // namespace
+
 void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work) {
   Transport& transport = rt.transport();
   auto meet = [&](bool over) {
@@ -194,6 +193,8 @@ void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<v
   static_cast<void>(meet(true));
 }
 
+namespace {
+
 constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
 
 double largest(const std::vector<double>& values) {
@@ -202,8 +203,9 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Relative to the largest value; of a tensor that is zero but for rounding, to that of all tensors.
-double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0) {
+}  // namespace
+
+double apart(const std::vector<double>& values, const std::vector<double>& truth, double all) {
   if (values.size() != truth.size()) return std::numeric_limits<double>::quiet_NaN();
   double most = largest(truth), worst = 0;
   for (std::size_t i = 0; i < truth.size(); i++) {
@@ -213,6 +215,8 @@ double apart(const std::vector<double>& values, const std::vector<double>& truth
   if (most >= 1e-30 && most < kZero * all) most = all;
   return most < 1e-30 ? worst : worst / most;
 }
+
+namespace {
 
 double worse(double a, double b) {
   return std::isnan(a) || a > b ? a : b;
@@ -224,8 +228,8 @@ double largest(const std::map<std::string, WholeTensor>& tensors) {
   return most;
 }
 
-double apart(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth,
-             std::span<char> worst_one, const std::function<bool(const std::string&)>& compared = nullptr) {
+double apart_most(const std::map<std::string, WholeTensor>& values, const std::map<std::string, WholeTensor>& truth,
+                  std::span<char> worst_one, const std::function<bool(const std::string&)>& compared = nullptr) {
   double worst = values.size() == truth.size() ? 0 : std::numeric_limits<double>::quiet_NaN();
   const double all = largest(truth);
   for (const auto& [name, whole] : truth) {
@@ -250,6 +254,8 @@ void dump_run(Dump& dump, const std::string& folder, const Passes& passes, const
     dump.tensor(folder + (is_statistic(name) ? "statistics_after/" : "weights_after/") + name + ".npy", w, dtype);
 }
 
+}  // namespace
+
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype) {
   const auto all_samples = [&](int tensor) {
     std::vector<Dim> dims = at(passes.tensors, tensor).shape.dims();
@@ -266,6 +272,8 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
   dump.integers(folder + "inputs/label.npy", "label", labels.dims(), {label.begin(), label.end()});
 }
 
+namespace {
+
 void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f64, const RunRecord& f32) {
   Dump dump(in.dump);
   dump_inputs(dump, "", passes, in, DType::f64);
@@ -275,19 +283,20 @@ void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f6
   dump.finish();
 }
 
-Json to_json(const Difference& d) {
+Json to_json(const Difference& d, bool inference) {
   Json out;
-  return out.set("loss", d.loss).set("logits", d.logits).set("gradients", d.gradients).set("weights", d.weights);
+  out.set("loss", d.loss).set("logits", d.logits);
+  return inference ? out : out.set("gradients", d.gradients).set("weights", d.weights);
 }
 
 }  // namespace
 
 Difference difference(const RunRecord& run, const RunRecord& truth) {
   Difference out{apart(run.losses, truth.losses), apart(run.logits.values, truth.logits.values)};
-  out.gradients = apart(run.gradients, truth.gradients, out.worst_gradient);
+  out.gradients = apart_most(run.gradients, truth.gradients, out.worst_gradient);
   // Adam divides a gradient by its own size: of one that is rounding alone it makes a step of any direction.
   const double all = largest(truth.gradients);
-  out.weights = apart(run.weights_after, truth.weights_after, out.worst_weights, [&](const std::string& name) {
+  out.weights = apart_most(run.weights_after, truth.weights_after, out.worst_weights, [&](const std::string& name) {
     const auto gradient = truth.gradients.find(name);
     const double most = gradient == truth.gradients.end() ? 0 : largest(gradient->second.values);
     return most == 0 || most >= kZero * all;
@@ -307,7 +316,7 @@ bool VerifyReport::ok() const {
 
 std::string VerifyReport::json() const {
   Json out;
-  out.set("ok", ok()).set("f64", to_json(f64)).set("f32", to_json(f32));
+  out.set("ok", ok()).set("f64", to_json(f64, inference)).set("f32", to_json(f32, inference));
   return to_text(out, 2) + "\n";
 }
 
@@ -318,15 +327,19 @@ std::string VerifyReport::text() const {
   };
   row("loss", f64.loss, f32.loss, kF32Values);
   row("logits", f64.logits, f32.logits, kF32Values);
-  row("gradients", f64.gradients, f32.gradients, kF32Weights);
-  row("weights", f64.weights, f32.weights, kF32Weights);
-  if (alone.weights > 0) {
+  if (!inference) {
+    row("gradients", f64.gradients, f32.gradients, kF32Weights);
+    row("weights", f64.weights, f32.weights, kF32Weights);
+  }
+  if (alone.weights > 0 || alone.logits > 0) {
     out += "f32 loses digits here without any cut too (at most 4 times as far is ok); the unsharded network in f32\n";
     for (const auto& [what, own] :
          {std::pair{"loss", alone.loss}, {"logits", alone.logits}, {"gradients", alone.gradients}, {"weights", alone.weights}})
-      out += fmt::format("  {:<10} f32 {:9.2e}\n", what, own);
+      if (!inference || own > 0)  // an inference has neither gradients nor updates
+        out += fmt::format("  {:<10} f32 {:9.2e}\n", what, own);
   }
   if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
+  if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
   if (diverged)
     return out +
            "NOT ok: the unsharded network's own values are not finite after these steps; a smaller learning rate, or --steps 1\n";

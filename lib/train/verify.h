@@ -37,9 +37,10 @@ struct Difference {
 
 struct VerifyReport {
   Difference f64{}, f32{};
-  Difference alone{};     // of the unsharded f32 run on rank 0's device; looked for where f32 is beyond the bounds
-  bool diverged = false;  // the unsharded f64 run has values that are not finite
-  bool exact() const;     // what ok() asks of f64
+  Difference alone{};      // of the unsharded f32 run on rank 0's device; looked for where f32 is beyond the bounds
+  bool diverged = false;   // the unsharded f64 run has values that are not finite
+  bool inference = false;  // loss and logits alone
+  bool exact() const;      // what ok() asks of f64
   // f64 <= 1e-11; f32 <= 1e-5 (loss, logits) and 1e-4 (gradients, weights), or 4 times `alone`. A NaN is not ok.
   bool ok() const;
   std::string json() const;
@@ -63,5 +64,14 @@ Difference difference(const RunRecord& run, const RunRecord& truth);
 // Collective; the same on every rank. Both sharded runs over all ranks: f64 by f64_backend(), f32 by the kernels of this
 // rank's device; rank 0 then runs the unsharded one. Rank 0 writes the dump. Errors: those of planning and of devices; (io).
 VerifyReport verify(Runtime& rt, const VerifyInput& input);
+
+// The passes that evaluation and prediction run, in the place of training's.
+struct InferenceInput {
+  const Step *logits = nullptr, *loss = nullptr;  // inference({logits}), inference({loss}): the samples of VerifyInput::step
+  LayoutRules rules{};                            // of both
+};
+// Collective; likewise: inference Programs on parameters stored as training's plan stores them, against the unsharded f64
+// inference. Running statistics are drawn, so that they are neither 0 nor 1; `steps` counts for nothing.
+VerifyReport verify_inference(Runtime& rt, const VerifyInput& training, const InferenceInput& inference);
 
 }  // namespace motley

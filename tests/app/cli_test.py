@@ -15,6 +15,7 @@ import time
 import traceback
 import xml.etree.ElementTree
 import zipfile
+import zlib
 
 MOTLEY = str(pathlib.Path(sys.argv[1]).resolve())
 LIMIT = 60  # seconds, of one command
@@ -132,7 +133,7 @@ def usage():
     later = ["report", "simulate"]
     for verb in later:
         has(room.run(verb, "x", "--y", code=78).err, "not built yet")
-    for verb, option in [("plan", "--advise"), ("verify", "--inference")]:
+    for verb, option in [("plan", "--advise")]:
         has(room.run(verb, "x", option, code=78).err, f"{verb} {option}: not built yet")
     verbs = ["doctor", "check", "profile", "plan", "explain", "train", "trace", "verify", "eval", "predict", "convert", "schema", "model"]
     text = room.run("--help").out
@@ -226,8 +227,8 @@ def foreign_words():
             (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
             (f"{layer}/op", {**conv, "op": "group_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
             *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["weight", "initial"]),
-            *((f"/train/{key}", {}, None) for key in ["average", "evaluate_every_epochs", "rebalance"]),
-            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "decay"]), *((f"/data/{key}", {}, None) for key in ["normalize", "augment"]),
+            *((f"/train/{key}", {}, None) for key in ["average", "rebalance"]),
+            *((f"/train/optimizer/{key}", 0.1, None) for key in ["nesterov", "decay"]), ("/data/augmentation", {}, "augment"),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None),
             *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index", "labels"]), ("/model/loss/op", "mean_squared_error", None),
@@ -237,7 +238,7 @@ def foreign_words():
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/library", "mkldnn", "onednn"), ("/mesh/devices/1/isa", "neon", "generic"), ("/mesh/devices/1/isa", "sve", None),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
-            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "npy", None), ("/data/kind", "imagenet", None)]:
+            ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "imagefolder", "folder"), ("/data/kind", "imagenet", None)]:
         foreign = job()
         at, keys = foreign, path.split("/")[1:]
         if path.startswith(layer):
@@ -563,7 +564,7 @@ def npy(raw):
 def write_npy(path, shape, values, kind="<f4"):
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}".encode()
     header += b" " * (-(11 + len(header)) % 64) + b"\n"
-    code = {"<f4": "f", "<f8": "d", "<i4": "i", "<f2": "e"}[kind]
+    code = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q", "<f2": "e", "|u1": "B"}[kind]
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + struct.pack(f"<{len(values)}{code}", *values))
 
 
@@ -616,6 +617,96 @@ def keeps_weights():
     pooled = [max(conv(f, 2 * r + i, 2 * q + j) for i in (0, 1) for j in (0, 1)) for f in range(6) for r in range(4) for q in range(4)]
     expected = [c[k] + sum(v[k * 96 + i] * x for i, x in enumerate(pooled)) for k in range(4)]
     assert all(abs(a - e) < 1e-4 for a, e in zip(one, expected)), (one, expected)
+
+
+def png(path, rows, cols, pixels, channels=1):
+    """8 bits, unfiltered."""
+    lines = b"".join(b"\0" + bytes(pixels[r * cols * channels:(r + 1) * cols * channels]) for r in range(rows))
+    chunk = lambda name, body: struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", cols, rows, 8, 0 if channels == 1 else 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+
+
+def own_data():
+    """Arrays and folders of pictures give the same bits where they hold the same pixels; what is wrong has its place and its file."""
+    room = Room()
+    pixel = lambda n, i: (n * 31 + i * 7 + 5 * n * i) % 256
+    samples, label = 24, lambda n: n % 3
+    (room.path / "arrays").mkdir()
+    for part, count in [("", samples), ("test_", 5)]:
+        raw = [pixel(n, i) for n in range(count) for i in range(64)]
+        write_npy(room.path / f"arrays/{part}x.npy", (count, 1, 8, 8), raw, "|u1")
+        write_npy(room.path / f"arrays/{part}y.npy", (count,), [label(n) for n in range(count)], "<i8")
+        for n in range(count):
+            png(room.path / f"pictures/{'test' if part else 'train'}/class {label(n)}/{n:03}.png", 8, 8, [pixel(n, i) for i in range(64)])
+    order = sorted(range(samples), key=lambda n: (label(n), n))
+    write_npy(room.path / "arrays/x.npy", (samples, 1, 8, 8), [pixel(n, i) for n in order for i in range(64)], "|u1")
+    write_npy(room.path / "arrays/f.npy", (samples, 1, 8, 8), [pixel(n, i) / 255 for n in order for i in range(64)])
+    write_npy(room.path / "arrays/y.npy", (samples,), [label(n) for n in order], "<i8")
+    changes = {"normalize": {"mean": [0.4], "std": [0.3]}, "augment": {"flip": True, "crop_padding": 2}}
+    arrays = {"kind": "npy", "images": "arrays/x.npy", "labels": "arrays/y.npy", "test_images": "arrays/test_x.npy", "test_labels": "arrays/test_y.npy", **changes}
+    pictures = {"kind": "folder", "path": "pictures", **changes}
+    room.write("arrays.json", {**job(epochs=2), "data": arrays})
+    room.write("pictures.json", {**job(epochs=2), "data": pictures})
+    for name in ["arrays", "pictures"]:
+        has(room.run("check", f"{name}.json").out, "nothing wrong")
+        room.run("train", f"{name}.json", "--run-dir", f"run {name}", "--set", "train.max_steps=9")
+    losses = lambda run: [json.loads(line)["loss"] for line in (room.path / run / "metrics.jsonl").read_text().splitlines()]
+    assert losses("run arrays") == losses("run pictures") and len(losses("run arrays")) == 9
+    ended = [json.loads((room.path / f"run {name}/run.json").read_text()) for name in ["arrays", "pictures"]]
+    assert ended[0]["test_loss"] == ended[1]["test_loss"] is not None and ended[0]["test_accuracy"] == ended[1]["test_accuracy"]
+    # Rows over three ranks read other boxes of the same pictures; floats that were scaled before are the same samples.
+    rows = {**job(ranks=3), "layout": {"split": {"rows": {"axis": "all", "parts": [4, 3, 1]}}}, "data": pictures}
+    room.run("train", room.write("rows.json", rows), "--run-dir", "run rows", "--set", "train.max_steps=9")
+    assert all(abs(a - b) < 1e-5 for a, b in zip(losses("run rows"), losses("run pictures"))), (losses("run rows"), losses("run pictures"))
+    room.run("train", "arrays.json", "--run-dir", "run floats", "--set", "train.max_steps=9", "--set", "data.images=" + str(room.path / "arrays/f.npy"))
+    assert all(abs(a - b) < 1e-5 for a, b in zip(losses("run floats"), losses("run arrays")))
+    room.run("train", "arrays.json", "--run-dir", "run plain", "--set", "train.max_steps=9", "--set", "data.augment.flip=false", "--set", "data.augment.crop_padding=0")
+    assert losses("run plain") != losses("run arrays")
+    room.run("verify", "pictures.json", "--steps", "2")
+    # Prediction takes what training takes: bytes and floats of one picture have one result.
+    for name in ["test_x", "x"]:
+        room.run("predict", "arrays.json", "--weights", "run arrays", "--input", f"arrays/{name}.npy", "-o", f"{name}.out.npy")
+    room.run("predict", "arrays.json", "--weights", "run arrays", "--input", "arrays/f.npy", "-o", "f.out.npy")
+    read = lambda name: (lambda raw: struct.unpack(f"<{len(raw) // 4}f", raw))(npy((room.path / name).read_bytes())[2])
+    assert all(abs(a - b) < 1e-4 for a, b in zip(read("x.out.npy"), read("f.out.npy")))
+    test = json.loads(room.run("eval", "pictures.json", "--weights", "run arrays", "--format", "json").out)
+    assert test["samples"] == 5 and test["loss"] == ended[0]["test_loss"], test
+    rights = sum(max(range(4), key=lambda k: read("test_x.out.npy")[4 * n + k]) == label(n) for n in range(5))
+    assert test["accuracy"] == rights / 5
+    # Without a test part nothing is evaluated.
+    without = {k: v for k, v in arrays.items() if not k.startswith("test_")}
+    room.run("train", room.write("without.json", {**job(), "data": without}), "--run-dir", "run without", "--set", "train.max_steps=2")
+    assert json.loads((room.path / "run without/run.json").read_text())["test_accuracy"] is None
+    has(room.run("eval", "without.json", "--weights", "run without", code=78).err, "no samples to evaluate on")
+    # What is wrong.
+    def refused(data, code, *parts):
+        room.write("bad.json", {**job(), "data": data})
+        for verb in ["check", "train"]:
+            has(room.run(verb, "bad.json", code=code).err, "bad.json:", *parts)
+        assert not (room.path / "runs").exists()
+    refused({**arrays, "labels": "arrays/none.npy"}, 66, "/data/labels", "arrays/none.npy")
+    refused({**pictures, "path": "nowhere"}, 66, "/data/path", "there is no such folder")
+    refused({**arrays, "path": "x"}, 78, "/data/path", '"path" is a key of other kinds')
+    refused({**pictures, "labels": "x"}, 78, "/data/labels", '"labels" is a key of npy data')
+    refused({"kind": "npy", "images": "arrays/x.npy"}, 78, '"labels" is missing')
+    refused({k: v for k, v in arrays.items() if k != "test_labels"}, 78, '"test_labels" is missing')
+    refused({**arrays, "normalize": {"mean": [1, 2], "std": [1, 1]}}, 78, "/data/normalize/mean", "1 channels")
+    refused({**arrays, "normalize": {"mean": [1], "std": [0]}}, 78, "/data/normalize/std/0", "above 0")
+    refused({**arrays, "normalize": {"mean": [1], "std": []}}, 78, "/data/normalize/std", "as many numbers as")
+    refused({**arrays, "augment": {"crop_padding": -1}}, 78, "/data/augment/crop_padding", "from 0 to")
+    write_npy(room.path / "arrays/seven.npy", (samples, 1, 8, 7), [0] * samples * 56, "|u1")
+    refused({**arrays, "images": "arrays/seven.npy"}, 65, "/data/images", "an array [24, 1, 8, 7]; expected [samples, 1, 8, 8]")
+    write_npy(room.path / "arrays/four.npy", (samples,), [4] * samples, "<i8")
+    refused({**arrays, "labels": "arrays/four.npy"}, 65, "/data/labels", "sample 0 has the label 4; expected 0 to 3")
+    png(room.path / "pictures/train/class 1/large.png", 9, 8, [0] * 72)
+    refused(pictures, 65, "/data/path", "class 1/large.png: a picture of 9 x 8 (rows, columns); expected 8 x 8")
+    # Damage behind a good header shows when it is read: the run ends, with the file's name.
+    good = (room.path / "pictures/train/class 1/001.png").read_bytes()
+    (room.path / "pictures/train/class 1/large.png").write_bytes(good[:-14])
+    has(room.run("train", "pictures.json", "--run-dir", "run damaged", code=65).err, "large.png: a damaged PNG file")
+    assert json.loads((room.path / "run damaged/run.json").read_text())["code"] == 65
 
 
 def refuses_weights():
@@ -698,11 +789,12 @@ def resumes():
     (room.path / "worse/checkpoints/step-16/complete").unlink()
     has(room.run("train", "job.json", "--resume", "worse/checkpoints/step-16", code=65).err, "not a complete checkpoint: it has no complete")
     assert before == {p: p.read_bytes() for p in (room.path / "worse").glob("*.json*")}
-    # It cannot be written: the run ends.
+    # It cannot be written: a warning, once for each.
     (room.path / "taken").mkdir()
     (room.path / "taken/checkpoints").write_text("mine")
-    has(room.run("train", "job.json", "--run-dir", "taken", *every, code=74).err, "checkpoints")
-    assert room.json("taken/run.json")["code"] == 74 and room.json("taken/run.json")["steps"] == 4
+    err = room.run("train", "job.json", "--run-dir", "taken", *every).err
+    assert err.count("warning: no checkpoint at step 20") == 1 and err.count("warning: no checkpoint at step") == 5, err
+    assert (room.path / "taken/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
     # Another batch size: the data goes on at the same sample, and a note says so.
     as_at_16("batch")
     has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint counts batches of 8 of 64 samples, this job batches of 4 of 64")
@@ -854,9 +946,9 @@ def refusals():
     assert run["status"] == "failed" and run["code"] == 70 and "step" in run["reason"], run
 
 
-def endless(room, directory):
+def endless(room, directory, *more):
     room.write("job.json", job(max_steps=100000000))
-    process = room.start("train", "job.json", "--run-dir", directory, "--trace", "shown.json")
+    process = room.start("train", "job.json", "--run-dir", directory, "--trace", "shown.json", *more)
     metrics = room.path / directory / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 1000, "steps are done")
     return process
@@ -942,6 +1034,68 @@ def deaths():
     room.run("train", "job.json", "--run-dir", "run", code=78)
 
 
+def restarts():
+    room = Room()
+    room.write("job.json", job(max_steps=20000, checkpoint={"every_steps": 200}))
+    room.run("train", "job.json", "--run-dir", "whole")
+    process = room.start("train", "job.json", "--run-dir", "run", "--restart", "2")
+    wait_for(lambda: (room.path / "run/checkpoints/step-200/complete").exists(), "a checkpoint is there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    has(err, "rank 1", "restart 1 of 2: from run/checkpoints/step-")
+    assert "restart 2" not in err
+    assert losses(room, "run") == losses(room, "whole") and room.json("run/run.json")["status"] == "done"
+    # Without a checkpoint from the beginning; after the last restart it is an error as before.
+    process = endless(room, "none", "--restart", "1")
+    first, metrics = ranks_of(process.pid), room.path / "none/metrics.jsonl"
+    os.kill(first[0], signal.SIGKILL)
+    wait_for(lambda: len(ranks_of(process.pid)) == 2 and not set(first.values()) & set(ranks_of(process.pid).values()), "it is started again")
+    wait_for(lambda: metrics.stat().st_size > 1000 and time.time() - metrics.stat().st_mtime < 0.05, "it runs again")
+    os.kill(ranks_of(process.pid)[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 86, (process.returncode, err)
+    has(err, "restart 1 of 1: from the beginning, there is no checkpoint yet")
+    run = room.json("none/run.json")
+    assert run["status"] == "failed" and run["code"] == 86, run
+    # Not the launcher's own: refused.
+    mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
+    has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
+
+
+def evaluates_by_epoch():
+    room = Room()
+    document = job(epochs=3)
+    del document["train"]["max_steps"]
+    document["data"]["samples"] = 40
+    room.write("job.json", document)
+    room.run("train", "job.json", "--run-dir", "plain")
+    run = room.run("train", "job.json", "--run-dir", "run", "--set", "train.evaluate_every_epochs=1", "--progress", "plain")
+    has(run.err, "epoch 1: test accuracy 0.", "epoch 3: test accuracy", "] 100 %  step 15  loss", "  test accuracy 0.")
+    lines = [json.loads(line) for line in (room.path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "test_accuracy" in line] == [5, 10, 15] and all(line["samples_per_second"] > 0 for line in lines)
+    assert losses(room, "run") == losses(room, "plain")
+    ended = room.json("run/run.json")
+    assert ended["test_loss"] == lines[-1]["test_loss"] == room.json("plain/run.json")["test_loss"]
+    assert ended["test_accuracy"] == lines[-1]["test_accuracy"] and lines[4]["test_loss"] != lines[9]["test_loss"]
+
+
+def verifies_inference():
+    room = Room()
+    norm = job()
+    norm["model"]["layers"].insert(1, {"op": "batch_norm"})
+    norm["model"]["layers"].insert(2, {"op": "dropout", "rate": 0.5})
+    for parts in [[4, 2], [6, 0]]:
+        norm["layout"]["split"]["filters"]["parts"] = parts
+        found = json.loads(room.run("verify", room.write("job.json", norm), "--inference", "--format", "json", "--dump", "dump").out)
+        assert found["ok"] and found["f64"].keys() == {"loss", "logits"} and found["f64"]["logits"] <= 1e-11 and found["f32"]["loss"] <= 1e-5, found
+    has(room.run("verify", "job.json", "--inference").out, "logits", "ok: the sharded network computes what the unsharded one does")
+    descr, shape, raw = npy((room.path / "dump/weights_before/batch_norm_2.running_var.npy").read_bytes())
+    assert (descr, shape) == ("<f8", [6]) and all(0.5 < v < 1.5 and v != 1 for v in struct.unpack("<6d", raw))
+    for name in ["inputs/image.npy", "inputs/label.npy", "logits.npy", "loss.npy", "f32/logits.npy", "manifest.json"]:
+        assert (room.path / "dump" / name).exists(), name
+
+
 def progress():
     import pty
     room = Room()
@@ -969,7 +1123,7 @@ def progress():
     assert quiet.err == "", quiet.err
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, verifies_inference, progress]
 
 
 def main():

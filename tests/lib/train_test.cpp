@@ -776,7 +776,7 @@ TEST_CASE("a training job leaves its files", "[train]") {
                                           .progress = [&](const std::string& line) { lines.push_back(line); }});
     if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
   });
-  CHECK(lines.size() == 11);
+  CHECK(lines.size() == 10);
   const Json run = parsed(text_of(folder.path() / "run.json"));
   CHECK(std::get<std::string>(run.at("/status")->value) == "done");
   CHECK(number(run, "/steps") == 10);

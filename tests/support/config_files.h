@@ -25,7 +25,7 @@ class Folder {
   std::string write(const std::string& name, const std::string& text) const {
     const auto file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
+    std::ofstream(file, std::ios::binary) << text;
     return file.string();
   }
   std::string at(const std::string& name) const { return (path_ / name).string(); }

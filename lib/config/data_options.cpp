@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/data_options.h"
+
+#include <algorithm>
+#include <map>
+
+#include "train/data_files.h"
+
+namespace motley {
+
+namespace {
+
+const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic", "npy", "folder"};
+
+// Keys that not all kinds have.
+const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
+  using enum DataKind;
+  static const std::map<std::string, std::vector<DataKind>> table{{"path", {fashion_mnist, mnist, cifar10, folder}},
+                                                                  {"samples", {synthetic}},
+                                                                  {"images", {npy}},
+                                                                  {"labels", {npy}},
+                                                                  {"test_images", {npy}},
+                                                                  {"test_labels", {npy}}};
+  return table;
+}
+
+Field<Normalize> numbers_field(const char* name, const char* doc, std::vector<double> Normalize::*member, bool positive) {
+  return {name, doc, "list", true, [member, positive](Reader& r, const Json& j, Normalize& n) {
+            r.list(j, [&](const Json& one, std::size_t) {
+              double& value = (n.*member).emplace_back();
+              if (r.number(one, value, positive ? 0 : -1e300, 1e300) && positive && value == 0)
+                r.complain(one, "expected a number above 0: values are divided by it");
+            });
+          }};
+}
+
+const Table<Normalize>& normalize_table() {
+  static const Table<Normalize> table{
+      numbers_field("mean", "per channel, or one for all: what is subtracted", &Normalize::mean, false),
+      numbers_field("std", "per channel, or one for all: what the difference is divided by", &Normalize::deviation, true)};
+  return table;
+}
+
+const Table<Augment>& augment_table() {
+  static const Table<Augment> table{boolean_field("flip", "columns are mirrored with probability 1/2", &Augment::flip),
+                                    {"crop_padding",
+                                     "the picture is moved by up to so many rows and columns, zeros come in",
+                                     "integer",
+                                     false,
+                                     [](Reader& r, const Json& j, Augment& a) { r.integer(j, a.crop_padding, 0, 1 << 20); },
+                                     {},
+                                     std::int64_t{0}}};
+  return table;
+}
+
+void read_normalize(Reader& r, const Json& j, Normalize& normalize) {
+  const std::size_t before = r.complaints.list.size();
+  r.object(j, normalize_table(), normalize);
+  if (r.complaints.list.size() != before) return;
+  if (normalize.mean.empty()) r.in("mean", [&] { r.complain(*j.find("mean"), "expected a number for each channel"); });
+  if (normalize.mean.size() != normalize.deviation.size())
+    r.in("std", [&] {
+      r.complain(*j.find("std"), "expected as many numbers as \"mean\" has (" + std::to_string(normalize.mean.size()) +
+                                     "), found " + std::to_string(normalize.deviation.size()));
+    });
+}
+
+// A path's key whose file an error is about: it begins with the file.
+std::string key_of(const DataOptions& data, const std::string& error) {
+  for (const auto& [key, path] : {std::pair{"/images", data.images},
+                                  {"/labels", data.labels},
+                                  {"/test_images", data.test_images},
+                                  {"/test_labels", data.test_labels}})
+    if (!path.empty() && error.starts_with(path + ":")) return key;
+  return "/path";
+}
+
+NpyFiles npy_files(const DataOptions& data) {
+  return {data.images, data.labels, data.test_images, data.test_labels};
+}
+
+}  // namespace
+
+std::string to_string(DataKind kind) {
+  return kDataKinds[static_cast<std::size_t>(kind)];
+}
+
+Table<DataOptions> data_table(VersionKey version) {
+  return {
+      version_field<DataOptions>(version),
+      word_field("kind", "fashion_mnist, mnist, cifar10, synthetic, npy or folder", &DataOptions::kind, kDataKinds, true),
+      path_field("path",
+                 "the folder of its files; default: of fashion_mnist where its Debian package puts them; of folder: with "
+                 "train/CLASS/*.png or *.jpg and test/ likewise",
+                 &DataOptions::path),
+      {"samples", "synthetic: number of samples; default: 8 batches", "integer", false,
+       [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }},
+      path_field("images", "npy: a .npy file [samples, channels, rows, cols] of floats (as they are) or u8 (scaled to 0..1)",
+                 &DataOptions::images),
+      path_field("labels", "npy: a .npy file [samples] of integers from 0", &DataOptions::labels),
+      path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
+      path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
+      {"normalize", "(value - mean) / std, in training, evaluation and prediction, as { \"mean\": [0.5], \"std\": [0.25] }",
+       "object", false, [](Reader& r, const Json& j, DataOptions& d) { read_normalize(r, j, d.normalize); },
+       object_schema(normalize_table())},
+      {"augment", "random changes in training, as { \"flip\": true, \"crop_padding\": 4 }", "object", false,
+       [](Reader& r, const Json& j, DataOptions& d) { r.object(j, augment_table(), d.augment); }, object_schema(augment_table())}};
+}
+
+const std::vector<std::string>& data_paths() {
+  static const std::vector<std::string> keys{"path", "images", "labels", "test_images", "test_labels"};
+  return keys;
+}
+
+std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version) {
+  DataOptions data;
+  const std::size_t before = r.complaints.list.size();
+  const Table<DataOptions> table = data_table(version);
+  r.object(j, table, data);
+  if (r.complaints.list.size() != before) return std::nullopt;
+  const std::string kind = to_string(data.kind);
+  for (const auto& [key, kinds] : kinds_of_keys()) {
+    const Json* given = j.find(key);
+    if (given == nullptr || std::find(kinds.begin(), kinds.end(), data.kind) != kinds.end()) continue;
+    std::string text = "\"" + key + "\" is a key of " + (kinds.size() > 1 ? "other kinds" : to_string(kinds.front()) + " data");
+    if (key == "samples") text = kind + " has its own number of samples; " + text;
+    if (key == "path" && data.kind == DataKind::synthetic)
+      text = "synthetic data is generated; \"path\" is a key of the other kinds";
+    r.in(key, [&] { r.complain(*given, text); });
+  }
+  const auto needs = [&](const std::string& key, const std::string& what) {
+    if (Reader::lacks(j, Reader::names_of(table), {key})) r.complain(j, "\"" + key + "\" is missing (" + what + ")");
+  };
+  if (data.kind == DataKind::mnist || data.kind == DataKind::cifar10 || data.kind == DataKind::folder)
+    needs("path", "the folder of its files");
+  if (data.kind == DataKind::npy) {
+    needs("images", "a .npy file [samples, channels, rows, cols]");
+    needs("labels", "a .npy file [samples]");
+    if (!data.test_labels.empty()) needs("test_images", "\"test_labels\" are given");
+    if (!data.test_images.empty()) needs("test_labels", "\"test_images\" are given");
+  }
+  if (r.complaints.list.size() != before) return std::nullopt;
+  return data;
+}
+
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents) {
+  if (const std::size_t count = data.normalize.mean.size();
+      count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
+    complain_below(r, tree, "/normalize/mean",
+                   "expected a number for each of the " + std::to_string(extents.empty() ? 1 : extents.front()) +
+                       " channels of the model's input (its first dim after the batch), or one for all; found " +
+                       std::to_string(count));
+  if (data.augment.any() && extents.size() < 2)
+    complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
+}
+
+void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
+  try {
+    switch (data.kind) {
+      case DataKind::fashion_mnist: static_cast<void>(fashion_mnist_files(data.path)); break;
+      case DataKind::mnist: static_cast<void>(mnist_files(data.path)); break;
+      case DataKind::cifar10: static_cast<void>(cifar10_files(data.path)); break;
+      case DataKind::synthetic: break;
+      case DataKind::npy: static_cast<void>(load_npy(npy_files(data), expected)); break;
+      case DataKind::folder:
+        for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
+    }
+  } catch (const UserError& e) {
+    complain_below(r, tree, key_of(data, e.what()), e.what(), e.code());
+  }
+}
+
+Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed) {
+  switch (data.kind) {
+    case DataKind::fashion_mnist: return load_fashion_mnist(data.path);
+    case DataKind::mnist: return load_mnist(data.path);
+    case DataKind::cifar10: return load_cifar10(data.path);
+    case DataKind::npy: return load_npy(npy_files(data), expected);
+    case DataKind::folder: return load_folder(data.path, expected);
+    case DataKind::synthetic: break;
+  }
+  return synthetic(expected.extents, expected.classes, data.samples > 0 ? data.samples : samples, seed);
+}
+
+}  // namespace motley

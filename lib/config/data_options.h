@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's "data".
+#pragma once
+#include <motley/data.h>
+
+#include <optional>
+#include <string>
+
+#include "base/json_fields.h"
+
+namespace motley {
+
+enum class DataKind : std::uint8_t { fashion_mnist, mnist, cifar10, synthetic, npy, folder };
+struct DataOptions {
+  DataKind kind = DataKind::synthetic;
+  std::string path{};                                            // a folder, absolute; empty: fashion_mnist's usual place
+  Index samples = 0;                                             // synthetic
+  std::string images{}, labels{}, test_images{}, test_labels{};  // npy: absolute; the test part: both or none
+  Normalize normalize{};
+  Augment augment{};
+};
+std::string to_string(DataKind kind);
+
+Table<DataOptions> data_table(VersionKey version);
+std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version);
+// Keys whose values are paths.
+const std::vector<std::string>& data_paths();
+
+// What does not fit samples of these sizes. `tree`: the data's.
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents);
+// Files that are missing (66), damaged or not as expected (65), as far as their headers say.
+void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
+
+// As the files have them: not normalized. No test part where the data has none. samples: of synthetic data where it does not say.
+// UserError: 66, 65.
+Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed);
+
+}  // namespace motley

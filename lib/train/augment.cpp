@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets that change the values of another one.
+#include <motley/data.h>
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "base/at.h"
+#include "base/random.h"
+#include "train/byte_images.h"
+
+namespace motley {
+
+namespace {
+
+class Changed : public Dataset {
+ public:
+  explicit Changed(std::shared_ptr<const Dataset> data) : data_(std::move(data)) {}
+  Index samples() const override { return data_->samples(); }
+  Index classes() const override { return data_->classes(); }
+  std::vector<Index> sample_extents() const override { return data_->sample_extents(); }
+  std::int32_t label(Index sample) const override { return data_->label(sample); }
+
+ protected:
+  const Dataset& data() const { return *data_; }
+
+ private:
+  std::shared_ptr<const Dataset> data_;
+};
+
+class Normalized final : public Changed {
+ public:
+  Normalized(std::shared_ptr<const Dataset> of, Normalize how) : Changed(std::move(of)), how_(std::move(how)) {
+    const std::vector<Index> extents = sample_extents();
+    const auto count = static_cast<Index>(how_.mean.size());
+    if (count != static_cast<Index>(how_.deviation.size()) || (count != 1 && (extents.empty() || count != extents.front())))
+      throw UserError("normalizing samples of " + std::to_string(extents.empty() ? 1 : extents.front()) +
+                      " channels takes as many means and deviations, or one of each; there are " + std::to_string(count) + " and " +
+                      std::to_string(how_.deviation.size()));
+    for (const double deviation : how_.deviation)
+      if (!(deviation > 0)) throw UserError("values are divided by a deviation above 0, not by " + std::to_string(deviation));
+  }
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    data().read(sample, box, out);
+    const Range channels = box.empty() ? Range{0, 1} : box.front();
+    if (channels.size() == 0) return;
+    const std::size_t each = out.size() / static_cast<std::size_t>(channels.size());
+    for (Index c = channels.begin; c < channels.end; c++) {
+      const Index which = how_.mean.size() == 1 ? 0 : c;
+      const double mean = at(how_.mean, which), deviation = at(how_.deviation, which);
+      for (double& v : out.subspan(static_cast<std::size_t>(c - channels.begin) * each, each)) v = (v - mean) / deviation;
+    }
+  }
+
+ private:
+  Normalize how_;
+};
+
+class Augmented final : public Changed {
+ public:
+  Augmented(std::shared_ptr<const Dataset> of, const Augment& how, std::uint64_t seed, Index epoch)
+      : Changed(std::move(of)), how_(how), draws_(seed, "augmentation of epoch " + std::to_string(epoch)) {
+    if (sample_extents().size() < 2) throw UserError("pictures are augmented: samples of at least two dims, rows and columns");
+  }
+
+  // Of the picture, moved down and right, then mirrored: the part of the box that is not padding is read and put in its place.
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    const PhiloxBlock draw = draws_.block(static_cast<std::uint64_t>(sample));
+    const bool mirrored = how_.flip && (draw[0] & 1) != 0;
+    const Index down = moved(draw[1]), right = moved(draw[2]);
+    const std::vector<Index> extents = sample_extents();
+    const std::size_t h = extents.size() - 2, w = extents.size() - 1;
+    const Range rows = box[h];
+    const Range cols = mirrored ? Range{extents[w] - box[w].end, extents[w] - box[w].begin} : box[w];
+    Box from = box;
+    from[h] = intersect({rows.begin - down, rows.end - down}, {0, extents[h]});
+    from[w] = intersect({cols.begin - right, cols.end - right}, {0, extents[w]});
+    std::fill(out.begin(), out.end(), 0.0);
+    if (volume(from) == 0) return;
+    std::vector<double> values(static_cast<std::size_t>(volume(from)));
+    data().read(sample, from, values);
+    const Index width = from[w].size(), height = from[h].size(), planes = volume(from) / (width * height);
+    for (Index p = 0; p < planes; p++)
+      for (Index r = 0; r < height; r++) {
+        const auto source = values.begin() + (p * height + r) * width;
+        const Index row = p * rows.size() + from[h].begin + r + down - rows.begin;  // of the box
+        const auto first = out.begin() + row * cols.size();
+        if (mirrored)
+          std::reverse_copy(source, source + width, first + (cols.end - (from[w].end + right)));
+        else
+          std::copy(source, source + width, first + (from[w].begin + right - cols.begin));
+      }
+  }
+
+ private:
+  // -crop_padding .. crop_padding, each as likely
+  Index moved(std::uint32_t draw) const {
+    const auto places = static_cast<std::uint64_t>(2 * how_.crop_padding + 1);
+    return static_cast<Index>(draw * places >> 32U) - how_.crop_padding;
+  }
+
+  Augment how_;
+  RandomStream draws_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, const Normalize& how) {
+  if (how.mean.empty() && how.deviation.empty()) return data;
+  return std::make_shared<Normalized>(std::move(data), how);
+}
+
+std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch) {
+  if (!how.any()) return data;
+  return std::make_shared<Augmented>(std::move(data), how, seed, epoch);
+}
+
+}  // namespace motley

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/npy_data.h"
+
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/at.h"
+#include "base/files.h"
+#include "base/half.h"
+#include "base/npy.h"
+#include "train/byte_images.h"
+
+namespace motley {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kSampleTypes{"|u1", "<f2", "<f4", "<f8"};
+constexpr std::array<std::string_view, 8> kLabelTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8"};
+// As far as a header is concerned: each has its own sentence.
+constexpr std::array<std::string_view, 11> kTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"};
+
+std::string shape_text(const std::vector<Index>& extents) {
+  std::string out;
+  for (const Index e : extents) out += (out.empty() ? "" : ", ") + std::to_string(e);
+  return "[" + out + "]";
+}
+
+class MappedArray {
+ public:
+  explicit MappedArray(const fs::path& path) : file_(path) {
+    const auto* text = reinterpret_cast<const char*>(file_.bytes().data());
+    header_ = parse_npy_header(name(), {text, std::min(file_.bytes().size(), kMostNpyHeader + 12)}, kTypes);
+    check_npy_size(name(), header_, file_.bytes().size());
+  }
+  std::string name() const { return file_.path().string(); }
+  const std::string& type() const { return header_.descr; }
+  const std::vector<Index>& extents() const { return header_.extents; }
+  const std::byte* data() const { return file_.bytes().data() + header_.data; }
+  // T of element i, which may be at any address.
+  template <class T>
+  T element(Index i) const {
+    T value;
+    std::memcpy(&value, data() + i * static_cast<Index>(sizeof(T)), sizeof(T));
+    return value;
+  }
+
+ private:
+  MappedFile file_;
+  NpyHeader header_{};
+};
+
+class NpySamples final : public Dataset {
+ public:
+  NpySamples(const fs::path& images, const std::vector<Index>& sample) : array_(images) {
+    const std::vector<Index>& all = array_.extents();
+    const bool right = !all.empty() && (sample.empty() || std::equal(all.begin() + 1, all.end(), sample.begin(), sample.end()));
+    if (!right) {
+      const std::string sizes = shape_text(sample);
+      throw UserError(
+          array_.name() + ": an array " + shape_text(all) + "; expected [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1),
+          Exit::data);
+    }
+    if (std::find(kSampleTypes.begin(), kSampleTypes.end(), array_.type()) == kSampleTypes.end())
+      throw UserError(array_.name() + ": an array of integers ('" + array_.type() +
+                          "'); expected floats, which are taken as they are, or u8, which is scaled to 0..1",
+                      Exit::data);
+    sample_.assign(all.begin() + 1, all.end());
+  }
+  void set_labels(std::vector<std::int32_t> labels, Index classes) {
+    labels_ = std::move(labels);
+    classes_ = classes;
+  }
+  std::string name() const { return array_.name(); }
+  Index samples() const override { return array_.extents().front(); }
+  Index classes() const override { return classes_; }
+  std::vector<Index> sample_extents() const override { return sample_; }
+  std::int32_t label(Index sample) const override { return labels_.empty() ? 0 : at(labels_, sample); }
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
+    const std::string& type = array_.type();
+    if (type == "|u1") return read_as<std::uint8_t>(sample, box, out, [](std::uint8_t v) { return v / 255.0; });
+    if (type == "<f2") return read_as<std::uint16_t>(sample, box, out, [](std::uint16_t v) { return double{float_of_f16(v)}; });
+    if (type == "<f4") return read_as<float>(sample, box, out, [](float v) { return double{v}; });
+    read_as<double>(sample, box, out, [](double v) { return v; });
+  }
+
+ private:
+  template <class T, class F>
+  void read_as(Index sample, const Box& box, std::span<double> out, F&& value) const {
+    const Index first = sample * product(sample_);
+    std::size_t to = 0;
+    for_each_row(sample_, box, [&](Index from, Index length) {
+      for (Index i = 0; i < length; i++) out[to++] = value(array_.element<T>(first + from + i));
+    });
+  }
+
+  MappedArray array_;
+  std::vector<Index> sample_{};
+  std::vector<std::int32_t> labels_{};
+  Index classes_ = 1;
+};
+
+template <class T>
+std::vector<std::int64_t> integers(const MappedArray& array) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(array.extents().front()));
+  for (std::size_t i = 0; i < out.size(); i++) {
+    const T value = array.element<T>(static_cast<Index>(i));
+    out[i] = std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
+  }
+  return out;
+}
+
+std::vector<std::int64_t> integers(const MappedArray& array) {
+  const std::string& type = array.type();
+  if (type == "|u1") return integers<std::uint8_t>(array);
+  if (type == "|i1") return integers<std::int8_t>(array);
+  if (type == "<u2") return integers<std::uint16_t>(array);
+  if (type == "<i2") return integers<std::int16_t>(array);
+  if (type == "<u4") return integers<std::uint32_t>(array);
+  if (type == "<i4") return integers<std::int32_t>(array);
+  if (type == "<u8") return integers<std::uint64_t>(array);
+  return integers<std::int64_t>(array);
+}
+
+// classes: 0: any.
+std::vector<std::int32_t> read_labels(const fs::path& file, const NpySamples& images, Index classes) {
+  const MappedArray array(file);
+  if (std::find(kLabelTypes.begin(), kLabelTypes.end(), array.type()) == kLabelTypes.end())
+    throw UserError(array.name() + ": labels of type '" + array.type() + "'; expected integers", Exit::data);
+  if (array.extents().size() != 1)
+    throw UserError(array.name() + ": an array " + shape_text(array.extents()) + "; expected [samples], a label for each",
+                    Exit::data);
+  if (array.extents().front() != images.samples())
+    throw UserError(array.name() + ": " + std::to_string(array.extents().front()) + " labels for the " +
+                        std::to_string(images.samples()) + " samples of " + images.name(),
+                    Exit::data);
+  const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()};
+  std::vector<std::int32_t> out;
+  for (const std::int64_t label : integers(array)) {
+    if (label < 0 || label >= most)
+      throw UserError(array.name() + ": sample " + std::to_string(out.size()) + " has the label " + std::to_string(label) +
+                          "; expected " + (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more"),
+                      Exit::data);
+    out.push_back(static_cast<std::int32_t>(label));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vector<Index>& sample) {
+  return std::make_shared<NpySamples>(file, sample);
+}
+
+Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
+  check(files.test_images.empty() == files.test_labels.empty(), "test images and test labels are given together");
+  struct Part {
+    std::shared_ptr<NpySamples> images{};
+    std::vector<std::int32_t> labels{};
+  };
+  const auto load = [&](const fs::path& images, const fs::path& labels, const std::vector<Index>& sample) {
+    Part part{std::make_shared<NpySamples>(images, sample)};
+    if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
+    part.labels = read_labels(labels, *part.images, expected.classes);
+    return part;
+  };
+  std::vector<Part> parts{load(files.images, files.labels, expected.extents)};
+  if (!files.test_images.empty())
+    parts.push_back(load(files.test_images, files.test_labels, parts.front().images->sample_extents()));
+  Index classes = expected.classes;
+  for (const Part& part : parts)
+    if (expected.classes == 0) classes = std::max(classes, Index{*std::max_element(part.labels.begin(), part.labels.end())} + 1);
+  Datasets out;
+  for (Part& part : parts) {
+    part.images->set_labels(std::move(part.labels), classes);
+    (out.train ? out.test : out.train) = std::move(part.images);
+  }
+  return out;
+}
+
+}  // namespace motley

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays in .npy files as samples: mapped into memory, not read whole.
+#pragma once
+#include <motley/data.h>
+
+namespace motley {
+
+// An array [samples, a sample's dims...] of f2, f4, f8 (as it is) or u1 (scaled to 0..1), every label 0. UserError: 66; 65 damaged,
+// another type, or other sizes than `sample` (empty: any).
+std::shared_ptr<const Dataset> npy_samples(const std::filesystem::path& file, const std::vector<Index>& sample = {});
+
+}  // namespace motley

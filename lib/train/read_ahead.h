@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The next batch is read and decoded while a step computes.
+#pragma once
+#include <motley/batch.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace motley {
+
+// What a step asks for (inputs and boxes) is the same in every step: what was asked of a batch before is read of the next ones by a
+// thread, in pieces; pieces that it has not begun when the step asks for them are read there. So a step never reads later than
+// without the thread, and the values are those that the feeds give: reading is a pure function.
+class ReadAhead {
+ public:
+  using Feeds = std::map<std::string, ReadBox>;
+  // cores: where the thread runs, none of them a rank's; empty: there is no thread, the step reads (on a rank's own core the thread
+  // would only slow the kernels down, measured in lib/train/README.md). first: of the first batch.
+  ReadAhead(const std::vector<int>& cores, Feeds first);
+  ~ReadAhead();  // waits for the piece that is read
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+  // Of the batch that was given before, valid until the next call. What the thread threw is thrown where the box is asked for.
+  // next: of the batch after it, which the thread begins; empty: there is none.
+  Feeds next(Feeds next);
+
+ private:
+  enum class Piece : std::uint8_t { open, taken, read, elsewhere, failed };  // elsewhere: by the step
+  struct Ask {
+    std::string name{};
+    Box box{};
+    std::size_t bytes = 0;
+    bool operator==(const Ask&) const = default;
+  };
+  struct Asked {  // of one batch
+    Ask ask{};
+    std::vector<Box> boxes{};         // of the pieces: consecutive bytes
+    std::vector<std::size_t> ends{};  // in `values`
+    std::vector<Piece> pieces{};
+    std::vector<std::byte> values{};
+    std::span<std::byte> bytes_of(std::size_t piece, std::span<std::byte> all) const;
+  };
+  struct Slot {
+    Feeds feeds{};
+    std::vector<Asked> asked{};
+    std::exception_ptr error{};
+  };
+  void fill(Slot& slot, Feeds feeds);
+  void give(Slot& slot, const std::string& name, const Box& box, std::span<std::byte> out);
+  void give_asked(Slot& slot, Asked& asked, std::span<std::byte> out);
+  void work();
+  bool take_one(Slot*& slot, Asked*& asked, std::size_t& piece);
+
+  std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::vector<Ask> asks_{};
+  Slot slots_[2]{};
+  int now_ = 1;  // the slot of this step; the other one is the next batch's
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace motley

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <motley/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/at.h"
+#include "base/random.h"
+#include "mesh/control.h"
+#include "plan/check_rules.h"
+#include "plan/plan_data.h"
+#include "run/fits_hosts.h"
+#include "train/verify_parts.h"
+
+namespace motley {
+
+namespace {
+
+struct Inferred {
+  WholeTensor logits{}, loss{};
+  std::map<std::string, WholeTensor> parameters{};  // statistics too
+};
+
+// What all runs have in common, but for where and in which precision.
+struct Subject {
+  const VerifyInput& training;
+  const InferenceInput& inference;
+};
+
+// In (1/2, 3/2): means that are not 0, variances that are not 1 and divide well.
+std::vector<double> drawn_statistic(std::uint64_t seed, const std::string& name, Index elements) {
+  const RandomStream draws(seed, "verify: " + name);
+  std::vector<double> out(static_cast<std::size_t>(elements));
+  for (std::size_t i = 0; i < out.size(); i++) out[i] = 0.5 + draws.uniform(i);
+  return out;
+}
+
+WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, State& state, const VerifyInput& in,
+                      const std::function<void(const char*)>& before) {
+  const Program program =
+      fits_hosts(transport, plan, compile(plan, transport.rank(), {.hosts = transport.hosts()}), Parameters::there);
+  Executor executor(program, backend, transport, state);
+  executor.on_step(before);
+  const Passes& passes = plan.data().passes;
+  const Batch batch = first_batch(in, at(passes.tensors, passes.find(in.names.image)).shape[0].size);
+  executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
+    (name == in.names.image ? batch.images : batch.labels)(box, to);
+  });
+  executor.run();
+  return gather_output(plan, program, executor, transport, passes.outputs.front());
+}
+
+// rules: empty parts of both: on one device.
+Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const LayoutRules& inference_rules, const Profile& profile,
+                DType dtype, Backend& backend, Transport& transport, const Subject& subject,
+                const std::function<void(const char*)>& before) {
+  const VerifyInput& in = subject.training;
+  const Plan trained = balance(*in.step, mesh, training_rules, profile, {.dtype = dtype, .baselines = false});
+  const Passes& passes = trained.data().passes;
+  State state(trained, transport.rank(), in.seed, dtype == DType::f64 ? nullptr : backend.device_memory());
+  Inferred out;
+  for (const int p : passes.parameters) {
+    const StepTensor& tensor = at(passes.tensors, p);
+    if (passes.statistic(p) != nullptr) state.set(tensor.name, drawn_statistic(in.seed, tensor.name, tensor.shape.elements()));
+    out.parameters[tensor.name] = {tensor.name, tensor.shape, state.get(transport, tensor.name)};
+  }
+  for (const auto& [step, to] : {std::pair{subject.inference.logits, &out.logits}, {subject.inference.loss, &out.loss}}) {
+    LayoutRules rules = rules_within(step->passes(), inference_rules);
+    rules.homes = trained.homes();
+    const Plan plan = balance(*step, mesh, rules, profile, {.dtype = dtype, .baselines = false});
+    *to = output_of(plan, backend, transport, state, in, before);
+  }
+  return out;
+}
+
+Difference difference(const Inferred& run, const Inferred& truth) {
+  return {apart(run.loss.values, truth.loss.values), apart(run.logits.values, truth.logits.values)};
+}
+
+void dump_run(Dump& dump, const std::string& folder, const Inferred& run, DType dtype) {
+  for (const auto& [name, w] : run.parameters) dump.tensor(folder + "weights_before/" + name + ".npy", w, dtype);
+  dump.tensor(folder + "logits.npy", run.logits, dtype);
+  dump.tensor(folder + "loss.npy", run.loss, dtype);
+}
+
+}  // namespace
+
+VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const InferenceInput& inference) {
+  check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr && inference.logits != nullptr && inference.loss != nullptr,
+        "verify has steps, a mesh and samples");
+  std::optional<StopsAtOnce> nothing_to_save(std::in_place);
+  auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
+  Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
+  const auto in_f64 = f64_backend();
+  const Subject subject{in, inference};
+  const Inferred f32 = run_on(*in.mesh, in.rules, inference.rules, in.profile, DType::f32, device, rt.transport(), subject,
+                              phases("inference in f32: ")),
+                 f64 = run_on(*in.mesh, in.rules, inference.rules, in.profile, DType::f64, *in_f64, rt.transport(), subject,
+                              phases("inference in f64: "));
+  VerifyReport report;
+  int status = 0;
+  std::string text;
+  alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
+    try {
+      const Mesh one({{"one", 1}}, {in.mesh->device(0)});
+      const auto alone = [&](DType dtype, Backend& backend) {
+        return run_on(one, {}, {}, {}, dtype, backend, *in_memory(1).front(), subject, alive);
+      };
+      const Inferred truth = alone(DType::f64, *in_f64);
+      report.f64 = difference(f64, truth);
+      report.f32 = difference(f32, truth);
+      report.inference = true;
+      for (const WholeTensor* its : {&truth.logits, &truth.loss})
+        report.diverged =
+            report.diverged || std::any_of(its->values.begin(), its->values.end(), [](double v) { return !std::isfinite(v); });
+      if (report.exact() && !report.ok()) report.alone = difference(alone(DType::f32, device), truth);
+      nothing_to_save.reset();
+      if (in.dump.empty()) return;
+      Dump dump(in.dump);
+      const Passes& passes = inference.loss->passes();
+      dump_inputs(dump, "", passes, in, DType::f64);
+      dump_run(dump, "", f64, DType::f64);
+      dump_inputs(dump, "f32/", passes, in, DType::f32);
+      dump_run(dump, "f32/", f32, DType::f32);
+      dump.finish();
+    } catch (const Error& e) {
+      status = static_cast<int>(e.code());
+      text = e.what();
+    }
+  });
+  const Verdict worst = agree(rt.transport(), status, text);
+  if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
+  return control::all_of(rt.transport(), report).front();
+}
+
+}  // namespace motley

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What verify() of training and of inference share.
+#pragma once
+#include <span>
+
+#include "train/dump.h"
+#include "train/verify.h"
+
+namespace motley {
+
+inline constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4, kOwnDistances = 4;  // INTERFACE section 3
+
+Batch first_batch(const VerifyInput& in, Index batch);
+// Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. NaN where a value is
+// missing or not finite.
+double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0);
+// Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
+// that dies is noticed. Collective.
+void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);
+void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
+
+}  // namespace motley

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data of the users' own: arrays, folders of pictures, and what is changed of them.
+#include <motley/data.h>
+#include <motley/error.h>
+#include <zlib.h>
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include <jpeglib.h>
+
+#include "base/npy.h"
+#include "base/random.h"
+#include "tests/support/config_files.h"
+#include "train/npy_data.h"
+#include "train/pictures.h"
+
+using namespace motley;
+using Catch::Contains;
+
+namespace {
+
+template <class F>
+std::string refused(Exit code, F&& f) {
+  try {
+    f();
+  } catch (const UserError& e) {
+    INFO(e.what());
+    CHECK(e.code() == code);
+    return e.what();
+  }
+  return "fine";
+}
+
+std::vector<double> all_of(const Dataset& data, Index sample) {
+  Box box;
+  for (const Index n : data.sample_extents()) box.push_back({0, n});
+  std::vector<double> out(static_cast<std::size_t>(volume(box)));
+  data.read(sample, box, out);
+  return out;
+}
+
+std::string raw(const std::string& descr, const std::vector<Index>& extents, const void* values, std::size_t bytes) {
+  return npy_start(descr, extents) + std::string(static_cast<const char*>(values), bytes);
+}
+template <class T>
+std::string array(const std::string& descr, const std::vector<Index>& extents, const std::vector<T>& values) {
+  return raw(descr, extents, values.data(), values.size() * sizeof(T));
+}
+
+std::string be(std::uint32_t x) {
+  return {static_cast<char>(x >> 24), static_cast<char>(x >> 16), static_cast<char>(x >> 8), static_cast<char>(x)};
+}
+std::string chunk(const std::string& name, const std::string& body) {
+  const std::string all = name + body;
+  return be(static_cast<std::uint32_t>(body.size())) + all +
+         be(static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(all.data()), static_cast<uInt>(all.size()))));
+}
+// PNG specification, 11.2.2: type 0 grey, 2 colours, 3 palette, 4 grey with alpha, 6 colours with alpha. lines: without filter
+// bytes.
+std::string png(std::uint32_t rows, std::uint32_t cols, int type, const std::string& pixels, int depth = 8,
+                const std::string& more = "") {
+  std::string lines;
+  const std::size_t line = pixels.size() / rows;
+  for (std::size_t r = 0; r < rows; r++) lines += std::string(1, '\0') + pixels.substr(r * line, line);
+  std::string packed(compressBound(static_cast<uLong>(lines.size())), '\0');
+  uLongf size = static_cast<uLongf>(packed.size());
+  REQUIRE(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(lines.data()),
+                   static_cast<uLong>(lines.size())) == Z_OK);
+  packed.resize(size);
+  return "\x89PNG\r\n\x1a\n" +
+         chunk("IHDR", be(cols) + be(rows) + static_cast<char>(depth) + static_cast<char>(type) + std::string(3, '\0')) + more +
+         chunk("IDAT", packed) + chunk("IEND", "");
+}
+
+std::string jpeg(int rows, int cols, int channels, std::uint8_t value) {
+  jpeg_compress_struct out{};
+  jpeg_error_mgr errors{};
+  out.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&out);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&out, &bytes, &size);
+  out.image_width = static_cast<JDIMENSION>(cols);
+  out.image_height = static_cast<JDIMENSION>(rows);
+  out.input_components = channels;
+  out.in_color_space = channels == 4 ? JCS_CMYK : channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_set_defaults(&out);
+  jpeg_set_quality(&out, 100, TRUE);
+  jpeg_start_compress(&out, TRUE);
+  std::vector<JSAMPLE> line(static_cast<std::size_t>(cols * channels), value);
+  while (out.next_scanline < out.image_height) {
+    JSAMPROW row = line.data();
+    jpeg_write_scanlines(&out, &row, 1);
+    for (JSAMPLE& v : line) v = static_cast<JSAMPLE>(v * 5 + 17);  // so that there are many bytes
+  }
+  jpeg_finish_compress(&out);
+  const std::string text(reinterpret_cast<char*>(bytes), size);
+  jpeg_destroy_compress(&out);
+  std::free(bytes);
+  return text;
+}
+
+std::vector<std::uint8_t> pixels_of(const Folder& in, const std::string& content, Index channels, PictureSize size) {
+  const std::string file = in.write("one", content);
+  CHECK(picture_size(file) == size);
+  return read_picture(file, channels, size);
+}
+
+std::string bytes(const std::vector<int>& values) {
+  std::string out;
+  for (const int v : values) out += static_cast<char>(v);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("arrays: floats are taken as they are, bytes are scaled to 0..1") {
+  const Folder in("motley-own-npy");
+  std::vector<float> values(3 * 2 * 2 * 3);
+  for (std::size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i) - 7.5F;
+  std::vector<std::uint8_t> small(values.size());
+  for (std::size_t i = 0; i < small.size(); i++) small[i] = static_cast<std::uint8_t>(7 * i);
+  const std::string x = in.write("x.npy", array("<f4", {3, 2, 2, 3}, values)),
+                    u = in.write("u.npy", array("|u1", {3, 2, 2, 3}, small)),
+                    y = in.write("y.npy", array<std::int64_t>("<i8", {3}, {2, 0, 1}));
+  const Datasets data = load_npy({x, y, u, in.write("z.npy", array<std::uint8_t>("|u1", {3}, {0, 3, 1}))});
+  CHECK(data.train->samples() == 3);
+  CHECK(data.train->classes() == 4);
+  CHECK(data.test->classes() == 4);
+  CHECK(data.train->label(0) == 2);
+  CHECK(data.test->label(1) == 3);
+  CHECK(data.train->sample_extents() == std::vector<Index>{2, 2, 3});
+  std::vector<double> part(2);
+  data.train->read(1, {{1, 2}, {0, 2}, {2, 3}}, part);  // elements 12 + 6 + 2 and 12 + 6 + 5
+  CHECK(part == std::vector<double>{12.5, 15.5});
+  data.test->read(1, {{1, 2}, {0, 2}, {2, 3}}, part);
+  CHECK(part == std::vector<double>{140 / 255.0, 161 / 255.0});
+  CHECK(load_npy({x, y}).test == nullptr);
+  CHECK(load_npy({x, y}, {.extents = {2, 2, 3}, .classes = 9}).train->classes() == 9);
+  CHECK(all_of(*npy_samples(in.write("h.npy", array<std::uint16_t>("<f2", {1, 2}, {0x3c00, 0xc000}))), 0) ==
+        std::vector<double>{1, -2});
+  CHECK(all_of(*npy_samples(in.write("d.npy", array<double>("<f8", {1, 1}, {0.1}))), 0) == std::vector<double>{0.1});
+}
+
+TEST_CASE("arrays that are missing, damaged or not as expected are refused by name") {
+  const Folder in("motley-own-bad-npy");
+  const std::vector<float> values(12);
+  const std::string good = array("<f4", {3, 2, 2}, values), x = in.write("x.npy", good),
+                    y = in.write("y.npy", array<std::int32_t>("<i4", {3}, {2, 0, 1}));
+  CHECK_THAT(refused(Exit::missing, [&] { load_npy({in.at("none.npy"), y}); }), Contains("none.npy"));
+  CHECK_THAT(refused(Exit::missing, [&] { load_npy({x, in.at("none.npy")}); }), Contains("none.npy"));
+  for (std::size_t size = 0; size < good.size(); size += 11)
+    CHECK_THAT(refused(Exit::data, [&] { load_npy({in.write("cut.npy", good.substr(0, size)), y}); }), Contains("cut.npy: byte "));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({in.write("cut.npy", good + "x"), y});
+                     }),
+             Contains("12 elements of 4 bytes expected"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({x, y}, {.extents = {1, 2, 2}});
+                     }),
+             Contains("x.npy: an array [3, 2, 2]; expected [samples, 1, 2, 2]"));
+  CHECK_THAT(refused(Exit::data, [&] { load_npy({y, y}); }), Contains("y.npy: an array of integers ('<i4')"));
+  CHECK_THAT(refused(Exit::data, [&] { load_npy({x, x}); }), Contains("x.npy: labels of type '<f4'; expected integers"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({x, y}, {.classes = 2});
+                     }),
+             Contains("y.npy: sample 0 has the label 2; expected 0 to 1"));
+  const auto labels = [&](const std::string& text) { return refused(Exit::data, [&] { load_npy({x, in.write("l.npy", text)}); }); };
+  CHECK_THAT(labels(array<std::int8_t>("|i1", {3}, {0, -1, 0})), Contains("sample 1 has the label -1; expected 0 or more"));
+  CHECK_THAT(labels(array<std::uint64_t>("<u8", {3}, {0, 0, ~std::uint64_t{0}})), Contains("sample 2 has the label"));
+  CHECK_THAT(labels(array<std::int8_t>("|i1", {2}, {0, 1})), Contains("2 labels for the 3 samples of"));
+  CHECK_THAT(labels(array<std::int8_t>("|i1", {3, 1}, {0, 1, 1})), Contains("an array [3, 1]; expected [samples]"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({in.write("e.npy", array<float>("<f4", {0, 2}, {})), y});
+                     }),
+             Contains("without samples"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_npy({in.write("b.npy", array("<c8", {3, 2, 2}, std::vector<double>(12))), y});
+                     }),
+             Contains("elements of type '<c8'"));
+}
+
+TEST_CASE("PNG files of every kind become 1 or 3 channels") {
+  const Folder in("motley-own-png");
+  const std::string colours = bytes({10, 20, 30, 40, 50, 60, 200, 100, 0, 255, 255, 255});
+  const std::vector<std::uint8_t> rgb(colours.begin(), colours.end());
+  CHECK(pixels_of(in, png(2, 2, 2, colours), 3, {2, 2}) == rgb);
+  // (19595 r + 38470 g + 7471 b + 32768) >> 16
+  CHECK(pixels_of(in, png(2, 2, 2, colours), 1, {2, 2}) == std::vector<std::uint8_t>{18, 48, 118, 255});
+  const std::string grey = bytes({0, 7, 130, 255});
+  CHECK(pixels_of(in, png(2, 2, 0, grey), 1, {2, 2}) == std::vector<std::uint8_t>{0, 7, 130, 255});
+  CHECK(pixels_of(in, png(2, 2, 0, grey), 3, {2, 2}) == std::vector<std::uint8_t>{0, 0, 0, 7, 7, 7, 130, 130, 130, 255, 255, 255});
+  CHECK(pixels_of(in, png(1, 8, 0, bytes({0b10110000}), 1), 1, {1, 8}) == std::vector<std::uint8_t>{255, 0, 255, 255, 0, 0, 0, 0});
+  CHECK(pixels_of(in, png(1, 2, 0, bytes({0x12, 0x00, 0xff, 0xff}), 16), 1, {1, 2}) == std::vector<std::uint8_t>{0x12, 0xff});
+  CHECK(pixels_of(in, png(1, 2, 6, bytes({1, 2, 3, 0, 4, 5, 6, 99})), 3, {1, 2}) == std::vector<std::uint8_t>{1, 2, 3, 4, 5, 6});
+  CHECK(pixels_of(in, png(1, 2, 4, bytes({9, 0, 8, 77})), 1, {1, 2}) == std::vector<std::uint8_t>{9, 8});
+  CHECK(pixels_of(in, png(1, 2, 3, bytes({1, 0}), 8, chunk("PLTE", bytes({1, 2, 3, 4, 5, 6}))), 3, {1, 2}) ==
+        std::vector<std::uint8_t>{4, 5, 6, 1, 2, 3});
+}
+
+TEST_CASE("JPEG files, grey or in colours") {
+  const Folder in("motley-own-jpeg");
+  const auto rgb = pixels_of(in, jpeg(9, 5, 3, 40), 3, {9, 5}), grey = pixels_of(in, jpeg(9, 5, 1, 40), 1, {9, 5});
+  REQUIRE(rgb.size() == 135);
+  REQUIRE(grey.size() == 45);
+  CHECK(std::abs(rgb[0] - 40) <= 3);
+  CHECK(std::abs(grey[5] - (40 * 5 + 17)) <= 3);
+  const auto three = pixels_of(in, jpeg(9, 5, 1, 40), 3, {9, 5}), one = pixels_of(in, jpeg(9, 5, 3, 40), 1, {9, 5});
+  for (std::size_t i = 0; i < 45; i++) {
+    CHECK((three[3 * i] == grey[i] && three[3 * i + 2] == grey[i]));
+    CHECK(std::abs(one[i] - grey[i]) <= 3);  // all colours are grey ones
+  }
+  CHECK_THAT(refused(Exit::data, [&] { pixels_of(in, jpeg(4, 4, 4, 1), 3, {4, 4}); }), Contains("one: a JPEG of 4 colours (CMYK)"));
+}
+
+TEST_CASE("a damaged picture is refused by name, wherever it is cut") {
+  const Folder in("motley-own-bad-picture");
+  for (const std::string& good : {png(2, 3, 2, bytes(std::vector<int>(18, 77))), jpeg(40, 3, 3, 9)}) {
+    const PictureSize size = good[0] == '\xff' ? PictureSize{40, 3} : PictureSize{2, 3};
+    for (std::size_t n = 0; n + 2 < good.size(); n += 3) {  // without its last two bytes a JPEG has all its pixels
+      INFO(n << " of " << good.size());
+      CHECK_THAT(refused(Exit::data, [&] { read_picture(in.write("cut", good.substr(0, n)), 3, size); }), Contains("cut: "));
+      PictureSize found = size;
+      try {
+        found = picture_size(in.at("cut"));
+      } catch (const UserError& e) {
+        CHECK(e.code() == Exit::data);
+      }
+      CHECK(found == size);
+    }
+    CHECK_THAT(refused(Exit::data,
+                       [&] {
+                         read_picture(in.write("good", good), 3, {7, 3});
+                       }),
+               Contains("a picture of " + std::to_string(size.rows) + " x 3 (rows, columns); expected 7 x 3"));
+  }
+  std::string flipped = png(2, 3, 0, bytes({1, 2, 3, 4, 5, 6}));
+  flipped[flipped.size() - 20] = static_cast<char>(flipped[flipped.size() - 20] ^ 1);  // of the pixels
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       read_picture(in.write("flipped", flipped), 1, {2, 3});
+                     }),
+             Contains("flipped: a damaged PNG file ("));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       read_picture(in.write("text", "no picture, but long enough to be one"), 1, {2, 3});
+                     }),
+             Contains("text: neither a PNG nor a JPEG file"));
+  CHECK_THAT(refused(Exit::missing, [&] { read_picture(in.at("none"), 1, {2, 3}); }), Contains("none"));
+}
+
+TEST_CASE("a folder of pictures: classes by name, files by name") {
+  const Folder in("motley-own-folder");
+  in.write("d/train/dogs/b.png", png(1, 2, 0, bytes({3, 4})));
+  in.write("d/train/dogs/a.PNG", png(1, 2, 2, bytes({10, 20, 30, 40, 50, 60})));
+  in.write("d/train/dogs/notes.txt", "no picture");
+  in.write("d/train/cats/z.jpeg", jpeg(1, 2, 1, 200));
+  in.write("d/train/.hidden/x.png", "");
+  in.write("d/test/dogs/t.png", png(1, 2, 0, bytes({255, 0})));
+  const Datasets data = load_folder(in.at("d"), {.extents = {1, 1, 2}, .classes = 3});
+  CHECK(data.train->samples() == 3);
+  CHECK(data.train->classes() == 2);
+  CHECK(data.train->label(0) == 0);
+  CHECK(data.train->label(1) == 1);
+  CHECK(data.test->label(0) == 1);
+  CHECK(all_of(*data.train, 1) == std::vector<double>{18 / 255.0, 48 / 255.0});
+  CHECK(all_of(*data.train, 2) == std::vector<double>{3 / 255.0, 4 / 255.0});
+  const Datasets three = load_folder(in.at("d"));
+  CHECK(three.train->sample_extents() == std::vector<Index>{3, 1, 2});
+  std::vector<double> blue(1);
+  three.train->read(1, {{2, 3}, {0, 1}, {1, 2}}, blue);
+  CHECK(blue[0] == 60 / 255.0);
+  CHECK(check_folder(in.at("d"), {.extents = {1, 1, 2}}).empty());
+
+  const std::vector<std::string> wrong = check_folder(in.at("d"), {.extents = {1, 1, 3}});
+  REQUIRE(wrong.size() == 4);
+  CHECK_THAT(wrong[1], Contains("train/dogs/a.PNG: a picture of 1 x 2 (rows, columns); expected 1 x 3"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       all_of(*load_folder(in.at("d"), {.extents = {1, 1, 3}}).train, 1);
+                     }),
+             Contains("train/dogs/a.PNG"));
+  CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.classes = 1}); }),
+             Contains("2 folders of classes in \"train\"; the network has 1"));
+  CHECK_THAT(refused(Exit::config, [&] { load_folder(in.at("d"), {.extents = {2, 1, 2}}); }), Contains("1 or 3 channels"));
+  CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("none")); }), Contains("none: there is no such folder"));
+  CHECK_THAT(refused(Exit::missing, [&] { load_folder(in.at("d/train")); }), Contains("there is no folder \"train\" in it"));
+  CHECK_THAT(refused(Exit::missing, [&] { in.write("e/train/x.png", "x"), load_folder(in.at("e")); }),
+             Contains("no folders in it"));
+  in.write("d/test/dog/t.png", png(1, 2, 0, bytes({255, 0})));
+  CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("d")); }),
+             Contains("test/dog: the training part has no class of this name; did you mean \"dogs\"?"));
+  in.write("f/train/empty/x.txt", "");
+  CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("f")); }), Contains("train/empty: no .png, .jpg or .jpeg file"));
+}
+
+TEST_CASE("values are normalized per channel, in any box") {
+  const Folder in("motley-own-normalize");
+  const std::string x = in.write("x.npy", array<float>("<f4", {1, 2, 1, 2}, {1, 2, 3, 4}));
+  const auto data = npy_samples(x);
+  CHECK(all_of(*normalized(data, {{1, 2}, {2, 0.5}}), 0) == std::vector<double>{0, 0.5, 2, 4});
+  CHECK(all_of(*normalized(data, {{1}, {2}}), 0) == std::vector<double>{0, 0.5, 1, 1.5});
+  CHECK(normalized(data, {}) == data);
+  std::vector<double> out(1);
+  normalized(data, {{1, 2}, {2, 0.5}})->read(0, {{1, 2}, {0, 1}, {1, 2}}, out);
+  CHECK(out[0] == 4);
+  CHECK_THAT(refused(Exit::config, [&] { normalized(data, {{1, 2, 3}, {1, 1, 1}}); }), Contains("2 channels"));
+  CHECK_THAT(refused(Exit::config, [&] { normalized(data, {{1}, {0}}); }), Contains("above 0"));
+}
+
+TEST_CASE("a picture is moved and mirrored by (seed, epoch, sample) alone: every box of it is a part of the same picture") {
+  const Datasets data = synthetic({2, 5, 7}, 3, 40, 9);
+  const Augment how{.flip = true, .crop_padding = 2};
+  int mirrored = 0, moved = 0, changed = 0;
+  for (Index sample = 0; sample < 40; sample++) {
+    const auto view = augmented(data.train, how, 4, 1);
+    const std::vector<double> is = all_of(*view, sample), was = all_of(*data.train, sample);
+    CHECK(view->label(sample) == data.train->label(sample));
+    CHECK(all_of(*augmented(data.train, how, 4, 1), sample) == is);
+    changed += all_of(*augmented(data.train, how, 4, 2), sample) != is;
+    // Which of the 2 x 5 x 5 pictures is it?
+    int fits = 0;
+    for (Index down = -2; down <= 2; down++)
+      for (Index right = -2; right <= 2; right++)
+        for (const bool flip : {false, true}) {
+          std::vector<double> expected(is.size());
+          for (Index c = 0; c < 2; c++)
+            for (Index h = 0; h < 5; h++)
+              for (Index w = 0; w < 7; w++) {
+                const Index row = h - down, col = (flip ? 6 - w : w) - right;
+                if (row >= 0 && row < 5 && col >= 0 && col < 7)
+                  expected[static_cast<std::size_t>((c * 5 + h) * 7 + w)] = was[static_cast<std::size_t>((c * 5 + row) * 7 + col)];
+              }
+          if (expected != is) continue;
+          fits++;
+          mirrored += flip;
+          moved += down != 0 || right != 0;
+        }
+    CHECK(fits == 1);
+    for (int k = 0; k < 20; k++) {  // boxes, empty ones too
+      Box box;
+      const RandomStream draws(static_cast<std::uint64_t>(sample), "boxes");
+      for (const Index n : {2, 5, 7}) {
+        const auto counter = static_cast<std::uint64_t>(k * 6) + 2 * box.size();
+        const auto a = static_cast<Index>(draws.uniform(counter) * static_cast<double>(n + 1)),
+                   b = static_cast<Index>(draws.uniform(counter + 1) * static_cast<double>(n + 1));
+        box.push_back({std::min(a, b), std::max(a, b)});
+      }
+      std::vector<double> part(static_cast<std::size_t>(volume(box))), expected;
+      view->read(sample, box, part);
+      for (Index c = box[0].begin; c < box[0].end; c++)
+        for (Index h = box[1].begin; h < box[1].end; h++)
+          for (Index w = box[2].begin; w < box[2].end; w++) expected.push_back(is[static_cast<std::size_t>((c * 5 + h) * 7 + w)]);
+      CHECK(part == expected);
+    }
+  }
+  CHECK((mirrored > 10 && mirrored < 30));
+  CHECK((moved > 30 && changed > 30));
+  CHECK(augmented(data.train, {}, 1, 1) == data.train);
+  CHECK_THAT(refused(Exit::config, [] { augmented(synthetic({4}, 2, 8, 1).train, {.flip = true}, 1, 1); }), Contains("two dims"));
+}
