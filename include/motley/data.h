@@ -4,6 +4,7 @@
 #pragma once
 #include <motley/batch.h>
 #include <motley/dims.h>
+#include <motley/dtype.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -18,7 +19,8 @@ namespace motley {
 /// @addtogroup data
 /// @{
 
-/// Samples of one shape with one label each. Immutable once made; shared between threads. Derive from it for your own data.
+/// Samples of one shape with one label each, or a label for each of some elements. Immutable once made; shared between threads.
+/// Derive from it for your own data.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -28,6 +30,11 @@ class Dataset {
   /// Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
   virtual std::int32_t label(Index sample) const = 0;  ///< of one sample
+  virtual DType dtype() const { return DType::f32; }   ///< i32: read() gives whole numbers
+  /// Sizes of a sample's labels, such as positions; empty: one, label(), which holds for every element of labels that have sizes.
+  virtual std::vector<Index> label_extents() const { return {}; }
+  /// Labels of one sample inside `box` (of label_extents), row-major.
+  virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
 };
 
 /// A data set in its two parts.
@@ -43,11 +50,17 @@ Datasets load_fashion_mnist(const std::filesystem::path& folder = {});
 Datasets load_cifar10(const std::filesystem::path& folder);
 /// Values and labels from the seed alone; labels can be learnt from the values.
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed);
+struct SampleKind;
+/// The same of any kind: also whole numbers, and labels for each element.
+Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed);
 
 /// What a network expects of its samples. A field that is left out: whatever the files have.
 struct SampleKind {
-  std::vector<Index> extents{};  ///< as Dataset::sample_extents()
-  Index classes = 0;             ///< labels are below it
+  std::vector<Index> extents{};        ///< as Dataset::sample_extents()
+  Index classes = 0;                   ///< labels are below it
+  DType dtype = DType::f32;            ///< i32: whole numbers
+  Index numbers = 0;                   ///< of i32 samples: they are below it
+  std::vector<Index> label_extents{};  ///< as Dataset::label_extents()
 };
 /// Files of load_npy(): arrays [samples, a sample's dims...] and [samples].
 struct NpyFiles {

@@ -12,6 +12,7 @@ namespace motley {
 /// @addtogroup network
 /// @{
 
+struct ParameterOptions;
 struct GraphNodes;  // owned together by the Graph, its Tensors and its Steps
 
 /// A handle to one value of a graph: cheap to copy, keeps the nodes alive.
@@ -38,6 +39,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
   /// Declares an input and its dims. UserError: a name that is taken or not a valid name, a dim that already has another size.
   Tensor input(const std::string& name, const Shape& shape, DType dtype = DType::f32);
+  /// A learned constant `<name>.weight` of this shape, without a batch. Its options: ops.h.
+  Tensor parameter(const Shape& shape, const ParameterOptions& options);
 
  private:
   std::shared_ptr<GraphNodes> nodes_;

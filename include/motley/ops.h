@@ -44,6 +44,14 @@ struct Padding {
 inline constexpr Padding same{Padding::Kind::same};    ///< ceil(size / stride) outputs, the odd one at the end
 inline constexpr Padding valid{Padding::Kind::valid};  ///< no padding
 
+/// Values that a layer's weights start from.
+enum class InitialWeights : std::uint8_t { he_uniform, normal, zeros, ones };
+/// Whose a layer's weight is, and what it starts from.
+struct WeightOptions {
+  std::string layer{};                                  ///< another layer, whose weight it shares; empty: its own
+  InitialWeights initial = InitialWeights::he_uniform;  ///< of its own
+  double deviation = 1;                                 ///< of InitialWeights::normal
+};
 /// Options of conv2d().
 struct Conv2dOptions {
   Dim in{};                   ///< contracted; empty: the dim before the slid-over ones
@@ -55,6 +63,7 @@ struct Conv2dOptions {
   Padding padding{};          ///< none unless given
   Index groups = 1;           ///< divides `in` and `out` into so many groups; depthwise: as many as `in` has channels
   bool bias = true;           ///< whether `b[f]` is added
+  WeightOptions weight{};     ///< where the weight comes from
   std::string name{};         ///< of the output; empty: `conv2d_<position>`
 };
 /// Options of max_pool2d() and avg_pool2d(); of global_avg_pool2d(): `over` and `name`.
@@ -71,6 +80,7 @@ struct DenseOptions {
   std::vector<Dim> out{};   ///< one or more; take the place of the first of `in`
   std::vector<Dim> keep{};  ///< instead of `in`: not contracted
   bool bias = true;         ///< whether `b[out]` is added
+  WeightOptions weight{};   ///< where the weight comes from
   std::string name{};       ///< of the output; empty: `dense_<position>`
 };
 /// Options of matmul().
@@ -111,6 +121,19 @@ struct SoftmaxOptions {
 struct LeakyReluOptions {
   double slope = 0.01;  ///< factor of negative values
   std::string name{};   ///< of the output; empty: `leaky_relu_<position>`
+};
+/// Options of embedding().
+struct EmbeddingOptions {
+  Dim rows{};                                               ///< the vocabulary: the numbers are 0..rows.size-1
+  Dim out{};                                                ///< the features
+  WeightOptions weight{.initial = InitialWeights::normal};  ///< where the weight comes from
+  std::string name{};                                       ///< of the output; empty: `embedding_<position>`
+};
+/// Options of Graph::parameter().
+struct ParameterOptions {
+  InitialWeights initial = InitialWeights::normal;  ///< he_uniform: of a fan-in of 1
+  double deviation = 0.02;                          ///< of InitialWeights::normal
+  std::string name{};                               ///< of the output; empty: `parameter_<position>`
 };
 /// Options of attention().
 struct AttentionOptions {
@@ -182,6 +205,8 @@ Tensor tanh(const Tensor& x, const NameOption& options = {});
 Tensor elu(const Tensor& x, const NameOption& options = {});
 /// x times the normal distribution's probability up to x, by erf.
 Tensor gelu(const Tensor& x, const NameOption& options = {});
+/// The same probability by a tanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as GPT-2's and PyTorch's approximate="tanh".
+Tensor gelu_tanh(const Tensor& x, const NameOption& options = {});
 /// x / (1 + exp(-x))
 Tensor silu(const Tensor& x, const NameOption& options = {});
 /// min(max(x, 0), 6)
@@ -192,6 +217,9 @@ Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& options = {});
 Tensor hard_swish(const Tensor& x, const NameOption& options = {});
 /// exp(x) / sum of exp(x) over one dim.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
+/// Rows of a weight `[rows, out]` by number: `y[n.. f] = w[x[n..] f]`, x an input of DType::i32. What is not below rows.size is an
+/// error when it is fed.
+Tensor embedding(const Tensor& x, const EmbeddingOptions& options);
 /// Multi-head self-attention: per head h `y[i]` = sum over positions j of softmax over j of `q[i] k[j] / sqrt(d)`, times `v[j]`; q,
 /// k and v are dense layers of `x[n.. i c]` with weights `<name>.query.weight`, `.key.weight`, `.value.weight` `[h d c]` and biases
 /// `[h d]`, d = c / h, and all heads' y one more: `.out.weight` `[c h d]`, `.out.bias` `[c]`. d is called "head-<heads>", j
@@ -210,7 +238,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& options = {});
 Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 /// Element by element; `b` is repeated along the dims of `a` that it lacks.
 Tensor mul(const Tensor& a, const Tensor& b, const NameOption& options = {});
-/// Element by element; both have the same dims and sizes.
+/// Element by element; one has all dims, the others are repeated along those that they lack.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Of any number of tensors, added in this order.
 Tensor add(const std::vector<Tensor>& summands, const NameOption& options = {});

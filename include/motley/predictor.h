@@ -49,6 +49,7 @@ class Predictor {
 struct EvaluateOptions {
   std::string image = "image";  ///< the input that the samples are fed to; its first dim is the batch
   std::string over{};           ///< the output's dim of the classes; empty: the only one besides the batch
+  Index ignored = -1;           ///< rows with this label count for nothing
 };
 
 /// How good the parameters are on labelled samples.

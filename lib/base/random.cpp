@@ -62,4 +62,10 @@ double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t in
   return between(1.0 / std::sqrt(static_cast<double>(fan_in)), seed, tensor, index);
 }
 
+double normal(double deviation, std::uint64_t seed, std::string_view tensor, std::int64_t index) {
+  const RandomStream stream(seed, tensor);
+  const auto first = 2 * static_cast<std::uint64_t>(index);
+  return deviation * std::sqrt(-2 * std::log(stream.uniform(first))) * std::cos(2 * M_PI * stream.uniform(first + 1));
+}
+
 }  // namespace motley

@@ -35,4 +35,7 @@ double he_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t inde
 // +-1 / sqrt(fan_in): what PyTorch draws biases from.
 double bias_uniform(std::uint64_t seed, std::string_view tensor, std::int64_t index, std::int64_t fan_in);
 
+// Normal with this deviation: Box and Muller, "A note on the generation of random normal deviates", 1958.
+double normal(double deviation, std::uint64_t seed, std::string_view tensor, std::int64_t index);
+
 }  // namespace motley

@@ -179,7 +179,7 @@ Datasets load_data(const DataOptions& data, const SampleKind& expected, Index sa
     case DataKind::folder: return load_folder(data.path, expected);
     case DataKind::synthetic: break;
   }
-  return synthetic(expected.extents, expected.classes, data.samples > 0 ? data.samples : samples, seed);
+  return synthetic(expected, data.samples > 0 ? data.samples : samples, seed);
 }
 
 }  // namespace motley

@@ -290,9 +290,15 @@ Json job_schema() {
 }
 
 SampleKind samples_of(const ModelSpec& spec, const Model& model) {
-  SampleKind out{.classes = model.logits.shape().size_of(spec.loss.over)};
-  const Shape& image = model.inputs.front().shape();
+  SampleKind out{.classes = model.logits.shape().size_of(spec.loss.over), .dtype = model.inputs.front().dtype()};
+  const Shape &image = model.inputs.front().shape(), &labels = model.label.shape();
   for (std::size_t i = 1; i < image.rank(); i++) out.extents.push_back(image[i].size);
+  for (std::size_t i = 1; i < labels.rank(); i++) out.label_extents.push_back(labels[i].size);
+  if (out.dtype == DType::i32) {
+    const Step forward = inference({model.logits});
+    const Passes& passes = forward.passes();
+    out.numbers = std::max<Index>(1, at(passes.tensors, passes.find(model.inputs.front().name())).below);
+  }
   return out;
 }
 

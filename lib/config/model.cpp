@@ -64,8 +64,11 @@ class Builder {
       sizes_.emplace(d.name, d.size);
     }
     attempt("/inputs/" + input.name, [&] {
-      const Tensor t = model_.graph->input(input.name, Shape(dims));
-      model_.inputs.push_back(t);
+      const Tensor t = model_.graph->input(input.name, Shape(dims), input.dtype);
+      if (input.name == spec_.loss.labels)
+        model_.label = t;
+      else
+        model_.inputs.push_back(t);
       tensors_.emplace(input.name, t);
     });
   }
@@ -86,17 +89,19 @@ class Builder {
       }
       if (assumption_ && d.size == 0 && is_one_of(layer.op, {"conv2d", "dense"})) sizes_.emplace(d.name, d.size = 7 + *assumption_);
     }
-    for (auto& [key, d] : layer.arguments.dims) {
-      if (d.size == 0 && sizes_.contains(d.name)) d.size = sizes_.at(d.name);
-      if (d.size > 0) {
-        sizes_.emplace(d.name, d.size);
-      } else if (good) {
-        complain_(at + "/" + key, "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
-        good = false;
+    for (auto& [key, dims] : layer.arguments.dims)
+      for (Dim& d : dims) {
+        if (d.size == 0 && sizes_.contains(d.name)) d.size = sizes_.at(d.name);
+        if (d.size > 0) {
+          sizes_.emplace(d.name, d.size);
+        } else if (good) {
+          complain_(at + "/" + key, "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
+          good = false;
+        }
       }
-    }
     std::vector<std::string> from = layer.from;
-    if (from.empty()) {
+    const LayerKind* kind = LayerKind::find(layer.op);
+    if (from.empty() && (kind == nullptr || kind->reads > 0)) {
       if (i == 0 && spec_.inputs.empty()) return fail();
       from = {i == 0 ? spec_.inputs.front().name : spec_.layers[i - 1].name};
     }
@@ -109,6 +114,7 @@ class Builder {
       return fail();
     }
     const bool built = attempt(at, [&] {
+      layer.arguments.graph = model_.graph.get();
       Tensor y = apply(layer, x);
       if (const Pointwise* f = Pointwise::find(layer.activation)) y = activate(y, *f);
       keep(layer.name, y);
@@ -125,7 +131,7 @@ class Builder {
   // What a layer with an error might give: sizes that no one said, and windows where they may be what is wrong, follow from the
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
-    if (!assumption_ || layer.name == "label") return;
+    if (!assumption_ || layer.name == "label" || x.empty()) return;
     if (layer.op == "add" || Pointwise::find(layer.op) != nullptr || LayerKind::find(layer.op) != nullptr)
       return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
     if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) ||
@@ -143,7 +149,9 @@ class Builder {
   }
 
   static Tensor apply(const LayerSpec& l, const std::vector<Tensor>& x) {
+    if (x.empty()) return made_by(*LayerKind::find(l.op), l, x);
     const Tensor& in = x.front();
+    const WeightOptions weight = l.arguments.weight.value_or(WeightOptions{});
     if (l.op == "conv2d") {
       if (l.in.size() > 1) throw UserError("conv2d contracts one dim; `in` names " + std::to_string(l.in.size()));
       return conv2d(in, {.in = l.in.empty() ? Dim{} : Dim{l.in[0], 0},
@@ -155,21 +163,18 @@ class Builder {
                          .padding = l.padding,
                          .groups = l.groups,
                          .bias = l.bias,
+                         .weight = weight,
                          .name = l.name});
     }
     const Pool2dOptions pool{.over = pair_of(l.over), .window = l.window, .stride = l.stride, .padding = l.padding, .name = l.name};
     if (l.op == "max_pool2d") return max_pool2d(in, pool);
     if (l.op == "avg_pool2d") return avg_pool2d(in, pool);
     if (l.op == "global_avg_pool2d") return global_avg_pool2d(in, pool);
-    if (l.op == "dense") return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .name = l.name});
+    if (l.op == "dense")
+      return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .weight = weight, .name = l.name});
     if (l.op == "matmul") return matmul(in, x.back(), {.over = named(l.over), .name = l.name});
     if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);
-    if (const LayerKind* kind = LayerKind::find(l.op)) {
-      LayerArguments arguments = l.arguments;
-      arguments.x = x;
-      arguments.name = l.name;
-      return kind->build(arguments);
-    }
+    if (const LayerKind* kind = LayerKind::find(l.op)) return made_by(*kind, l, x);
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
     if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});
@@ -177,6 +182,13 @@ class Builder {
     if (l.op == "transpose") return transpose(in, named(l.order), {l.name});
     if (l.op == "flatten") return flattened(l, in);
     return one_dim(l, in);
+  }
+
+  static Tensor made_by(const LayerKind& kind, const LayerSpec& l, const std::vector<Tensor>& x) {
+    LayerArguments arguments = l.arguments;
+    arguments.x = x;
+    arguments.name = l.name;
+    return kind.build(arguments);
   }
 
   static Tensor one_dim(const LayerSpec& l, const Tensor& x) {
@@ -202,7 +214,7 @@ class Builder {
     return flatten(x, flat.name, {l.name});
   }
 
-  // One label per sample; the mean over all dims but `over`.
+  // A label for each of the logits' elements but `over`'s; the mean over all of them.
   void add_loss() {
     const Shape& logits = model_.logits.shape();
     const Dim over = logits[logits.position(spec_.loss.over)];
@@ -210,8 +222,24 @@ class Builder {
     if (!logits.has(batch))
       throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
     if (over.name == batch) throw UserError("\"" + batch + "\" counts the samples; expected the dim of the classes");
-    model_.label = model_.graph->input("label", Shape{logits[logits.position(batch)]}, DType::i32);
+    std::vector<Dim> each{logits[logits.position(batch)]};
+    for (const Dim& d : logits.dims())
+      if (d.name != batch && d.name != over.name) each.push_back(d);
+    const bool declared = std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                                      [&](const InputSpec& input) { return input.name == spec_.loss.labels; });
+    if (!declared) model_.label = model_.graph->input(spec_.loss.labels, Shape(each), DType::i32);
+    if (declared && model_.label.shape() != Shape(each)) throw UserError(wrong_labels(Shape(each)));
     model_.loss = mean(softmax_cross_entropy(model_.logits, model_.label, over));
+  }
+
+  std::string wrong_labels(const Shape& each) const {
+    const auto dims = [](const Shape& shape) {
+      std::string out;
+      for (const Dim& d : shape.dims()) out += (out.empty() ? "" : ", ") + d.name + " " + std::to_string(d.size);
+      return "[" + out + "]";
+    };
+    return "the labels \"" + spec_.loss.labels + "\" have the dims " + dims(model_.label.shape()) + "; expected those of \"" +
+           model_.logits.name() + "\" without \"" + spec_.loss.over + "\", the samples first: " + dims(each);
   }
 
   const ModelSpec& spec_;

@@ -27,7 +27,7 @@ struct LayerSpec {
   Index groups = 1;             // conv2d
   Range range{};                // slice
   Index before = 0, after = 0;  // pad
-  LayerArguments arguments{};   // of an op of graph/layer_kind.h
+  LayerArguments arguments{};   // of an op of graph/layer_kind.h; its weight of any op that has one
   bool bias = true;
   std::string activation = "none";  // or an op of graph/pointwise.h
   bool good = true;                 // false: something in it was complained about, it cannot be built
@@ -37,10 +37,11 @@ struct LayerSpec {
 struct InputSpec {
   std::string name{};
   std::vector<Dim> dims{};
+  DType dtype = DType::f32;
 };
 
 struct LossSpec {
-  std::string op{}, over{};
+  std::string op{}, over{}, labels = "label";  // labels: the input that holds them
 };
 
 struct ModelSpec {
@@ -56,8 +57,8 @@ struct ModelSpec {
 
 struct Model {
   std::unique_ptr<Graph> graph{};
-  std::vector<Tensor> inputs{};
-  Tensor label{}, logits{}, loss{};  // label[batch], i32; loss: the mean, a scalar
+  std::vector<Tensor> inputs{};      // that samples fill
+  Tensor label{}, logits{}, loss{};  // label: i32, the batch, then the logits' other dims but `over`; loss: the mean, a scalar
   std::vector<Tensor> layers{};      // those that could be built
   bool whole = false;                // there was no complaint: logits and loss are there
 };

@@ -5,6 +5,7 @@
 
 #include "config/model.h"
 #include "config/zoo.h"
+#include "config/zoo_transformers.h"
 #include "graph/pointwise.h"
 
 namespace motley {
@@ -12,7 +13,8 @@ namespace motley {
 namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40, kMostWindow = 1 << 20;
-const std::vector<std::string> kPaddings{"valid", "same"};
+const std::vector<std::string> kPaddings{"valid", "same"}, kInputTypes{"f32", "i32"},
+    kInitialWeights{"he_uniform", "normal", "zeros", "ones"};
 
 const std::vector<std::string>& activation_names() {
   static const std::vector<std::string> names = [] {
@@ -24,13 +26,16 @@ const std::vector<std::string>& activation_names() {
 }
 
 // {dim: size, ...}
-void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
+void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out, DType* dtype = nullptr) {
   for (const Json::Member& m : std::get<Json::Object>(j.value))
     r.in(m.key, [&] {
+      if (m.key == "dtype" && dtype != nullptr && std::holds_alternative<std::string>(m.value.value)) {
+        std::string word;
+        if (r.text(m.value, word, kInputTypes)) *dtype = word == "i32" ? DType::i32 : DType::f32;
+        return;
+      }
       if (!is_name(m.key))
         return r.complain(m.where, "\"" + m.key + "\" is not a valid dim name: letters, digits, _ and -, a letter or _ first");
-      if (m.key == "dtype" && std::holds_alternative<std::string>(m.value.value))
-        return r.complain(m.where, "not built yet; an input holds floating-point numbers");
       Dim d{m.key, 0};
       if (!r.integer(m.value, d.size, 1, kMostSize)) d.size = 0;  // the name is known all the same
       out.push_back(std::move(d));
@@ -126,6 +131,11 @@ void read_range(Reader& r, const Json& j, LayerSpec& layer) {
 
 using LayerField = Field<LayerSpec>;
 
+WeightOptions& weight_of(LayerSpec& l) {
+  if (!l.arguments.weight) l.arguments.weight = WeightOptions{};
+  return *l.arguments.weight;
+}
+
 const std::map<std::string, LayerField>& layer_fields() {
   auto names = [](std::vector<std::string> LayerSpec::*member) {
     return [member](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.*member); };
@@ -186,6 +196,18 @@ const std::map<std::string, LayerField>& layer_fields() {
              zeros("before", "zeros put before the first element", &LayerSpec::before),
              zeros("after", "zeros put after the last element", &LayerSpec::after),
              boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
+             {"weight", "the layer whose weight it shares; default: one of its own", "name", false,
+              [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
+             {"initial", "what its weight starts from", "text", false,
+              [](Reader&r, const Json&j, LayerSpec&l) {
+                std::string word;
+                if (!r.text(j, word, kInitialWeights)) return;
+                const auto which = std::find(kInitialWeights.begin(), kInitialWeights.end(), word) - kInitialWeights.begin();
+                weight_of(l).initial = static_cast<InitialWeights>(which);
+              },
+              schema_of_words(kInitialWeights)},
+             {"deviation", "of normal initial values", "number", false,
+              [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
              LayerField{"activation", "pointwise function of its result", "text", false,
                         [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
                         schema_of_words(activation_names()), LayerSpec{}.activation}})
@@ -197,11 +219,13 @@ const std::map<std::string, LayerField>& layer_fields() {
 
 // The keys of each op; the first ones up to the empty name are required.
 const std::map<std::string, std::vector<std::string>> kOpKeys{
-    {"conv2d", {"out", "window", "", "in", "over", "stride", "dilation", "padding", "groups", "bias", "activation"}},
+    {"conv2d",
+     {"out", "window", "", "in", "over", "stride", "dilation", "padding", "groups", "bias", "weight", "initial", "deviation",
+      "activation"}},
     {"max_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
     {"avg_pool2d", {"window", "", "over", "stride", "padding", "activation"}},
     {"global_avg_pool2d", {"", "over", "activation"}},
-    {"dense", {"out", "", "in", "keep", "bias", "activation"}},
+    {"dense", {"out", "", "in", "keep", "bias", "weight", "initial", "deviation", "activation"}},
     {"matmul", {"from", "over", "", "activation"}},
     {"add", {"from", "", "activation"}},
     {"flatten", {"out", ""}},
@@ -246,14 +270,14 @@ LayerField field_of(const LayerKey& key) {
     };
     return f;
   }
-  if (key.kind == Kind::dim) {
+  if (key.kind == Kind::dim || key.kind == Kind::dims) {
     f.type = "object, name or list";
     f.required = true;
     f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
       std::vector<Dim> dims;
       read_dims(r, j, dims);
-      if (dims.size() == 1)
-        l.arguments.dims[key.name] = dims.front();
+      if (dims.size() == 1 || (key.kind == Kind::dims && !dims.empty()))
+        l.arguments.dims[key.name] = dims;
       else if (dims.size() > 1)
         r.complain(j, "`" + key.name + "` is one dim, these are " + std::to_string(dims.size()));
     };
@@ -291,7 +315,9 @@ Table<LayerSpec> layer_table(const std::string& op) {
     }
     for (const LayerKey& key : kind->keys) table.push_back(field_of(key));
   }
-  if (!reads_several(op)) {
+  if (const LayerKind* kind = LayerKind::find(op); kind != nullptr && kind->form.weight)
+    for (const char* key : {"weight", "initial", "deviation"}) table.push_back(layer_fields().at(key));
+  if (const LayerKind* kind = LayerKind::find(op); !reads_several(op) && (kind == nullptr || kind->reads > 0)) {
     table.push_back(layer_fields().at("from"));
     table.back().doc += "; default: the layer before it";
   }
@@ -320,7 +346,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
     for (const LayerKey& key : kind->keys) {
       if (key.kind == LayerKey::Kind::names)
         layer.arguments.names[key.name];
-      else if (key.kind == LayerKey::Kind::dim)
+      else if (key.kind == LayerKey::Kind::dim || key.kind == LayerKey::Kind::dims)
         layer.arguments.dims[key.name];
       else
         layer.arguments.numbers[key.name] = key.standard;
@@ -342,26 +368,25 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   return layer;
 }
 
+void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
+  InputSpec input{m.key, {}};
+  const std::size_t before = r.complaints.list.size();
+  if (!is_name(m.key)) r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
+  if (!std::holds_alternative<Json::Object>(m.value.value)) {
+    r.complain(m.value, "expected the input's dims and their sizes, found " + Reader::kind(m.value));
+  } else {
+    read_sized_dims(r, m.value, input.dims, &input.dtype);
+    if (input.dims.empty() && r.complaints.list.size() == before) r.complain(m.value, "expected the input's dims and their sizes");
+  }
+  if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
+}
+
+// One that samples fill, and perhaps the labels; which is which follows from the loss, read later.
 void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   const auto* members = std::get_if<Json::Object>(&j.value);
-  if (members == nullptr || members->size() != 1)
-    return r.complain(j, "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }" +
-                             (members != nullptr && members->size() > 1 ? std::string("; several are not built yet") : ""));
-  const Json::Member& m = members->front();
-  r.in(m.key, [&] {
-    InputSpec input{m.key, {}};
-    const std::size_t before = r.complaints.list.size();
-    if (!is_name(m.key))
-      r.complain(m.where, "\"" + m.key + "\" is not a valid name: letters, digits, _ and -, a letter or _ first");
-    if (m.key == "label") r.complain(m.where, "\"label\" is reserved for the labels; rename this input");
-    if (!std::holds_alternative<Json::Object>(m.value.value))
-      r.complain(m.value, "expected the input's dims and their sizes, found " + Reader::kind(m.value));
-    else if (std::get<Json::Object>(m.value.value).empty())
-      r.complain(m.value, "expected the input's dims and their sizes");
-    else
-      read_sized_dims(r, m.value, input.dims);
-    if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
-  });
+  if (members == nullptr || members->empty())
+    return r.complain(j, "expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, \"cols\": 28 } }");
+  for (const Json::Member& m : *members) r.in(m.key, [&] { read_input(r, m, model); });
 }
 
 const std::vector<std::string> kLosses{"softmax_cross_entropy"};
@@ -370,7 +395,14 @@ const Table<LossSpec>& loss_table() {
   static const Table<LossSpec> table{
       {"op", "softmax_cross_entropy", "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); },
        schema_of_words(kLosses)},
-      {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }}};
+      {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }},
+      {"labels",
+       "the input that holds the labels, whole numbers: the samples, then the logits' other dims but `over`",
+       "name",
+       false,
+       [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.labels); },
+       {},
+       Json(LossSpec{}.labels)}};
   return table;
 }
 
@@ -420,13 +452,28 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     if (l.name.empty()) l.name = (l.op.empty() ? "layer" : l.op) + ending;
     later.push_back(l.name);
   }
+  const std::string& labels = model.loss.labels;
+  std::size_t others = 0;
+  for (const InputSpec& i : model.inputs) {
+    if (i.name == labels) {
+      if (i.dtype != DType::i32)
+        complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
+    } else if (others++ > 0) {
+      complain_below(r, j, "/inputs/" + i.name,
+                     "several inputs are not built yet; one that samples fill, and the labels (\"" + labels + "\")");
+    }
+  }
+  if (!model.inputs.empty() && others == 0)
+    complain_below(r, j, "/inputs/" + labels,
+                   "\"" + labels + "\" is reserved for the labels; rename this input" +
+                       (labels == "label" ? "" : ", or name another one in /loss/labels"));
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string at = "/layers/" + std::to_string(i);
-    if (l.name == "label" || Reader::is_one_of(l.name, earlier)) {
+    if (l.name == labels || Reader::is_one_of(l.name, earlier)) {
       complain_below(r, j, at + "/name",
-                     l.name == "label" ? "\"label\" is reserved for the labels; rename this layer"
-                                       : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
+                     l.name == labels ? "\"" + labels + "\" is reserved for the labels; rename this layer"
+                                      : "two layers or inputs are called \"" + l.name + "\"; give this one another name");
       l.good = false;
     }
     for (std::size_t k = 0; k < l.from.size(); k++) {
@@ -456,7 +503,7 @@ struct ZooSpec {
   ZooChoice choice{};
   std::string stem{};
 };
-const std::vector<std::string> kStems{"imagenet", "cifar"}, kLaterNetworks{"bert", "gpt", "unet", "vit"};
+const std::vector<std::string> kStems{"imagenet", "cifar"}, kLaterNetworks{"unet"};
 
 Table<ZooSpec> zoo_table(VersionKey version) {
   return {version_field<ZooSpec>(version),
@@ -469,20 +516,22 @@ Table<ZooSpec> zoo_table(VersionKey version) {
            schema_of_words(zoo_networks())},
           {"name", "name of the model, informative", "text", false,
            [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.model.name); }},
-          {"inputs", "the images: name -> its dims and their sizes: samples, channels, rows, columns", "object", true,
-           [](Reader& r, const Json& j, ZooSpec& z) {
-             read_inputs(r, j, z.model);
-             if (!z.model.inputs.empty() && z.model.inputs.front().dims.size() != 4)
-               r.complain(j, "expected images: four dims, as { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 }");
-           },
+          {"inputs",
+           "name -> its dims and their sizes: samples, channels, rows, columns; of gpt and bert (\"dtype\": \"i32\"): samples, "
+           "positions",
+           "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); },
            schema_of_map(schema_of_map(schema_of_type("integer")))},
           {"classes",
-           "size of the dim \"classes\" that it makes",
+           "size of the dim \"classes\" that it makes; of gpt and bert that of the vocabulary (default: as published)",
            "integer",
            false,
            [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.classes, 1, kMostSize); },
            {},
            Json(ZooChoice{}.classes)},
+          {"layers", "of gpt, bert and vit: so many blocks; default: as published, 12", "integer", false,
+           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.layers, 1, 10000); }},
+          {"heads", "of their attention; default: as published, 12", "integer", false,
+           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.heads, 1, kMostSize); }},
           {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text",
            false, [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
           {"width",
@@ -503,10 +552,31 @@ ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {
       r.complain(*j.find("stem"), "resnet18, resnet34 and resnet50 have two stems, " + zoo.choice.network + " has one");
     });
   zoo.choice.small_stem = zoo.stem == "cifar";
+  const bool known = !zoo.choice.network.empty(), tokens = known && reads_tokens(zoo.choice.network);
+  if (known && !zoo.model.inputs.empty()) {
+    const InputSpec& input = zoo.model.inputs.front();
+    const auto wrong = [&](const std::string& text) { r.in("inputs", [&] { r.complain(*j.find("inputs"), text); }); };
+    if (zoo.model.inputs.size() > 1)
+      wrong("expected one input, these are " + std::to_string(zoo.model.inputs.size()));
+    else if (tokens && (input.dims.size() != 2 || input.dtype != DType::i32))
+      wrong("expected whole numbers of two dims, as { \"tokens\": { \"dtype\": \"i32\", \"batch\": 8, \"positions\": 128 } }");
+    else if (!tokens && (input.dims.size() != 4 || input.dtype != DType::f32))
+      wrong("expected images: four dims, as { \"batch\": 32, \"channels\": 3, \"rows\": 224, \"cols\": 224 }");
+    for (const char* key : {"layers", "heads"})
+      if (const Json* given = j.find(key); given != nullptr && !is_transformer(zoo.choice.network))
+        r.in(key, [&] { r.complain(*given, "gpt, bert and vit take it, " + zoo.choice.network + " does not"); });
+    if (tokens && j.find("classes") == nullptr) zoo.choice.classes = usual_choice(zoo.choice.network).classes;
+  }
   if (r.complaints.list.size() != before) return std::move(zoo.model);
   zoo.choice.input = zoo.model.inputs.front().name;
   zoo.choice.image = zoo.model.inputs.front().dims;
-  const Json text = zoo_model(zoo.choice);
+  Json text;
+  try {
+    text = zoo_model(zoo.choice);
+  } catch (const UserError& e) {
+    r.complain(j, e.what());
+    return std::move(zoo.model);
+  }
   Complaints none;
   Reader inner{none};
   ModelSpec model;

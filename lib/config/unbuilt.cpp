@@ -46,7 +46,7 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
     add_names(layer.find("out"), declared);
     if (const LayerKind* kind = LayerKind::find(spec.layers[i].op))
       for (const LayerKey& key : kind->keys)
-        if (key.kind == LayerKey::Kind::dim) add_names(layer.find(key.name), declared);
+        if (key.kind == LayerKey::Kind::dim || key.kind == LayerKey::Kind::dims) add_names(layer.find(key.name), declared);
     if (declared.empty() && may_declare_dims(spec.layers[i].op)) return {.anything = true};
     out.names.merge(declared);
   }

@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 
+#include "config/zoo_transformers.h"
+
 namespace motley {
 
 namespace {
@@ -338,6 +340,8 @@ const std::vector<std::string>& zoo_networks() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> out;
     for (const auto& [name, build] : networks()) out.push_back(name);
+    out.insert(out.end(), {"bert", "gpt", "vit"});
+    std::sort(out.begin(), out.end());
     return out;
   }();
   return names;
@@ -348,6 +352,11 @@ bool has_small_stem(const std::string& network) {
 }
 
 ZooChoice usual_choice(const std::string& network) {
+  if (reads_tokens(network))
+    return {.network = network,
+            .image = {{"batch", 8}, {"positions", network == "gpt" ? 1024 : 512}},
+            .input = "tokens",
+            .classes = network == "gpt" ? 50257 : 30522};
   const bool digits = network == "lenet5" || network == "paper_mnist";
   const std::vector<std::string> small{"paper_cifar", "resnet20", "resnet56", "resnet110", "resnet1001"};
   const bool cifar = std::find(small.begin(), small.end(), network) != small.end();
@@ -359,13 +368,15 @@ ZooChoice usual_choice(const std::string& network) {
 
 Json zoo_model(const ZooChoice& choice) {
   Layers layers(choice);
-  networks().at(choice.network)(layers);
+  const bool transformer = is_transformer(choice.network), tokens = reads_tokens(choice.network);
+  if (!transformer) networks().at(choice.network)(layers);
   Json image;
+  if (tokens) image.set("dtype", "i32");
   for (const Dim& d : choice.image) image.set(d.name, Int{d.size});
   Json model;
   model.set("version", 1).set("name", choice.network).set("inputs", Json().set(choice.input, std::move(image)));
-  model.set("layers", layers.take());
-  return std::move(model.set("loss", Json().set("op", "softmax_cross_entropy").set("over", "classes")));
+  model.set("layers", transformer ? transformer_layers(choice) : layers.take());
+  return std::move(model.set("loss", Json().set("op", "softmax_cross_entropy").set("over", tokens ? "vocabulary" : "classes")));
 }
 
 }  // namespace motley

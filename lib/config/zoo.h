@@ -12,11 +12,13 @@ namespace motley {
 
 struct ZooChoice {
   std::string network{};
-  std::vector<Dim> image{};  // of the input: samples, channels, rows, columns
+  std::vector<Dim> image{};  // of the input: samples, channels, rows, columns; of one of tokens: samples, positions
   std::string input = "image";
   Index classes = 1000;
   bool small_stem = false;  // resnet18/34/50: 3x3 without a pool, for small images
   double width = 1;         // factor of every layer's channels
+  Index layers = 0;         // of a transformer, so many blocks; 0: as published
+  Index heads = 0;          // of its attention; 0: as published
 };
 
 const std::vector<std::string>& zoo_networks();

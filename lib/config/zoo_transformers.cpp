@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace motley {
 
@@ -38,7 +39,7 @@ class Blocks {
   }
   void embedding(const std::string& name, double deviation) {
     add("embedding", name, [&](Json& l) {
-      l.set("rows", Json().set("vocabulary", Int{choice_.classes})).set("out", Json().set("hidden", Int{hidden_}));
+      l.set("from", choice_.input).set("rows", Json().set("vocabulary", Int{choice_.classes})).set("out", Json().set("hidden", Int{hidden_}));
       normal(l, deviation);
     });
   }
@@ -113,7 +114,7 @@ Json::Array gpt(const ZooChoice& choice) {
     net.sum(h + ".attended", {in, net.last()});
     const std::string middle = net.last();
     net.norm(h + ".ln_2", 1e-5);
-    net.dense(h + ".mlp.c_fc", positions, "inner", 4 * net.hidden(), "gelu");
+    net.dense(h + ".mlp.c_fc", positions, "inner", 4 * net.hidden(), "gelu_tanh");
     net.dense(h + ".mlp.c_proj", positions, "hidden", net.hidden());
     net.dropout(h + ".mlp_drop");
     net.sum(h, {middle, net.last()});

@@ -66,6 +66,17 @@ Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType 
   return Tensor(shared_from_this(), static_cast<int>(nodes.size()) - 1);
 }
 
+void GraphNodes::check_weight(const WeightOptions& weight) const {
+  if (weight.initial == InitialWeights::normal && !(weight.deviation > 0))
+    throw UserError("the deviation of initial weights is above 0, this one is " + std::to_string(weight.deviation));
+  if (weight.layer.empty()) return;
+  std::vector<std::string> known;
+  for (const Node& n : nodes)
+    if (n.op && n.op->has_parameters()) known.push_back(n.layer);
+  if (std::find(known.begin(), known.end(), weight.layer) == known.end())
+    throw UserError("no layer above is called \"" + weight.layer + "\" and has a weight" + did_you_mean(weight.layer, known));
+}
+
 void GraphNodes::rename(int node, const std::string& name) {
   at(nodes, node).name = name;
 }

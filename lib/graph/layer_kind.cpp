@@ -12,8 +12,9 @@ std::map<std::string, const LayerKind*>& known() {
 
 }  // namespace
 
-LayerKind::LayerKind(const std::string& n, int r, std::vector<LayerKey> k, std::function<Tensor(const LayerArguments&)> b)
-    : name(n), reads(r), keys(std::move(k)), build(std::move(b)) {
+LayerKind::LayerKind(const std::string& n, int r, std::vector<LayerKey> k, std::function<Tensor(const LayerArguments&)> b,
+                     LayerForm f)
+    : name(n), reads(r), keys(std::move(k)), build(std::move(b)), form(f) {
   known().emplace(name, this);
 }
 

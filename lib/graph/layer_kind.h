@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,14 @@ struct LayerArguments {
   std::string name{};
   std::map<std::string, double> numbers{};
   std::map<std::string, std::vector<std::string>> names{};  // empty: not written
-  std::map<std::string, Dim> dims{};                        // size 0: a dim that has been declared before
+  std::map<std::string, std::vector<Dim>> dims{};           // size 0: a dim that has been declared before
+  std::optional<WeightOptions> weight{};                    // where a key says something of it
+  Graph* graph = nullptr;
   const Tensor& in() const { return x.front(); }
 };
 
 struct LayerKey {
-  enum class Kind : std::uint8_t { number, whole, flag, names, dim };  // names: of dims, one or several; dim: required
+  enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims };  // names: of dims, one or several; dim, dims: required
   std::string name{}, doc{};
   Kind kind = Kind::number;
   double standard = 0;             // of a number or flag: its value where it is not written
@@ -29,8 +32,12 @@ struct LayerKey {
 };
 
 // At namespace scope in an op's file: model files then know the op.
+struct LayerForm {
+  bool weight = false;  // has the keys weight, initial, deviation
+};
 struct LayerKind {
-  LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build);
+  LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,
+            LayerForm form = {});
   LayerKind(const LayerKind&) = delete;
   LayerKind& operator=(const LayerKind&) = delete;
 
@@ -38,6 +45,7 @@ struct LayerKind {
   const int reads;  // so many tensors
   const std::vector<LayerKey> keys;
   const std::function<Tensor(const LayerArguments&)> build;
+  const LayerForm form;
 
   static const LayerKind* find(const std::string& name);  // null: none
   static std::vector<const LayerKind*> all();             // sorted by name

@@ -44,6 +44,17 @@ bool is_plain_map(const Pass& p) {
   return p.op == KernelOp::map && p.formula.code.empty() && p.scale == 1.0 && p.index_maps.empty();
 }
 
+namespace {
+
+// "[out 4, in 3]"
+std::string to_text(const Shape& shape) {
+  std::string out;
+  for (const Dim& d : shape.dims()) out += (out.empty() ? "" : ", ") + d.name + " " + std::to_string(d.size);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
 Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains) {
   out_.trains = trains;
   const std::size_t n = graph.nodes.size();
@@ -68,7 +79,31 @@ int Lowering::add(StepTensor tensor) {
 }
 
 int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial) {
-  const int id = add({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial});
+  return add_parameter({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial});
+}
+
+int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shape) {
+  const std::string& layer = o.layer.empty() ? node.layer : o.layer;
+  const Initial initial = o.initial == InitialWeights::normal  ? Initial::normal
+                          : o.initial == InitialWeights::zeros ? Initial::zeros
+                          : o.initial == InitialWeights::ones  ? Initial::ones
+                                                               : Initial::weight;
+  StepTensor tensor{layer + ".weight", shape, DType::f32, TensorRole::parameter, layer, -1, initial};
+  if (initial == Initial::normal) tensor.deviation = o.deviation;
+  const int id = add_parameter(std::move(tensor));
+  if (const Shape& its = at(out_.tensors, id).shape; its != shape)
+    throw UserError("\"" + node.layer + "\" takes the weight of \"" + o.layer + "\", whose dims are " + to_text(its) +
+                    "; its own would be " + to_text(shape));
+  return id;
+}
+
+void Lowering::numbers_below(int tensor, Index below) {
+  Index& most = at(out_.tensors, tensor).below;
+  most = most == 0 ? below : std::min(most, below);
+}
+
+int Lowering::add_parameter(StepTensor tensor) {
+  const int id = add(std::move(tensor));
   if (std::find(out_.parameters.begin(), out_.parameters.end(), id) == out_.parameters.end()) out_.parameters.push_back(id);
   wants_.insert(id);
   return id;
@@ -112,10 +147,13 @@ Pass& Lowering::pass(const Node& node, const std::string& what, KernelOp op, Pas
 
 void Lowering::lower(const GraphNodes& graph, const std::vector<int>& losses) {
   const std::size_t n = graph.nodes.size();
+  std::set<int> labels;
+  for (const Node& node : graph.nodes)
+    if (node.op && node.op->label_input() >= 0) labels.insert(at(node.inputs, node.op->label_input()));
   for (std::size_t i = 0; i < n; i++) {
     if (!needed_[i]) continue;
     const Node& node = graph.nodes[i];
-    const TensorRole role = node.op ? TensorRole::activation : node.dtype == DType::i32 ? TensorRole::label : TensorRole::input;
+    const TensorRole role = node.op ? TensorRole::activation : labels.contains(node.id) ? TensorRole::label : TensorRole::input;
     values_[i] = add({node.name, node.shape, node.dtype, role, node.layer, -1});
     if (trains_[i]) wants_.insert(values_[i]);
     if (node.op) node.op->forward(*this, node);

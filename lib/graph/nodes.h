@@ -22,6 +22,7 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual bool has_parameters() const { return false; }
+  virtual int label_input() const { return -1; }  // which of its inputs holds labels; -1: none
   virtual void forward(Lowering& to, const Node& node) const = 0;
   virtual void backward(Lowering& to, const Node& node) const = 0;  // called when the node's gradient is wanted
 };
@@ -50,6 +51,7 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   Tensor add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op, const std::vector<Tensor>& inputs,
              Shape shape, DType dtype = DType::f32);
   Tensor add_input(const std::string& name, const Shape& shape, DType dtype);
+  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has parameters
   void rename(int node, const std::string& name);
   void claim(const std::string& name);  // UserError: taken, or no name
 };
@@ -62,6 +64,8 @@ class Lowering {
   int value(const Node& node) const { return value(node.id); }
   // Each is made at its first call.
   int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial);
+  int weight(const Node& node, const WeightOptions& options, const Shape& shape);  // UserError: another layer's has another shape
+  void numbers_below(int tensor, Index below);                                     // of an i32 input: what it names
   int inner(const Node& node, const std::string& suffix, const Shape& shape, DType dtype = DType::f32);
   int key(const Node& node, const Shape& shape);
   // A parameter without a gradient; where the step trains, what moves it is written to gradient(it).
@@ -76,6 +80,7 @@ class Lowering {
 
  private:
   int add(StepTensor tensor);
+  int add_parameter(StepTensor tensor);
   Passes out_{};
   std::vector<int> values_{};
   std::vector<bool> needed_{}, trains_{};

@@ -15,8 +15,8 @@ namespace motley {
 // by whoever feeds it. parameter: also a running statistic.
 enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient, key };
 
-// Values that a parameter starts from. weight: He-uniform; bias: +-1 / sqrt(fan-in).
-enum class Initial : std::uint8_t { weight, bias, zeros, ones };
+// Values that a parameter starts from. weight: He-uniform; bias: +-1 / sqrt(fan-in); normal: of StepTensor::deviation.
+enum class Initial : std::uint8_t { weight, bias, zeros, ones, normal };
 
 struct StepTensor {
   std::string name{};        // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
@@ -26,6 +26,8 @@ struct StepTensor {
   std::string layer{};                // whose rules and place it follows; empty: inputs
   int of = -1;                        // a gradient's tensor
   Initial initial = Initial::weight;  // of a parameter
+  double deviation = 0;               // Initial::normal
+  Index below = 0;                    // of an i32 input that names rows: its numbers are 0..below-1; 0: any
 };
 
 // Of its elements, where floats are `floats`.

@@ -15,10 +15,10 @@ struct Fields<Optimizer> {
 };
 template <>
 struct Fields<StepTensor> {
-  static constexpr std::tuple list{field("name", &StepTensor::name),      field("shape", &StepTensor::shape),
-                                   field("dtype", &StepTensor::dtype),    field("role", &StepTensor::role),
-                                   field("layer", &StepTensor::layer),    field("of", &StepTensor::of),
-                                   field("initial", &StepTensor::initial)};
+  static constexpr std::tuple list{
+      field("name", &StepTensor::name),       field("shape", &StepTensor::shape),         field("dtype", &StepTensor::dtype),
+      field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
+      field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below)};
 };
 template <>
 struct Fields<PassIndex> {

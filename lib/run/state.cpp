@@ -35,6 +35,7 @@ double initial_value(const StepTensor& t, std::uint64_t seed, Index global, Inde
     case Initial::bias: return bias_uniform(seed, t.name, global, fan);
     case Initial::zeros: return 0;
     case Initial::ones: return 1;
+    case Initial::normal: return normal(t.deviation, seed, t.name, global);
   }
   throw InternalError("an unknown initial value");
 }

@@ -17,24 +17,21 @@
 
 namespace motley {
 
-void Score::add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after) {
-  const Index count = static_cast<Index>(labels.size()), block = classes * after;
-  check(count > 0 && static_cast<Index>(logits.size()) % (count * block) == 0, "whole rows of logits per label");
-  const Index blocks = static_cast<Index>(logits.size()) / block;
+void Score::add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after,
+                Index ignored) {
+  check(static_cast<Index>(logits.size()) == static_cast<Index>(labels.size()) * classes, "a row of logits per label");
   std::vector<double> row(static_cast<std::size_t>(classes));
-  for (Index b = 0; b < blocks; b++) {
-    const std::int32_t label = at(labels, b / (blocks / count));
-    if (label == kNoSample) continue;
-    if (b % (blocks / count) == 0) samples++;
-    for (Index i = 0; i < after; i++) {
-      for (Index k = 0; k < classes; k++) at(row, k) = at(logits, b * block + k * after + i);
-      const auto best = std::max_element(row.begin(), row.end());
-      double sum = 0;
-      for (const double v : row) sum += std::exp(v - *best);
-      loss += std::log(sum) + *best - at(row, label);
-      right += best - row.begin() == label ? 1 : 0;
-      rows++;
-    }
+  for (Index r = 0; r < static_cast<Index>(labels.size()); r++) {
+    const std::int32_t label = at(labels, r);
+    if (label < 0 || label == ignored) continue;
+    const Index first = r / after * classes * after + r % after;
+    for (Index k = 0; k < classes; k++) at(row, k) = at(logits, first + k * after);
+    const auto best = std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const double v : row) sum += std::exp(v - *best);
+    loss += std::log(sum) + *best - at(row, label);
+    right += best - row.begin() == label ? 1 : 0;
+    rows++;
   }
 }
 
@@ -89,8 +86,12 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   const OutputDims dims = dims_of(plan.passes, output, options);
   const Index classes = shape[dims.classes].size, batch = shape[dims.samples].size;
   Index after = 1;
-  for (std::size_t d = dims.classes + 1; d < shape.rank(); d++)
-    if (d != dims.samples) after *= shape[d].size;
+  std::vector<Index> each;  // of a sample's rows: the labels' dims
+  for (std::size_t d = 0; d < shape.rank(); d++)
+    if (d != dims.samples && d != dims.classes) {
+      each.push_back(shape[d].size);
+      if (d > dims.classes) after *= shape[d].size;
+    }
   const Shape& images = at(plan.passes.tensors, plan.passes.find(options.image)).shape;
   std::vector<Index> extents;
   for (std::size_t d = 1; d < images.rank(); d++) extents.push_back(images[d].size);
@@ -101,6 +102,12 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   if (data->classes() > classes)
     throw UserError("the data has " + std::to_string(data->classes()) + " classes, \"" + output.name + "\" has " +
                     std::to_string(classes));
+  if (const std::vector<Index> its = data->label_extents(); !its.empty() && its != each)
+    throw UserError(fmt::format("a sample's labels have the sizes [{}], \"{}\" has the rows [{}]", fmt::join(its, ", "),
+                                output.name, fmt::join(each, ", ")));
+  Box all;
+  Index rows = 1;
+  for (const Index size : each) all.push_back({0, size}), rows *= size;
   Score score;
   std::vector<double> seconds;
   const auto feeds_of = [&](Index first) {  // a short last batch is filled up
@@ -112,20 +119,24 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   ReadAhead ahead(spare_cores(), feeds_of(0));
   for (Index first = 0; first < data->samples(); first += batch) {
     rt.phase("evaluating from sample " + std::to_string(first));
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch), kNoSample);
-    for (Index n = first; n < std::min(first + batch, data->samples()); n++) {
-      const std::int32_t label = at(labels, n - first) = data->label(n);
-      if (label < 0 || label >= classes)
-        throw UserError(
-            fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", n, label, output.name, classes - 1),
-            Exit::data);
+    const Index count = std::min(batch, data->samples() - first);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch * rows), static_cast<std::int32_t>(kNoSample));
+    for (Index n = 0; n < count; n++) {
+      const auto its = std::span(labels).subspan(static_cast<std::size_t>(n * rows), static_cast<std::size_t>(rows));
+      data->read_labels(first + n, all, its);
+      for (const std::int32_t label : its)
+        if (label != options.ignored && (label < 0 || label >= classes))
+          throw UserError(
+              fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label, output.name, classes - 1),
+              Exit::data);
     }
     seconds.push_back(predictor.run_named(ahead.next(feeds_of(first + batch))).seconds);
-    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after);
+    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after, options.ignored);
   }
   const auto slowest = control::all_of(rt.transport(), quartiles(std::move(seconds)).median);
+  if (score.rows == 0) throw UserError("no label of the samples counts", Exit::data);
   const auto count = static_cast<double>(score.rows);
-  return {score.samples, static_cast<double>(score.right) / count, score.loss / count,
+  return {data->samples(), static_cast<double>(score.right) / count, score.loss / count,
           *std::max_element(slowest.begin(), slowest.end()), plan.step_seconds};
 }
 

@@ -3,6 +3,8 @@
 
 #include <motley/error.h>
 
+#include <cstring>
+
 #include "base/at.h"
 #include "base/hash.h"
 #include "mesh/control.h"
@@ -27,6 +29,19 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
     if (all[r].problem != all[0].problem)
       throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
     if (all[r].plan != all[0].plan) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
+  }
+}
+
+// Those that name rows are below the number of rows. UserError (65).
+void check_numbers(const Passes& passes, const std::string& name, std::span<const std::byte> out) {
+  const Index below = at(passes.tensors, passes.find(name)).below;
+  std::int32_t number = 0;
+  for (std::size_t k = 0; below > 0 && k < out.size(); k += sizeof number) {
+    std::memcpy(&number, out.data() + k, sizeof number);
+    if (number < 0 || number >= below)
+      throw UserError(
+          "\"" + name + "\" holds " + std::to_string(number) + "; what reads it has the rows 0 to " + std::to_string(below - 1),
+          Exit::data);
   }
 }
 
@@ -58,6 +73,7 @@ void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& 
     const auto given = feeds.find(name);
     const ReadBox all = given != feeds.end() ? given->second : random_keys(seed, name, step);
     micro_batch_of(all, number, samples_)(box, out);
+    check_numbers(plan.data().passes, name, out);
   });
 }
 

@@ -6,12 +6,13 @@
 
 namespace motley {
 
-// logits: row-major [labels.size(), rows.., classes, rows..]; samples whose label is kNoSample count for nothing.
+// logits: row-major [samples, rows.., classes, rows..]; labels: one per row, in their order. Rows whose label is negative or
+// `ignored` count for nothing.
 struct Score {
-  Index right = 0, rows = 0, samples = 0;
+  Index right = 0, rows = 0;
   double loss = 0;  // summed over rows
   void add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes,
-           Index after = 1);  // after: elements of a class
+           Index after = 1, Index ignored = -1);  // after: elements of a class
 };
 
 }  // namespace motley

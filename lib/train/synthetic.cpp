@@ -2,26 +2,44 @@
 // Made-up samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
 #include <motley/error.h>
 
+#include <cmath>
+
 #include "base/random.h"
 #include "train/byte_images.h"
 
 namespace motley {
 namespace {
 
-// value = 3/4 pattern of the label's class + 1/4 noise of the sample, both uniform in (0, 1).
+// value = 3/4 pattern of the label's class + 1/4 noise of the sample, both uniform in (0, 1). Whole numbers: in 3 of 4 elements
+// that of the class's pattern. Labels of elements: the sample's, moved by a number that is the element's alone.
 class Synthetic : public Dataset {
  public:
-  Synthetic(std::vector<Index> extents, Index classes, Index samples, std::uint64_t seed, const std::string& part)
-      : extents_(std::move(extents)),
+  Synthetic(const SampleKind& kind, Index samples, std::uint64_t seed, const std::string& part)
+      : extents_(kind.extents),
+        label_extents_(kind.label_extents),
+        dtype_(kind.dtype),
         elements_(product(extents_)),
-        classes_(classes),
+        classes_(kind.classes),
+        numbers_(kind.numbers),
         samples_(samples),
         labels_(seed, "synthetic labels, " + part),
         noise_(seed, "synthetic noise, " + part),
+        moves_(seed, "synthetic labels of elements"),
         patterns_(seed, "synthetic patterns") {}
   Index samples() const override { return samples_; }
   Index classes() const override { return classes_; }
   std::vector<Index> sample_extents() const override { return extents_; }
+  DType dtype() const override { return dtype_; }
+  std::vector<Index> label_extents() const override { return label_extents_; }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    if (label_extents_.empty()) return Dataset::read_labels(sample, box, out);
+    const std::int32_t first = label(sample);
+    std::size_t at = 0;
+    for_each_row(label_extents_, box, [&](Index from, Index length) {
+      for (Index i = from; i < from + length; i++)
+        out[at++] = static_cast<std::int32_t>((first + moves_.bits(static_cast<std::uint64_t>(i))) % classes_);
+    });
+  }
   std::int32_t label(Index sample) const override {
     check(sample >= 0 && sample < samples_, "a label of a sample");
     return static_cast<std::int32_t>(labels_.uniform(static_cast<std::uint64_t>(sample)) * static_cast<double>(classes_));
@@ -31,7 +49,11 @@ class Synthetic : public Dataset {
     Numbers pattern(patterns_, label(sample) * elements_), noise(noise_, sample * elements_);
     std::size_t at = 0;
     for_each_row(extents_, box, [&](Index from, Index length) {
-      for (Index i = from; i < from + length; i++) out[at++] = 0.75 * pattern.at(i) + 0.25 * noise.at(i);
+      for (Index i = from; i < from + length; i++) {
+        const double p = pattern.at(i), n = noise.at(i);
+        out[at++] = dtype_ == DType::f32 ? 0.75 * p + 0.25 * n
+                                         : std::floor(static_cast<double>(numbers_) * (n < 0.75 ? p : 4 * (n - 0.75)));
+      }
     });
   }
 
@@ -53,17 +75,25 @@ class Synthetic : public Dataset {
   };
 
   std::vector<Index> extents_;
-  Index elements_, classes_, samples_;
-  RandomStream labels_, noise_, patterns_;
+  std::vector<Index> label_extents_;
+  DType dtype_;
+  Index elements_, classes_, numbers_, samples_;
+  RandomStream labels_, noise_, moves_, patterns_;
 };
 
 }  // namespace
 
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed) {
+  return synthetic({.extents = std::move(sample_extents), .classes = classes}, samples, seed);
+}
+
+Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed) {
+  const Index classes = kind.classes;
   if (classes < 1) throw UserError("synthetic data has at least one class, not " + std::to_string(classes));
   if (samples < 1) throw UserError("synthetic data has at least one sample, not " + std::to_string(samples));
-  return {std::make_shared<Synthetic>(sample_extents, classes, samples, seed, "train"),
-          std::make_shared<Synthetic>(sample_extents, classes, (samples + 3) / 4, seed, "test")};
+  if (kind.dtype == DType::i32 && kind.numbers < 1) throw UserError("synthetic whole numbers are below a number of at least 1");
+  return {std::make_shared<Synthetic>(kind, samples, seed, "train"),
+          std::make_shared<Synthetic>(kind, (samples + 3) / 4, seed, "test")};
 }
 
 }  // namespace motley

@@ -264,12 +264,19 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
   };
   const Shape images = all_samples(passes.find(in.names.image)), labels = all_samples(passes.find(in.names.label));
   const Batch batch = first_batch(in, labels[0].size);
-  WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
-  batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
-  dump.tensor(folder + "inputs/" + image.name + ".npy", image, dtype);
+  const std::string file = folder + "inputs/" + in.names.image + ".npy";
+  if (at(passes.tensors, passes.find(in.names.image)).dtype == DType::i32) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(images.elements()));
+    batch.images(whole(images), std::as_writable_bytes(std::span(numbers)));
+    dump.integers(file, in.names.image, images.dims(), {numbers.begin(), numbers.end()});
+  } else {
+    WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
+    batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
+    dump.tensor(file, image, dtype);
+  }
   std::vector<std::int32_t> label(static_cast<std::size_t>(labels.elements()));
   batch.labels(whole(labels), std::as_writable_bytes(std::span(label)));
-  dump.integers(folder + "inputs/label.npy", "label", labels.dims(), {label.begin(), label.end()});
+  dump.integers(folder + "inputs/" + in.names.label + ".npy", in.names.label, labels.dims(), {label.begin(), label.end()});
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a + b + ...: one tensor with one writer per operand.
+// y = a + b + ...: one tensor with one writer per operand, which is repeated along the dims that it lacks.
 #include "graph/nodes.h"
 
 namespace motley {
@@ -26,18 +26,18 @@ class Add final : public Op {
 
 Tensor add(const std::vector<Tensor>& summands, const NameOption& o) {
   auto graph = GraphNodes::graph_of(summands);
-  const Tensor& first = summands.front();
-  for (const Tensor& t : summands) {
-    for (const Dim& d : first.shape().dims()) {
-      if (!t.shape().has(d.name) || t.shape().rank() != first.shape().rank())
-        throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: their dims differ (\"" + d.name +
-                        "\")");
-      if (t.shape().size_of(d.name) != d.size)
-        throw UserError("\"" + t.name() + "\" and \"" + first.name() + "\" cannot be added: \"" + d.name + "\" has the size " +
-                        std::to_string(t.shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");
+  const Tensor* all = &summands.front();  // has all dims
+  for (const Tensor& t : summands)
+    if (t.shape().rank() > all->shape().rank()) all = &t;
+  for (const Tensor& t : summands)
+    for (const Dim& d : t.shape().dims()) {
+      if (!all->shape().has(d.name))
+        throw UserError("\"" + t.name() + "\" and \"" + all->name() + "\" cannot be added: their dims differ (\"" + d.name + "\")");
+      if (all->shape().size_of(d.name) != d.size)
+        throw UserError("\"" + all->name() + "\" and \"" + t.name() + "\" cannot be added: \"" + d.name + "\" has the size " +
+                        std::to_string(all->shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");
     }
-  }
-  return graph->add("add", o.name, std::make_shared<Add>(), summands, first.shape());
+  return graph->add("add", o.name, std::make_shared<Add>(), summands, all->shape());
 }
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& o) {
   return add(std::vector<Tensor>{a, b}, o);

@@ -188,7 +188,7 @@ static const LayerKind kKind("attention", 1,
                                const std::vector<std::string>& over = l.names.at("over");
                                if (over.size() > 1)
                                  throw UserError("attention is over one dim; `over` names " + std::to_string(over.size()));
-                               return attention(l.in(), {.heads = l.dims.at("heads"),
+                               return attention(l.in(), {.heads = l.dims.at("heads").front(),
                                                          .over = over.empty() ? Dim{} : Dim{over.front(), 0},
                                                          .causal = l.numbers.at("causal") != 0,
                                                          .bias = l.numbers.at("bias") != 0,

@@ -9,8 +9,13 @@ namespace {
 
 class Conv2d final : public Op {
  public:
-  Conv2d(std::string in, Dim out, std::array<Slide, 2> slides, Index groups, bool bias)
-      : in_(std::move(in)), out_(std::move(out)), slides_(std::move(slides)), groups_(groups), bias_(bias) {}
+  Conv2d(std::string in, Dim out, std::array<Slide, 2> slides, Index groups, WeightOptions weight, bool bias)
+      : in_(std::move(in)),
+        out_(std::move(out)),
+        slides_(std::move(slides)),
+        groups_(groups),
+        weight_(std::move(weight)),
+        bias_(bias) {}
   bool has_parameters() const override { return true; }
 
   void forward(Lowering& to, const Node& node) const override {
@@ -65,10 +70,9 @@ class Conv2d final : public Op {
       t.window.windows.push_back({t.window.roles[1], t.window.roles[4], tap, in_group.size, 0, 1, out_.size / groups_});
       t.window.roles.push_back(tap);
     }
-    t.w = to.parameter(
-        node, "weight",
-        Shape{out_, in_group, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}},
-        Initial::weight);
+    t.w = to.weight(
+        node, weight_,
+        Shape{out_, in_group, {"window-" + slides_[0].dim, slides_[0].window}, {"window-" + slides_[1].dim, slides_[1].window}});
     t.x_at = window_operand(t.window, x, slides_, WindowEnd::read);
     t.y_at = window_operand(t.window, node.shape, slides_, WindowEnd::made);
     const std::vector<int>& role = t.window.roles;
@@ -87,6 +91,7 @@ class Conv2d final : public Op {
   Dim out_;
   std::array<Slide, 2> slides_;
   Index groups_;
+  WeightOptions weight_;
   bool bias_;
 };
 
@@ -119,7 +124,8 @@ Tensor conv2d(const Tensor& x, const Conv2dOptions& o) {
                    : d.name == slides[0].dim ? Dim{d.name, slides[0].out}
                    : d.name == slides[1].dim ? Dim{d.name, slides[1].out}
                                              : d);
-  return graph->add("conv2d", o.name, std::make_shared<Conv2d>(in, o.out, slides, o.groups, o.bias), {x}, Shape(dims));
+  graph->check_weight(o.weight);
+  return graph->add("conv2d", o.name, std::make_shared<Conv2d>(in, o.out, slides, o.groups, o.weight, o.bias), {x}, Shape(dims));
 }
 
 }  // namespace motley

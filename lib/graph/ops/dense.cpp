@@ -10,7 +10,8 @@ namespace {
 
 class Dense final : public Op {
  public:
-  Dense(std::vector<std::string> in, std::vector<Dim> out, bool bias) : in_(std::move(in)), out_(std::move(out)), bias_(bias) {}
+  Dense(std::vector<std::string> in, std::vector<Dim> out, WeightOptions weight, bool bias)
+      : in_(std::move(in)), out_(std::move(out)), weight_(std::move(weight)), bias_(bias) {}
   bool has_parameters() const override { return true; }
 
   void forward(Lowering& to, const Node& node) const override {
@@ -53,7 +54,7 @@ class Dense final : public Op {
     t.indices = indices_of(Shape(kept));
     for (std::size_t i = out_.size(); i < w.size(); i++) t.indices.push_back({w[i].name, w[i].size});
     for (const Dim& d : out_) t.indices.push_back({d.name, d.size});
-    t.w = to.parameter(node, "weight", Shape(w), Initial::weight);
+    t.w = to.weight(node, weight_, Shape(w));
     t.x_at = indices_in(t.indices, x);
     t.w_at = indices_in(t.indices, Shape(w));
     t.y_at = indices_in(t.indices, node.shape);
@@ -67,6 +68,7 @@ class Dense final : public Op {
 
   std::vector<std::string> in_;
   std::vector<Dim> out_;
+  WeightOptions weight_;
   bool bias_;
 };
 
@@ -87,6 +89,7 @@ Tensor dense(const Tensor& x, const DenseOptions& o) {
                                       : i == 0;
     if (!kept) in.push_back(name);
   }
+  graph->check_weight(o.weight);
   if (in.empty()) throw UserError("dense has nothing to contract in \"" + x.name() + "\"");
   if (in.size() == x.shape().rank()) throw UserError("dense keeps no dim of \"" + x.name() + "\"; keep the batch at least");
   for (const Dim& d : o.out) {
@@ -98,7 +101,7 @@ Tensor dense(const Tensor& x, const DenseOptions& o) {
     if (d.name == in.front()) dims.insert(dims.end(), o.out.begin(), o.out.end());
     if (std::find(in.begin(), in.end(), d.name) == in.end()) dims.push_back(d);
   }
-  return graph->add("dense", o.name, std::make_shared<Dense>(in, o.out, o.bias), {x}, Shape(dims));
+  return graph->add("dense", o.name, std::make_shared<Dense>(in, o.out, o.weight, o.bias), {x}, Shape(dims));
 }
 
 }  // namespace motley

@@ -31,6 +31,7 @@ const Compiled kCompiled({other_exp(1), label_logit(1), loss(), gradient(1), oth
 class SoftmaxCrossEntropy final : public Op {
  public:
   explicit SoftmaxCrossEntropy(std::string over) : over_(std::move(over)) {}
+  int label_input() const override { return 1; }
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);

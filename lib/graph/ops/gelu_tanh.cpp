@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// GELU with a tanh in the place of erf (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+#include <motley/ops.h>
+
+#include "graph/pointwise.h"
+
+namespace motley {
+
+static const Pointwise kOp("gelu_tanh", [](const Value& x) {
+  constexpr double kFactor = 0.79788456080286535588;  // sqrt(2 / pi)
+  return 0.5 * x * (1.0 + tanh(kFactor * (x + 0.044715 * x * x * x)));
+});
+
+Tensor gelu_tanh(const Tensor& x, const NameOption& o) {
+  return kOp(x, o.name);
+}
+
+}  // namespace motley
