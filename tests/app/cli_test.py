@@ -665,6 +665,16 @@ def own_data():
     room.run("train", "arrays.json", "--run-dir", "run plain", "--set", "train.max_steps=9", "--set", "data.augment.flip=false", "--set", "data.augment.crop_padding=0")
     assert losses("run plain") != losses("run arrays")
     room.run("verify", "pictures.json", "--steps", "2")
+    # Read ahead on a core that no rank has, or by the rank itself: the same bits.
+    alone = {**job(ranks=1, parts=(6,), evaluate_every_epochs=1), "data": pictures}
+    alone["mesh"]["devices"][0]["cores"] = [min(os.sched_getaffinity(0))]
+    room.write("alone.json", alone)
+    for name, before in [("ahead", ()), ("itself", ("taskset", "-c", str(min(os.sched_getaffinity(0)))))]:
+        room.run("train", "alone.json", "--run-dir", f"run {name}", "--dump", f"dump {name}", before=before)
+    assert losses("run ahead") == losses("run itself") and len(losses("run ahead")) == 20
+    assert (room.path / "run ahead/weights.safetensors").read_bytes() == (room.path / "run itself/weights.safetensors").read_bytes()
+    assert (room.path / "dump ahead/batches.npy").read_bytes() == (room.path / "dump itself/batches.npy").read_bytes()
+    assert npy((room.path / "dump ahead/batches.npy").read_bytes())[1] == [20, 8]
     # Prediction takes what training takes: bytes and floats of one picture have one result.
     for name in ["test_x", "x"]:
         room.run("predict", "arrays.json", "--weights", "run arrays", "--input", f"arrays/{name}.npy", "-o", f"{name}.out.npy")
