@@ -67,6 +67,7 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
       case Opcode::less_equal: r.whole[i] = r.real[s.a] <= r.real[s.b] ? 1 : 0; break;
       case Opcode::equal: r.whole[i] = r.real[s.a] == r.real[s.b] ? 1 : 0; break;
       case Opcode::matches: r.whole[i] = r.whole[s.a] == r.whole[s.b] ? 1 : 0; break;
+      case Opcode::precedes: r.whole[i] = r.whole[s.a] < r.whole[s.b] ? 1 : 0; break;
       case Opcode::select: to = r.whole[s.a] != 0 ? r.real[s.b] : r.real[s.c]; break;
       case Opcode::exp: to = std::exp(r.real[s.a]); break;
       case Opcode::expm1: to = std::expm1(r.real[s.a]); break;

@@ -40,7 +40,8 @@ Signature signature(Opcode op) {
     case Opcode::less:
     case Opcode::less_equal:
     case Opcode::equal: return {condition, {real, real}};
-    case Opcode::matches: return {condition, {integer, integer}};
+    case Opcode::matches:
+    case Opcode::precedes: return {condition, {integer, integer}};
     case Opcode::select: return {real, {condition, real, real}};
     case Opcode::mix: return {integer, {integer, integer}};
     case Opcode::uniform: return {real, {integer}};
@@ -106,7 +107,8 @@ std::string expression(const Formula& f, int i) {
     case Opcode::sub: return infix(" - ");
     case Opcode::mul: return infix(" * ");
     case Opcode::div: return infix(" / ");
-    case Opcode::less: return infix(" < ");
+    case Opcode::less:
+    case Opcode::precedes: return infix(" < ");
     case Opcode::less_equal: return infix(" <= ");
     case Opcode::equal:
     case Opcode::matches: return infix(" == ");

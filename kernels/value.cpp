@@ -130,6 +130,9 @@ Value operator==(const Value& a, const Value& b) {
 Value matches(const Value& a, const Value& b) {
   return made(Opcode::matches, {a, b});
 }
+Value precedes(const Value& a, const Value& b) {
+  return made(Opcode::precedes, {a, b});
+}
 Value mix(const Value& a, const Value& b) {
   return made(Opcode::mix, {a, b});
 }

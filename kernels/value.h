@@ -27,9 +27,9 @@ class Value {
 };
 
 Value operand(int number);
-Value integer(int number);   // an i32 operand, for matches() and mix()
+Value integer(int number);   // an i32 operand, for matches(), precedes() and mix()
 Value scalar(int number);    // an f64 operand of one element
-Value position(int extent);  // of a pass: which of its indices; for matches() and mix()
+Value position(int extent);  // of a pass: which of its indices; for matches(), precedes() and mix()
 Value operator+(const Value& a, const Value& b);
 Value operator-(const Value& a, const Value& b);
 Value operator*(const Value& a, const Value& b);
@@ -39,8 +39,9 @@ Value operator<(const Value& a, const Value& b);  // conditions, for select() al
 Value operator<=(const Value& a, const Value& b);
 Value operator==(const Value& a, const Value& b);
 Value matches(const Value& a, const Value& b);
-Value mix(const Value& a, const Value& b);  // integers: a random one for this pair
-Value uniform(const Value& a);              // of an integer
+Value precedes(const Value& a, const Value& b);  // integers: a < b
+Value mix(const Value& a, const Value& b);       // integers: a random one for this pair
+Value uniform(const Value& a);                   // of an integer
 Value select(const Value& condition, const Value& then, const Value& otherwise);
 Value exp(const Value& a);
 Value expm1(const Value& a);

@@ -25,6 +25,7 @@ enum class Opcode : std::uint8_t {
   less_equal,  ///< condition: a <= b
   equal,       ///< condition: a == b
   matches,     ///< condition, of two integers: a == b
+  precedes,    ///< condition, of two integers: a < b
   select,      ///< b where condition a holds, else c
   exp,         ///< e^a
   expm1,       ///< e^a - 1

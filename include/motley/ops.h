@@ -112,6 +112,14 @@ struct LeakyReluOptions {
   double slope = 0.01;  ///< factor of negative values
   std::string name{};   ///< of the output; empty: `leaky_relu_<position>`
 };
+/// Options of attention().
+struct AttentionOptions {
+  Dim heads{};          ///< how many heads; their number divides that of the features
+  Dim over{};           ///< the positions; empty: the last dim but one
+  bool causal = false;  ///< whether a position attends to those up to itself alone
+  bool bias = true;     ///< whether query, key, value and output add a bias
+  std::string name{};   ///< of the output; empty: `attention_<position>`
+};
 /// Options of ops that have no other option.
 struct NameOption {
   std::string name{};  ///< of the output; empty: `<op>_<position>`
@@ -184,6 +192,11 @@ Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& options = {});
 Tensor hard_swish(const Tensor& x, const NameOption& options = {});
 /// exp(x) / sum of exp(x) over one dim.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
+/// Multi-head self-attention: per head h `y[i]` = sum over positions j of softmax over j of `q[i] k[j] / sqrt(d)`, times `v[j]`; q,
+/// k and v are dense layers of `x[n.. i c]` with weights `<name>.query.weight`, `.key.weight`, `.value.weight` `[h d c]` and biases
+/// `[h d]`, d = c / h, and all heads' y one more: `.out.weight` `[c h d]`, `.out.bias` `[c]`. d is called "head-<heads>", j
+/// "key-<positions>". Features: the last dim.
+Tensor attention(const Tensor& x, const AttentionOptions& options);
 /// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
 /// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.
 Tensor layer_norm(const Tensor& x, const LayerNormOptions& options = {});

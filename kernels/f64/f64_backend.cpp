@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What f64 plans run on: contractions as products of matrices, everything else the reference's loops.
+// What f64 plans run on: contractions as products of matrices, rows by number as rows, everything else the reference's loops.
 #include <motley/backend.h>
 
 #include "kernels/eigen/contraction.h"
+#include "kernels/loops/one_hot_kernel.h"
 #include "kernels/loops/this_cpu.h"
 
 namespace motley {
@@ -14,7 +15,9 @@ class F64Backend final : public Backend {
   bool supports(const KernelSpec& spec) const override { return reference_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
-    return contracts && spec.dtype == DType::f64 ? eigen::contraction(spec, {simd_, 1}) : reference_->compile(spec);
+    if (contracts && spec.dtype == DType::f64) return eigen::contraction(spec, {simd_, 1});
+    if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
+    return reference_->compile(spec);
   }
   std::string model() const override { return reference_->model(); }
   std::string isa() const override { return cpu::isa_of(simd_); }

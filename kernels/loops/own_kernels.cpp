@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/loops/map_plan.h"
+#include "kernels/loops/one_hot_kernel.h"
 #include "kernels/loops/parallel.h"
 #include "kernels/operands.h"
 
@@ -184,7 +185,9 @@ bool supports(const KernelSpec& spec) {
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
   switch (spec.op) {
-    case KernelOp::map: return std::make_unique<MapKernel>(spec, loops, threads);
+    case KernelOp::map:
+      if (auto rows = one_hot_kernel(spec, threads)) return rows;
+      return std::make_unique<MapKernel>(spec, loops, threads);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d:
       check(spec.pass != PassKind::backward_filter, "a pool has no filter");

@@ -95,7 +95,8 @@ bool is_name(const std::string& text) {
 
 bool is_layer_name(const std::string& text) {
   bool number = false;
-  for (std::size_t begin = 0; begin <= text.size();) {
+  int parts = 0;
+  for (std::size_t begin = 0; begin <= text.size(); parts++) {
     const std::size_t end = std::min(text.find('.', begin), text.size());
     const std::string part = text.substr(begin, end - begin);
     const bool digits = begin > 0 && !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
@@ -103,7 +104,7 @@ bool is_layer_name(const std::string& text) {
     number = number || digits;
     begin = end + 1;
   }
-  return number || is_name(text);
+  return number || parts > 2 || is_name(text);
 }
 
 namespace {

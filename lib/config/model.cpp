@@ -86,6 +86,15 @@ class Builder {
       }
       if (assumption_ && d.size == 0 && is_one_of(layer.op, {"conv2d", "dense"})) sizes_.emplace(d.name, d.size = 7 + *assumption_);
     }
+    for (auto& [key, d] : layer.arguments.dims) {
+      if (d.size == 0 && sizes_.contains(d.name)) d.size = sizes_.at(d.name);
+      if (d.size > 0) {
+        sizes_.emplace(d.name, d.size);
+      } else if (good) {
+        complain_(at + "/" + key, "dim \"" + d.name + "\" is not declared above; write { \"" + d.name + "\": SIZE }");
+        good = false;
+      }
+    }
     std::vector<std::string> from = layer.from;
     if (from.empty()) {
       if (i == 0 && spec_.inputs.empty()) return fail();

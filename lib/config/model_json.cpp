@@ -50,17 +50,21 @@ void read_names(Reader& r, const Json& j, std::vector<std::string>& out) {
 }
 
 // { "filters1": 60 }, or the name of a dim that stands further up.
-void read_out(Reader& r, const Json& j, LayerSpec& layer) {
+void read_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
   if (std::holds_alternative<Json::Object>(j.value)) {
-    read_sized_dims(r, j, layer.out);
+    read_sized_dims(r, j, out);
     if (std::get<Json::Object>(j.value).empty()) r.complain(j, "expected one dim, e.g. { \"filters1\": 60 }");
   } else if (std::holds_alternative<std::string>(j.value) || std::holds_alternative<Json::Array>(j.value)) {
     std::vector<std::string> names;
     read_names(r, j, names);
-    for (std::string& name : names) layer.out.push_back({std::move(name), 0});
+    for (std::string& name : names) out.push_back({std::move(name), 0});
   } else {
     r.complain(j, "expected a dim and its size, e.g. { \"filters1\": 60 }, found " + Reader::kind(j));
   }
+}
+
+void read_out(Reader& r, const Json& j, LayerSpec& layer) {
+  read_dims(r, j, layer.out);
   if (layer.op != "dense" && layer.op != "reshape" && layer.out.size() > 1)
     r.complain(j, layer.op + " makes one dim, these are " + std::to_string(layer.out.size()));
 }
@@ -233,6 +237,28 @@ LayerField field_of(const LayerKey& key) {
     f.read = [key](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.arguments.names[key.name]); };
     return f;
   }
+  if (key.kind == Kind::flag) {
+    f.type = "boolean";
+    f.usual = key.standard != 0;
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
+      bool on = false;
+      if (r.boolean(j, on)) l.arguments.numbers[key.name] = on ? 1 : 0;
+    };
+    return f;
+  }
+  if (key.kind == Kind::dim) {
+    f.type = "object, name or list";
+    f.required = true;
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
+      std::vector<Dim> dims;
+      read_dims(r, j, dims);
+      if (dims.size() == 1)
+        l.arguments.dims[key.name] = dims.front();
+      else if (dims.size() > 1)
+        r.complain(j, "`" + key.name + "` is one dim, these are " + std::to_string(dims.size()));
+    };
+    return f;
+  }
   f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
     double& to = l.arguments.numbers[key.name];
     if (key.kind == Kind::whole) {
@@ -294,6 +320,8 @@ LayerSpec read_layer(Reader& r, const Json& j) {
     for (const LayerKey& key : kind->keys) {
       if (key.kind == LayerKey::Kind::names)
         layer.arguments.names[key.name];
+      else if (key.kind == LayerKey::Kind::dim)
+        layer.arguments.dims[key.name];
       else
         layer.arguments.numbers[key.name] = key.standard;
     }

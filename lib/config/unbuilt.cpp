@@ -44,6 +44,9 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
     if (layer.find("name") == nullptr) out.endings.insert("_" + std::to_string(i + 1));
     std::set<std::string> declared;
     add_names(layer.find("out"), declared);
+    if (const LayerKind* kind = LayerKind::find(spec.layers[i].op))
+      for (const LayerKey& key : kind->keys)
+        if (key.kind == LayerKey::Kind::dim) add_names(layer.find(key.name), declared);
     if (declared.empty() && may_declare_dims(spec.layers[i].op)) return {.anything = true};
     out.names.merge(declared);
   }

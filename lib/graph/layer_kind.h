@@ -16,14 +16,15 @@ struct LayerArguments {
   std::string name{};
   std::map<std::string, double> numbers{};
   std::map<std::string, std::vector<std::string>> names{};  // empty: not written
+  std::map<std::string, Dim> dims{};                        // size 0: a dim that has been declared before
   const Tensor& in() const { return x.front(); }
 };
 
 struct LayerKey {
-  enum class Kind : std::uint8_t { number, whole, names };  // names: of dims, one or several
+  enum class Kind : std::uint8_t { number, whole, flag, names, dim };  // names: of dims, one or several; dim: required
   std::string name{}, doc{};
   Kind kind = Kind::number;
-  double standard = 0;             // of a number: its value where it is not written
+  double standard = 0;             // of a number or flag: its value where it is not written
   double least = 0, most = 1e300;  // of a number
 };
 

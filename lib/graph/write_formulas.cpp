@@ -30,7 +30,8 @@ std::string line_of(const Formula& f, int i, int& constants, const std::string& 
     case Opcode::sub: return define(real, a + " - " + b);
     case Opcode::mul: return define(real, a + " * " + b);
     case Opcode::div: return define(real, a + " / " + b);
-    case Opcode::less: return define("bool", a + " < " + b);
+    case Opcode::less:
+    case Opcode::precedes: return define("bool", a + " < " + b);
     case Opcode::less_equal: return define("bool", a + " <= " + b);
     case Opcode::equal:
     case Opcode::matches: return define("bool", a + " == " + b);

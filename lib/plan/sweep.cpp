@@ -36,7 +36,11 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   for (std::size_t i = passes.passes.size(); i-- > 0;) {
     const Pass& p = passes.passes[i];
     auto here = pass_order_.end();
-    while (p.kind == PassKind::backward_data && here != pass_order_.begin() && at(passes.passes, here[-1]).layer == p.layer) here--;
+    const auto after = [&](const Pass& other) {  // it may be decided after this one
+      return other.layer == p.layer && std::none_of(other.reads.begin(), other.reads.end(),
+                                                    [&](const PassOperand& o) { return o.tensor == p.writes.tensor; });
+    };
+    while (p.kind == PassKind::backward_data && here != pass_order_.begin() && after(at(passes.passes, here[-1]))) here--;
     pass_order_.insert(here, static_cast<int>(i));
   }
   for (int p : pass_order_) add(at(passes.passes, p).writes.tensor);

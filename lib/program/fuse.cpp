@@ -9,6 +9,7 @@
 #include <set>
 
 #include "graph/compiled.h"
+#include "kernels/one_hot.h"
 #include "kernels/operands.h"
 #include "program/compile.h"
 #include "program/join_maps.h"
@@ -135,6 +136,7 @@ class Fuser {
     std::vector<Joined> all;
     for (int reader : readers) {
       const RunKernel& then = kernel(reader);
+      if (one_hot_of(then.spec)) return false;  // it reads few of the elements
       auto run = then.spec.op == KernelOp::map && reader > first ? join_maps(source, then, buffer) : std::nullopt;
       if (!run || !pays(*run, source.spec, then.spec)) return false;
       const int where = place_of(first, reader, buffer, readers.size() == 1);

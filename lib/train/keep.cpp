@@ -13,6 +13,7 @@
 #include "run/gather.h"
 #include "train/agreed.h"
 #include "train/dump.h"
+#include "weights/foreign_names.h"
 
 namespace motley {
 
@@ -47,20 +48,18 @@ std::string named(const std::set<std::string>& slots) {
   return out.empty() ? "nothing" : out;
 }
 
-// A dense layer's weight [out, in...] may be stored as a matrix, as PyTorch's after a flatten; and how many batches a norm of
-// PyTorch's has seen steers nothing.
-std::string own_shapes(const WeightsFile& file, const State& state) {
-  std::vector<NamedShape> wanted, there;
+// Parameters and statistics, as a file would have them.
+std::vector<StoredTensor> tensors_of(const State& state) {
+  std::vector<StoredTensor> out;
   for (const StateEntry& e : state.entries())
-    if (e.slot.empty()) wanted.push_back({e.name, extents_of(e.shape)});
-  for (const StoredTensor& t : file.tensors()) {
-    const auto its = std::find_if(wanted.begin(), wanted.end(), [&](const NamedShape& one) { return one.name == t.name; });
-    if (its == wanted.end() && t.extents.empty() && t.name.ends_with(".num_batches_tracked")) continue;
-    const bool flat = its != wanted.end() && t.extents.size() == 2 && its->extents.size() > 2 && t.extents[0] == its->extents[0] &&
-                      elements_of(t.extents) == elements_of(its->extents);
-    there.push_back({t.name, flat ? its->extents : t.extents});
-  }
-  return differences(wanted, there);
+    if (e.slot.empty()) out.push_back({e.name, dtype_of(e.dtype), extents_of(e.shape)});
+  return out;
+}
+
+std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
+  std::vector<NamedShape> out;
+  for (const StoredTensor& t : tensors) out.push_back({t.name, t.extents});
+  return out;
 }
 
 // Rank 0's and the other ranks' parts; all list the same entries in one order.
@@ -129,9 +128,7 @@ std::string differences(const std::vector<NamedShape>& state, const std::vector<
 
 void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   rt.phase("saving weights");
-  std::vector<StoredTensor> tensors;
-  for (const StateEntry& e : state.entries())
-    if (e.slot.empty()) tensors.push_back({e.name, dtype_of(e.dtype), extents_of(e.shape)});
+  const std::vector<StoredTensor> tensors = tensors_of(state);
   std::unique_ptr<WeightsWriter> writer;
   on_rank_0(rt.transport(), [&] {
     if (path.extension() != ".safetensors" && path.extension() != ".npz")
@@ -175,8 +172,9 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
     }
   };
   agreed(rt.transport(), [&] {
-    file = open_weights(path);
-    if (const std::string wrong = own_shapes(*file, state); !wrong.empty())
+    const std::vector<StoredTensor> wanted = tensors_of(state);
+    file = in_own_names(open_weights(path), wanted);
+    if (const std::string wrong = differences(shapes_of(wanted), shapes_of(file->tensors())); !wrong.empty())
       throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
     each([](const std::string&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
   });

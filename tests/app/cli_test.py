@@ -224,7 +224,7 @@ def foreign_words():
             (f"{layer}/kernel_size", {**conv, "kernel_size": 3}, "window"), (f"{layer}/out_channels", {**conv, "out_channels": 3}, "out"),
             (f"{layer}/strides", {**conv, "strides": 2}, "stride"), (f"{layer}/op", {**conv, "op": "Linear"}, "dense"),
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "BatchNorm2d"}, "batch_norm"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
-            (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "attention"}, None),
+            (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
             (f"{layer}/op", {**conv, "op": "group_norm"}, None), (f"{layer}/op", {**conv, "op": "parameter"}, None),
             *((f"{layer}/{key}", {**conv, key: 2}, None) for key in ["weight", "initial"]),
             *((f"/train/{key}", {}, None) for key in ["average", "rebalance"]),

@@ -103,6 +103,14 @@ TEST_CASE("gradient law: convolutions by groups and products of activations", "[
   }
 }
 
+TEST_CASE("gradient law: attention", "[law]") {
+  for (int number = 0; number < share_of(40); number++) {
+    Random random(static_cast<unsigned>(48000 + number));
+    const Network net = build(with_attention(random_recipe(random), random));
+    check_gradients(net, number, random);
+  }
+}
+
 TEST_CASE("gradient law: norms, dropout, softmax and products by broadcast tensors", "[law]") {
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(46000 + number));

@@ -111,6 +111,10 @@ TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
   run = truth;
   run.weights_after["b"].values[0] = 1e-7;  // absolute: the truth is all zero
   CHECK(difference(run, truth).weights == Approx(1e-7));
+  for (RunRecord* one : {&truth, &run}) one->gradients["b"].values = {1e-17, 0};
+  run.weights_after["b"].values[0] = 1e-3;  // a step made of rounding
+  CHECK(VerifyReport{difference(run, truth), difference(run, truth)}.ok());
+  truth.gradients.erase("b");
   run = truth;
   run.gradients["a"].values[0] = std::numeric_limits<double>::quiet_NaN();
   CHECK_FALSE(VerifyReport{difference(run, truth), {}}.ok());

@@ -120,6 +120,7 @@ class ErrorAnalysis {
       case Opcode::less_equal: return {x <= y ? 1.0 : 0.0, std::abs(x - y) <= e + b.error && e + b.error > 0 ? 1.0 : 0.0};
       case Opcode::equal:
       case Opcode::matches: return {x == y ? 1.0 : 0.0, 0};
+      case Opcode::precedes: return {x < y ? 1.0 : 0.0, 0};
       case Opcode::select: {
         const Bounded& taken = x != 0 ? b : c;
         if (e == 0) return taken;

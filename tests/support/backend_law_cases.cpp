@@ -228,9 +228,15 @@ bool is_exact(const Formula& f) {
   });
 }
 
+// Rows of operand 1 that operand 0 names, or what is added to them (kernels/one_hot.h).
+Formula rows_by_number(int extent) {
+  return formula({select(matches(position(extent), integer(0)), operand(1), 0.0)});
+}
+
 // One that an op makes, mostly; in exact mode of additions and products alone.
 Formula map_formula(Random& random, LawMode mode) {
   if (random.one_in(3)) return {};
+  if (random.one_in(12)) return rows_by_number(static_cast<int>(random.in(0, 2)));
   if (random.one_in(3)) return any_formula(random, mode);
   const std::vector<CompiledFormula>& all = compiled_formulas();
   for (;;) {
@@ -250,6 +256,7 @@ KernelSpec map_spec(Random& random, LawMode mode) {
   while (static_cast<int>(spec.extents.size()) < positions);
   const std::size_t results = result_count(spec);
   spec.combine = results > 1 ? Combine::set : random.of({Combine::set, Combine::set, Combine::add, Combine::max});
+  if (positions > 0 && spec.formula == rows_by_number(positions - 1) && !random.one_in(4)) spec.combine = Combine::add;
   const bool many = positions == 0 && random.one_in(6);  // more than one group of a backend's
   if (many) spec.extents.resize(std::min(spec.extents.size(), std::size_t{2}));
   const std::vector<Index>& extents = spec.extents;

@@ -114,6 +114,15 @@ Tensor in_products(Network& net, const Layer& layer, const Tensor& x) {
   return motley::tanh(matmul(activated(layer.activation, scores), v, {.over = {keys}}));
 }
 
+// Over the rows or the filters; some heads of the columns.
+Tensor in_attention(Network& net, const Layer& layer, const Tensor& x) {
+  const Dim over = x.shape()[layer.form % 2 == 0 ? 2 : 1],
+            heads{"heads" + std::to_string(layer.id), std::gcd(layer.inner, x.shape()[3].size)};
+  for (const Dim& d : {heads, Dim{"head-" + heads.name, x.shape()[3].size / heads.size}, Dim{"key-" + over.name, over.size}})
+    net.dims.push_back(d);
+  return activated(layer.activation, attention(x, {.heads = heads, .over = over, .causal = layer.form > 1, .bias = layer.bias}));
+}
+
 constexpr Index kNormForms = 10;
 
 Tensor in_norm(const Layer& layer, const Tensor& x) {
@@ -145,6 +154,7 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
     return back;
   }
   if (layer.kind == Layer::Kind::product) return in_products(net, layer, x);
+  if (layer.kind == Layer::Kind::attention) return in_attention(net, layer, x);
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
@@ -274,6 +284,18 @@ Recipe with_norms(Recipe r, Random& random) {
   return r;
 }
 
+Recipe with_attention(Recipe r, Random& random) {
+  Layer attention;
+  attention.kind = Layer::Kind::attention;
+  attention.id = 200;
+  attention.inner = pick(random, 1, 6);
+  attention.form = pick(random, 0, 3);
+  attention.bias = chance(random, 0.7);
+  attention.activation = chance(random, 0.3) ? "gelu" : "";
+  r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), attention);
+  return r;
+}
+
 Network build(const Recipe& r) {
   Network net;
   const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
@@ -362,14 +384,14 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
       text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.groups > 1) text << " groups " << l.groups;
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
-    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product) {
+    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention) {
       text << " " << l.form << " at " << l.inner << " " << l.activation;
       continue;
     }

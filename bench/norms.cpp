@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What do a layer norm and a softmax cost beside reading their input and writing their output once? norms [--quick] [--isa NAME]
+// [--json FILE]. One rank, one thread, an inference; the smallest of several interleaved rounds, in this thread's processor time.
+#include <fmt/core.h>
+#include <motley/backend.h>
+#include <motley/error.h>
+#include <motley/executor.h>
+#include <motley/ops.h>
+#include <motley/program.h>
+#include <motley/step.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "kernels/open_cpu.h"
+
+namespace {
+
+using namespace motley;
+
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+struct Ready {
+  Program program;
+  State state;
+  Executor executor;
+  Ready(const Plan& plan, Backend& backend, Transport& transport)
+      : program(compile(plan, 0)), state(plan, 0, 1, nullptr), executor(program, backend, transport, state) {
+    executor.feed([](const std::string&, const Box&, std::span<std::byte> bytes) {
+      const std::span<float> values(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+      for (std::size_t i = 0; i < values.size(); i++) values[i] = 0.01F * static_cast<float>(i % 101) - 0.5F;
+    });
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  bool quick = false;
+  std::string json;
+  Device device;
+  device.threads = 1;
+  for (int i = 1; i < argc; i++) {
+    const std::string flag = argv[i];
+    if (flag == "--quick")
+      quick = true;
+    else if (flag == "--isa" && i + 1 < argc)
+      device.isa = argv[++i];
+    else if (flag == "--json" && i + 1 < argc)
+      json = argv[++i];
+    else
+      throw UserError("norms: unknown option " + flag + " (known: --quick, --isa NAME, --json FILE)", Exit::usage);
+  }
+  const auto backend = open_cpu(device);
+  fmt::print("norms on {}, {}: time over a copy of as many bytes\n{:>14} {:>7} {:>9} {:>8} {:>8}\n", backend->model(),
+             backend->isa(), "op", "rows", "features", "MiB", "ratio");
+  std::string rows;
+  for (const std::string name : {"layer_norm", "rms_norm", "softmax"})
+    for (const Index features : {256, 1024, 4096})
+      for (const Index bytes : {Index{256} << 10, Index{4} << 20, Index{64} << 20}) {
+        const Index count = bytes / 4 / features;
+        Graph graph;
+        const Tensor x = graph.input("x", {{"rows", count}, {"features", features}});
+        const Tensor y = name == "softmax" ? softmax(x) : name == "rms_norm" ? rms_norm(x) : layer_norm(x);
+        const Plan plan = balance(inference({y}), Mesh({{"all", 1}}, {device}), {}, {});
+        auto transports = in_memory(1);
+        Ready ready(plan, *backend, *transports[0]);
+        std::vector<char> from(static_cast<std::size_t>(bytes), 1), to(static_cast<std::size_t>(bytes));
+        double best[2] = {1e9, 1e9};
+        const Index times = std::max<Index>(1, (quick ? Index{4} << 20 : Index{64} << 20) / bytes);
+        for (int round = 0; round < (quick ? 5 : 15); round++)
+          for (int which = 0; which < 2; which++) {
+            const double begin = now();
+            for (Index k = 0; k < times; k++) {
+              if (which == 1)
+                std::memcpy(to.data(), from.data(), from.size());
+              else
+                static_cast<void>(ready.executor.run_forward());
+              from[static_cast<std::size_t>(k)] = to[static_cast<std::size_t>(k) * 7 % to.size()];
+            }
+            best[which] = std::min(best[which], now() - begin);
+          }
+        fmt::print("{:>14} {:>7} {:>9} {:>8.2f} {:>8.2f}\n", name, count, features, static_cast<double>(bytes) / (1 << 20),
+                   best[0] / best[1]);
+        const auto per = static_cast<double>(times);
+        rows += fmt::format(
+            "{}{{\"op\": \"{}\", \"isa\": \"{}\", \"rows\": {}, \"features\": {}, \"seconds\": {:.4g}, "
+            "\"copy_seconds\": {:.4g}}}",
+            rows.empty() ? "" : ",\n", name, backend->isa(), count, features, best[0] / per, best[1] / per);
+      }
+  if (!json.empty()) std::ofstream(json) << "[" << rows << "]\n";
+  return 0;
+} catch (const std::exception& e) {
+  fmt::print(stderr, "{}\n", e.what());
+  return 64;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transformers of the zoo (zoo.h).
+#pragma once
+#include "config/zoo.h"
+
+namespace motley {
+
+bool is_transformer(const std::string& network);
+// Their layers; the loss is over "vocabulary" (gpt, bert) or "classes" (vit). UserError: heads that do not divide the features,
+// images that patches do not.
+Json::Array transformer_layers(const ZooChoice& choice);
+// gpt, bert: of the input, whole numbers.
+bool reads_tokens(const std::string& network);
+
+}  // namespace motley

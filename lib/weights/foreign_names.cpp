@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/foreign_names.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/at.h"
+
+namespace motley {
+
+namespace {
+
+using Extents = std::vector<Index>;
+
+// Where a tensor of the network is stored.
+struct Source {
+  int tensor = -1;
+  bool transposed = false;    // a matrix [in, out]
+  Index part = 0, parts = 1;  // of its rows (once transposed): 1 of so many
+  bool is_plain() const { return !transposed && parts == 1; }
+};
+// A name to look for, and the form of the tensor that has it.
+struct Candidate {
+  std::string name{};
+  bool transposed = false;
+  Index part = 0, parts = 1;
+};
+
+// Some neighbouring dims of `wanted` are one of `stored`.
+bool is_joined(const Extents& stored, const Extents& wanted) {
+  std::size_t next = 0;
+  for (const Index size : stored) {
+    Index product = 1;
+    do {
+      if (next == wanted.size()) return false;
+      product *= wanted[next++];
+    } while (product < size || (next < wanted.size() && wanted[next] == 1));
+    if (product != size) return false;
+  }
+  return next == wanted.size();
+}
+
+// A matrix for a dense weight [out.., in..], a row for a bias [heads, head]; more dims than wanted, where the first ones are 1.
+bool has_form(Extents stored, const Extents& wanted) {
+  while (stored.size() > wanted.size() && stored.front() == 1) stored.erase(stored.begin());
+  if (stored == wanted) return true;
+  return ((stored.size() == 2 && wanted.size() > 2) || (stored.size() == 1 && wanted.size() == 2)) && is_joined(stored, wanted);
+}
+
+bool replace_end(std::string& name, const std::string& end, const std::string& by) {
+  if (!name.ends_with(end)) return false;
+  name.replace(name.size() - end.size(), end.size(), by);
+  return true;
+}
+
+// Other names of a tensor of the network, likelier ones first.
+std::vector<Candidate> candidates(const std::string& name) {
+  std::vector<Candidate> out{{name}};
+  for (const std::string suffix : {".weight", ".bias"}) {
+    if (!name.ends_with(suffix)) continue;
+    const std::string layer = name.substr(0, name.size() - suffix.size()), word = suffix.substr(1);
+    Index part = 0;
+    for (const std::string projection : {".query", ".key", ".value"}) {
+      if (std::string of = layer; replace_end(of, projection, "")) {
+        out.push_back({of + ".in_proj_" + word, false, part, 3});
+        out.push_back({of + ".c_attn" + suffix, true, part, 3});
+      }
+      part++;
+    }
+    if (std::string of = layer; replace_end(of, ".out", "")) {
+      out.push_back({of + ".out_proj" + suffix});
+      out.push_back({of + ".c_proj" + suffix, true});
+      if (replace_end(of, ".self", ".output.dense")) out.push_back({of + suffix});
+    }
+    if (layer.ends_with(".c_fc") || layer.ends_with(".c_proj")) out.push_back({name, true});
+    out.push_back({layer + (suffix == ".weight" ? ".gamma" : ".beta")});
+    if (suffix == ".weight") out.push_back({layer});
+    if (std::string of = name; replace_end(of, ".decoder.bias", ".bias")) out.push_back({of});
+  }
+  return out;
+}
+
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+class Finder {
+ public:
+  explicit Finder(const WeightsFile& file) : file_(file) {
+    for (std::size_t i = 0; i < file.tensors().size(); i++) {
+      const std::string& name = file.tensors()[i].name;
+      by_name_.emplace(name, static_cast<int>(i));
+      by_underscores_.emplace(with_underscores(name), static_cast<int>(i));
+      is_gpt2_ = is_gpt2_ || name.ends_with(".c_attn.weight");
+    }
+  }
+
+  // tensor -1: the file has it in no form.
+  Source find(const StoredTensor& wanted) const {
+    for (const Candidate& c : candidates(wanted.name)) {
+      if (c.transposed && !is_gpt2_) continue;
+      // Of GPT-2 also the dense weights that have the network's own name are [in, out].
+      if (is_gpt2_ && !c.transposed && (c.name.ends_with(".c_fc.weight") || c.name.ends_with(".c_proj.weight"))) continue;
+      const Source source{find(c.name), c.transposed, c.part, c.parts};
+      if (source.tensor >= 0 && fits(source, wanted.extents)) return source;
+    }
+    // The right name with another shape: the caller says so.
+    return {find(wanted.name)};
+  }
+
+ private:
+  // The tensor that is called so, but for a prefix.
+  int find(const std::string& name) const {
+    if (const int exact = exactly(name); exact >= 0) return exact;
+    for (const std::string prefix : {"module.", "transformer.", "bert.", "model."}) {
+      if (const int longer = exactly(prefix + name); longer >= 0) return longer;
+      if (name.starts_with(prefix))
+        if (const int shorter = exactly(name.substr(prefix.size())); shorter >= 0) return shorter;
+    }
+    const auto found = by_underscores_.find(with_underscores(name));
+    return found == by_underscores_.end() ? -1 : found->second;
+  }
+  int exactly(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? -1 : found->second;
+  }
+  bool fits(const Source& source, const Extents& wanted) const {
+    Extents stored = at(file_.tensors(), source.tensor).extents;
+    if (source.transposed && stored.size() == 2) std::swap(stored[0], stored[1]);
+    if (stored.empty() || stored[0] % source.parts != 0) return stored.empty() && wanted.empty();
+    stored[0] /= source.parts;
+    return has_form(stored, wanted);
+  }
+
+  const WeightsFile& file_;
+  std::map<std::string, int> by_name_{}, by_underscores_{};
+  bool is_gpt2_ = false;
+};
+
+bool steers_nothing(const StoredTensor& t) {
+  const auto ends = [&](const char* end) { return t.name.ends_with(end); };
+  return (ends(".num_batches_tracked") && t.extents.empty()) || ends("position_ids") || ends(".attn.masked_bias") ||
+         (ends(".attn.bias") && t.extents.size() == 4) || t.name == "lm_head.weight" || ends("cls.predictions.decoder.weight") ||
+         ends("cls.predictions.decoder.bias") || t.name.find("pooler.dense.") != std::string::npos ||
+         t.name.starts_with("cls.seq_relationship.");
+}
+
+class Renamed final : public WeightsFile {
+ public:
+  Renamed(std::unique_ptr<WeightsFile> file, std::vector<StoredTensor> tensors, std::vector<Source> sources)
+      : WeightsFile(file->name(), std::move(tensors)), file_(std::move(file)), sources_(std::move(sources)) {}
+
+  NpyData read(int tensor) const override {
+    const Source& source = at(sources_, tensor);
+    NpyData all = file_->read(source.tensor);
+    if (source.is_plain()) return all;
+    const Extents& stored = at(file_->tensors(), source.tensor).extents;
+    std::visit([&](auto& values) { values = part_of(values, source, stored); }, all);
+    return all;
+  }
+  std::vector<std::vector<double>> read_boxes(int tensor, const std::vector<Box>& boxes, const Extents& extents) const override {
+    const Source& source = at(sources_, tensor);
+    return source.is_plain() ? file_->read_boxes(source.tensor, boxes, extents) : WeightsFile::read_boxes(tensor, boxes, extents);
+  }
+
+ private:
+  template <class T>
+  static std::vector<T> part_of(const std::vector<T>& values, const Source& source, const Extents& stored) {
+    const Index rows = source.transposed && stored.size() == 2 ? stored[1] : stored[0],
+                columns = static_cast<Index>(values.size()) / std::max<Index>(1, rows), first = rows / source.parts * source.part;
+    std::vector<T> out;
+    out.reserve(values.size() / static_cast<std::size_t>(source.parts));
+    for (Index r = first; r < first + rows / source.parts; r++)
+      for (Index c = 0; c < columns; c++) out.push_back(at(values, source.transposed ? c * rows + r : r * columns + c));
+    return out;
+  }
+
+  std::unique_ptr<WeightsFile> file_;
+  std::vector<Source> sources_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, const std::vector<StoredTensor>& wanted) {
+  const Finder finder(*file);
+  std::vector<StoredTensor> tensors;
+  std::vector<Source> sources;
+  std::set<int> used;
+  for (const StoredTensor& w : wanted) {
+    const Source source = finder.find(w);
+    if (source.tensor < 0) continue;
+    const StoredTensor& stored = at(file->tensors(), source.tensor);
+    const bool unlike = source.is_plain() && !has_form(stored.extents, w.extents);
+    tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});
+    sources.push_back(source);
+    used.insert(source.tensor);
+  }
+  for (int i = 0; i < static_cast<int>(file->tensors().size()); i++) {
+    const StoredTensor& t = at(file->tensors(), i);
+    if (used.contains(i) || steers_nothing(t)) continue;
+    tensors.push_back(t);
+    sources.push_back({i});
+  }
+  return std::make_unique<Renamed>(std::move(file), std::move(tensors), std::move(sources));
+}
+
+}  // namespace motley

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout law and pick law of attention: any cut of heads, head size, queries, keys and features equals the unsharded network; and
+// what it computes, by loops.
+#include <motley/ops.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "base/random.h"
+#include "tests/support/random_network.h"
+#include "tests/support/run_plan.h"
+#include "tests/support/shrink.h"
+
+using namespace motley;
+using namespace motley::law;
+
+namespace {
+
+void check_cases(unsigned first, unsigned count, bool picks) {
+  int refused = 0;
+  for (unsigned number = first; number < first + share_of(count); number++) {
+    Random random(number);
+    const auto ranks = static_cast<int>(pick(random, 1, 4));
+    std::vector<Axis> axes{{"a", ranks}};
+    if (chance(random, 0.4)) axes.push_back({"b", static_cast<int>(pick(random, 1, std::max(1, 6 / ranks)))});
+    Case one{with_attention(random_recipe(random), random), axes, {}, picks ? number : 0};
+    one.cuts = random_cuts(random, build(one.net), one.axes, {.often = 0.45, .spatial = 0.3, .nested = 0.1, .jagged = 0.1});
+    INFO("case " << number);
+    CHECK(broken(one, &refused) == "");
+  }
+  CHECK(refused <= static_cast<int>(share_of(count)) / 2);
+}
+
+}  // namespace
+
+TEST_CASE("layout law: attention, one or two axes, any parts", "[law]") {
+  check_cases(830000, 150U, false);
+}
+
+TEST_CASE("pick law: every legal pick of attention", "[law]") {
+  check_cases(840000, 150U, true);
+}
+
+TEST_CASE("attention, by loops", "[law]") {
+  constexpr Index kBatch = 2, kPositions = 5, kFeatures = 6, kHeads = 3, kSize = kFeatures / kHeads;
+  const Shape shape({{"batch", kBatch}, {"positions", kPositions}, {"features", kFeatures}});
+  for (const bool causal : {false, true}) {
+    Graph g;
+    const Tensor x = g.input("x", shape);
+    const Tensor y = attention(x, {.heads = {"heads", kHeads}, .causal = causal, .name = "a"});
+    const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 0});
+    const LayoutRules rules{{Dim{"heads", kHeads}, "all", Sizes{{2, 1}}}};
+    const Outcome one = run_plan(balance(step, mesh_of({{"all", 2}}), rules, {}, {.dtype = DType::f64}), {.steps = 1});
+    const RandomStream stream(RunOptions{}.seed, "x");
+    const auto image = [&](Index n, Index i, Index c) {
+      return 2 * stream.uniform(static_cast<std::uint64_t>((n * kPositions + i) * kFeatures + c)) - 1;
+    };
+    const auto weight = [&](const std::string& name, Index k) { return one.weights.at("a." + name)[static_cast<std::size_t>(k)]; };
+    const auto projected = [&](const std::string& name, Index n, Index i, Index row) {
+      double out = weight(name + ".bias", row);
+      for (Index c = 0; c < kFeatures; c++) out += weight(name + ".weight", row * kFeatures + c) * image(n, i, c);
+      return out;
+    };
+    double loss = 0;
+    for (Index n = 0; n < kBatch; n++)
+      for (Index i = 0; i < kPositions; i++) {
+        std::vector<double> joined;
+        for (Index row = 0; row < kFeatures; row++) {
+          double sum = 0, value = 0;
+          for (Index j = 0; j < (causal ? i + 1 : kPositions); j++) {
+            double score = 0;
+            for (Index d = row / kSize * kSize; d < (row / kSize + 1) * kSize; d++)
+              score += projected("query", n, i, d) * projected("key", n, j, d);
+            const double e = std::exp(score / std::sqrt(static_cast<double>(kSize)));
+            sum += e;
+            value += e * projected("value", n, j, row);
+          }
+          joined.push_back(value / sum);
+        }
+        for (Index c = 0; c < kFeatures; c++) {
+          double out = weight("out.bias", c);
+          for (Index row = 0; row < kFeatures; row++)
+            out += weight("out.weight", c * kFeatures + row) * joined[static_cast<std::size_t>(row)];
+          loss += out * out;
+        }
+      }
+    CHECK(one.loss == Approx(loss).epsilon(1e-12));
+  }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of other libraries by their names and forms.
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "base/at.h"
+#include "weights/foreign_names.h"
+
+using namespace motley;
+
+namespace {
+
+// Values count up from 1,000 times the tensor's number.
+class Counted final : public WeightsFile {
+ public:
+  explicit Counted(std::vector<StoredTensor> tensors) : WeightsFile("counted", std::move(tensors)) {}
+  NpyData read(int tensor) const override {
+    std::vector<float> out(static_cast<std::size_t>(*elements_of(at(tensors(), tensor).extents)));
+    std::iota(out.begin(), out.end(), 1000.0F * static_cast<float>(tensor));
+    return out;
+  }
+};
+
+std::vector<float> values(const WeightsFile& file, const std::string& name) {
+  const int tensor = file.find(name);
+  if (tensor < 0) return {};
+  return std::get<std::vector<float>>(file.read(tensor));
+}
+std::vector<Index> extents(const WeightsFile& file, const std::string& name) {
+  const int tensor = file.find(name);
+  return tensor < 0 ? std::vector<Index>{-1} : at(file.tensors(), tensor).extents;
+}
+
+std::unique_ptr<WeightsFile> own(std::vector<StoredTensor> stored, const std::vector<StoredTensor>& wanted) {
+  return in_own_names(std::make_unique<Counted>(std::move(stored)), wanted);
+}
+
+const std::string kF = "F32";
+
+}  // namespace
+
+TEST_CASE("weights by name: own files are as they are", "[weights]") {
+  const std::vector<StoredTensor> wanted{{"conv.weight", kF, {2, 3, 1, 1}}, {"fc.weight", kF, {2, 3, 2}}, {"fc.bias", kF, {2}}};
+  const auto file = own(wanted, wanted);
+  CHECK(file->tensors() == wanted);
+  CHECK(values(*file, "fc.weight") == std::vector<float>{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011});
+  CHECK(file->read_boxes(1, {{{1, 2}, {0, 3}, {1, 2}}}, {2, 3, 2}).front() == std::vector<double>{1007, 1009, 1011});
+}
+
+TEST_CASE("weights by name: a matrix after a flatten, a wrapper's prefix, what steers nothing, what is unknown", "[weights]") {
+  const std::vector<StoredTensor> wanted{{"fc.weight", kF, {2, 3, 2}}, {"features.0.bias", kF, {4}}, {"bn1.weight", kF, {3}}};
+  const auto file = own({{"module.fc.weight", kF, {2, 6}},
+                         {"module.features.0.bias", kF, {5}},
+                         {"module.bn1.weight", kF, {3}},
+                         {"module.bn1.num_batches_tracked", "I64", {}},
+                         {"module.other", kF, {1}}},
+                        wanted);
+  CHECK(extents(*file, "fc.weight") == std::vector<Index>{2, 3, 2});
+  CHECK(extents(*file, "features.0.bias") == std::vector<Index>{5});  // not what is wanted: the caller says so
+  CHECK(extents(*file, "bn1.weight") == std::vector<Index>{3});
+  CHECK(file->find("module.other") >= 0);
+  CHECK(file->tensors().size() == 4);
+  // As many elements in other dims are another tensor.
+  CHECK(extents(*own({{"w", kF, {3, 2}}}, {{"w", kF, {2, 3}}}), "w") == std::vector<Index>{3, 2});
+  CHECK(extents(*own({{"w", kF, {12}}}, {{"w", kF, {2, 3, 2}}}), "w") == std::vector<Index>{12});
+  CHECK(extents(*own({{"w", kF, {4, 3}}}, {{"w", kF, {2, 3, 2}}}), "w") == std::vector<Index>{4, 3});
+}
+
+TEST_CASE("weights by name: GPT-2's fused and transposed matrices", "[weights]") {
+  // 2 heads of 1, 2 features; 6 x 2 as [in, out]: rows of query, key, value are columns of the file.
+  const auto file = own({{"transformer.h.0.attn.c_attn.weight", kF, {2, 6}},
+                         {"transformer.h.0.attn.c_attn.bias", kF, {6}},
+                         {"transformer.h.0.attn.c_proj.weight", kF, {2, 2}},
+                         {"transformer.h.0.mlp.c_fc.weight", kF, {2, 3}},
+                         {"transformer.wpe.weight", kF, {4, 2}},
+                         {"transformer.h.0.attn.bias", kF, {1, 1, 4, 4}},
+                         {"lm_head.weight", kF, {7, 2}}},
+                        {{"h.0.attn.query.weight", kF, {2, 1, 2}},
+                         {"h.0.attn.value.weight", kF, {2, 1, 2}},
+                         {"h.0.attn.key.bias", kF, {2, 1}},
+                         {"h.0.attn.out.weight", kF, {2, 2, 1}},
+                         {"h.0.mlp.c_fc.weight", kF, {3, 2}},
+                         {"wpe.weight", kF, {4, 2}}});
+  CHECK(file->tensors().size() == 6);
+  CHECK(values(*file, "h.0.attn.query.weight") == std::vector<float>{0, 6, 1, 7});
+  CHECK(values(*file, "h.0.attn.value.weight") == std::vector<float>{4, 10, 5, 11});
+  CHECK(file->read_boxes(file->find("h.0.attn.value.weight"), {{{1, 2}, {0, 1}, {0, 2}}}, {2, 1, 2}).front() ==
+        std::vector<double>{5, 11});
+  CHECK(values(*file, "h.0.attn.key.bias") == std::vector<float>{1002, 1003});
+  CHECK(extents(*file, "h.0.attn.key.bias") == std::vector<Index>{2, 1});
+  CHECK(values(*file, "h.0.attn.out.weight") == std::vector<float>{2000, 2002, 2001, 2003});
+  CHECK(values(*file, "h.0.mlp.c_fc.weight") == std::vector<float>{3000, 3003, 3001, 3004, 3002, 3005});
+  CHECK(values(*file, "wpe.weight").front() == 4000);
+}
+
+TEST_CASE("weights by name: BERT's and PyTorch's attention, parameters, norms", "[weights]") {
+  const auto bert = own({{"encoder.layer.0.attention.self.query.weight", kF, {2, 2}},
+                         {"encoder.layer.0.attention.output.dense.weight", kF, {2, 2}},
+                         {"embeddings.LayerNorm.gamma", kF, {2}},
+                         {"embeddings.position_ids", "I64", {1, 4}},
+                         {"cls.predictions.bias", kF, {5}},
+                         {"pooler.dense.weight", kF, {2, 2}}},
+                        {{"bert.encoder.layer.0.attention.self.query.weight", kF, {2, 1, 2}},
+                         {"bert.encoder.layer.0.attention.self.out.weight", kF, {2, 2, 1}},
+                         {"bert.embeddings.LayerNorm.weight", kF, {2}},
+                         {"cls.predictions.decoder.bias", kF, {5}}});
+  CHECK(bert->tensors().size() == 4);
+  CHECK(values(*bert, "bert.encoder.layer.0.attention.self.out.weight").front() == 1000);
+  CHECK(values(*bert, "bert.embeddings.LayerNorm.weight").front() == 2000);
+  CHECK(values(*bert, "cls.predictions.decoder.bias").front() == 4000);
+
+  const auto vit = own({{"class_token", kF, {1, 1, 2}},
+                        {"encoder.pos_embedding", kF, {1, 3, 2}},
+                        {"encoder.ln.weight", kF, {2}},
+                        {"encoder.layers.encoder_layer_0.self_attention.in_proj_weight", kF, {6, 2}},
+                        {"encoder.layers.encoder_layer_0.self_attention.out_proj.bias", kF, {2}}},
+                       {{"class_token.weight", kF, {1, 2}},
+                        {"encoder_pos_embedding.weight", kF, {3, 2}},
+                        {"encoder_ln.weight", kF, {2}},
+                        {"encoder.layers.encoder_layer_0.self_attention.key.weight", kF, {1, 2, 2}},
+                        {"encoder.layers.encoder_layer_0.self_attention.out.bias", kF, {2}}});
+  CHECK(vit->tensors().size() == 5);
+  CHECK(extents(*vit, "encoder_pos_embedding.weight") == std::vector<Index>{3, 2});
+  CHECK(values(*vit, "encoder_ln.weight").front() == 2000);
+  CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.key.weight") == std::vector<float>{3004, 3005, 3006, 3007});
+  CHECK(values(*vit, "encoder.layers.encoder_layer_0.self_attention.out.bias").front() == 4000);
+}
