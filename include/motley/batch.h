@@ -13,7 +13,8 @@ namespace motley {
 /// @addtogroup data
 /// @{
 
-/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 labels) of a batch on request. Keeps alive what it reads from.
+/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 numbers and labels) of a batch on request. Keeps alive what it
+/// reads from.
 using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
 /// One input of a step and what fills it.
 struct Feed {
@@ -23,7 +24,7 @@ struct Feed {
 /// One training step's samples.
 struct Batch {
   ReadBox images{};  ///< dims: batch, then the sample's
-  ReadBox labels{};  ///< dims: batch
+  ReadBox labels{};  ///< dims: batch, then those that the labels have
   Index step = 0;    ///< counted from 0 over all epochs
   Index epoch = 0;   ///< counted from 0
 };

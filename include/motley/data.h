@@ -4,6 +4,7 @@
 #pragma once
 #include <motley/batch.h>
 #include <motley/dims.h>
+#include <motley/dtype.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -18,7 +19,8 @@ namespace motley {
 /// @addtogroup data
 /// @{
 
-/// Samples of one shape with one label each. Immutable once made; shared between threads. Derive from it for your own data.
+/// Samples of one shape with one label each, or a label for each of some elements. Immutable once made; shared between threads.
+/// Derive from it for your own data.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -28,6 +30,11 @@ class Dataset {
   /// Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
   virtual std::int32_t label(Index sample) const = 0;  ///< of one sample
+  virtual DType dtype() const { return DType::f32; }   ///< i32: read() gives whole numbers
+  /// Sizes of a sample's labels, such as positions; empty: one, label(), which holds for every element of labels that have sizes.
+  virtual std::vector<Index> label_extents() const { return {}; }
+  /// Labels of one sample inside `box` (of label_extents), row-major.
+  virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
 };
 
 /// A data set in its two parts.
@@ -46,8 +53,11 @@ Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index sampl
 
 /// What a network expects of its samples. A field that is left out: whatever the files have.
 struct SampleKind {
-  std::vector<Index> extents{};  ///< as Dataset::sample_extents()
-  Index classes = 0;             ///< labels are below it
+  std::vector<Index> extents{};        ///< as Dataset::sample_extents()
+  Index classes = 0;                   ///< labels are below it
+  DType dtype = DType::f32;            ///< i32: whole numbers
+  Index numbers = 0;                   ///< of i32 samples: they are below it
+  std::vector<Index> label_extents{};  ///< as Dataset::label_extents()
 };
 /// Files of load_npy(): arrays [samples, a sample's dims...] and [samples].
 struct NpyFiles {
@@ -67,6 +77,22 @@ Datasets load_folder(const std::filesystem::path& folder, const SampleKind& expe
 /// The files of all pictures whose headers say another size than `expected`, or are damaged, a line each; empty: none. Reads no
 /// pixels.
 std::vector<std::string> check_folder(const std::filesystem::path& folder, const SampleKind& expected);
+
+/// How wide a token's number is in a file, little endian.
+enum class TokenType : std::uint8_t { u16, u32 };
+/// Files of load_tokens(): numbers of tokens, one after another, nothing else.
+struct TokenFiles {
+  std::filesystem::path path{};       ///< to train on
+  std::filesystem::path test_path{};  ///< to evaluate on; empty: the last tenth of `path`
+  TokenType type = TokenType::u16;    ///< of both
+};
+/// Samples of expected.extents[0] tokens, one after another, whose labels are the tokens shifted by one; tokens that are left over
+/// at the end are not used. Files are mapped into memory. No test part where there is not one sample of it. UserError: 66 missing;
+/// 65 shorter than one sample, not a whole number of tokens, or, from read(), a token that is not below expected.numbers and
+/// expected.classes (both 0: the file is read through for the largest one).
+Datasets load_tokens(const TokenFiles& files, const SampleKind& expected);
+/// Reads the first 1 GiB of each file through. UserError (65): a token that is not below expected.numbers and expected.classes.
+void check_tokens(const TokenFiles& files, const SampleKind& expected);
 
 /// Per channel (a sample's first dim): (value - mean) / deviation. One number of each serves all channels.
 struct Normalize {

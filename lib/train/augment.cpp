@@ -20,6 +20,11 @@ class Changed : public Dataset {
   Index classes() const override { return data_->classes(); }
   std::vector<Index> sample_extents() const override { return data_->sample_extents(); }
   std::int32_t label(Index sample) const override { return data_->label(sample); }
+  DType dtype() const override { return data_->dtype(); }
+  std::vector<Index> label_extents() const override { return data_->label_extents(); }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    data_->read_labels(sample, box, out);
+  }
 
  protected:
   const Dataset& data() const { return *data_; }

@@ -2,6 +2,7 @@
 #include <motley/data.h>
 #include <motley/error.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace motley {
@@ -29,6 +30,10 @@ void read_images(const Dataset& data, const std::vector<Index>& which, const Box
 
 }  // namespace
 
+void Dataset::read_labels(Index sample, const Box&, std::span<std::int32_t> out) const {
+  std::fill(out.begin(), out.end(), label(sample));
+}
+
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch) {
   const auto samples = std::make_shared<const std::vector<Index>>(std::move(which));
   Batch out;
@@ -39,18 +44,27 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
     const std::size_t elements = static_cast<std::size_t>(volume(box));
     if (elements == 0) return;
     check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "images are read as f32 or f64");
-    if (to.size() == elements * sizeof(float))
+    if (data->dtype() == DType::i32)
+      read_images<std::int32_t>(*data, *samples, box, to);
+    else if (to.size() == elements * sizeof(float))
       read_images<float>(*data, *samples, box, to);
     else
       read_images<double>(*data, *samples, box, to);
   };
   out.labels = [data, samples](const Box& box, std::span<std::byte> to) {
-    check(box.size() == 1 && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t),
+    check(!box.empty() && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t),
           "labels are read as i32 over the batch");
+    const Box inner(box.begin() + 1, box.end());
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(volume(inner)));
+    std::byte* next = to.data();
     for (Index n = box[0].begin; n < box[0].end; n++) {
       const Index sample = samples->at(static_cast<std::size_t>(n));
-      const std::int32_t label = sample == kNoSample ? -1 : data->label(sample);
-      std::memcpy(to.data() + static_cast<std::size_t>(n - box[0].begin) * sizeof(label), &label, sizeof(label));
+      if (sample == kNoSample)
+        std::fill(labels.begin(), labels.end(), static_cast<std::int32_t>(kNoSample));
+      else
+        data->read_labels(sample, inner, labels);
+      std::memcpy(next, labels.data(), labels.size() * sizeof(std::int32_t));
+      next += labels.size() * sizeof(std::int32_t);
     }
   };
   return out;
