@@ -81,6 +81,22 @@ Datasets load_folder(const std::filesystem::path& folder, const SampleKind& expe
 /// pixels.
 std::vector<std::string> check_folder(const std::filesystem::path& folder, const SampleKind& expected);
 
+/// How wide a token's number is in a file, little endian.
+enum class TokenType : std::uint8_t { u16, u32 };
+/// Files of load_tokens(): numbers of tokens, one after another, nothing else.
+struct TokenFiles {
+  std::filesystem::path path{};       ///< to train on
+  std::filesystem::path test_path{};  ///< to evaluate on; empty: the last tenth of `path`
+  TokenType type = TokenType::u16;    ///< of both
+};
+/// Samples of expected.extents[0] tokens, one after another, whose labels are the tokens shifted by one; tokens that are left over
+/// at the end are not used. Files are mapped into memory. No test part where there is not one sample of it. UserError: 66 missing;
+/// 65 shorter than one sample, not a whole number of tokens, or, from read(), a token that is not below expected.numbers and
+/// expected.classes (both 0: the file is read through for the largest one).
+Datasets load_tokens(const TokenFiles& files, const SampleKind& expected);
+/// Reads the first 1 GiB of each file through. UserError (65): a token that is not below expected.numbers and expected.classes.
+void check_tokens(const TokenFiles& files, const SampleKind& expected);
+
 /// Per channel (a sample's first dim): (value - mean) / deviation. One number of each serves all channels.
 struct Normalize {
   std::vector<double> mean{};       ///< empty: values stay as they are

@@ -10,17 +10,23 @@ namespace motley {
 
 namespace {
 
-const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic", "npy", "folder"};
+const std::vector<std::string> kDataKinds{"fashion_mnist", "mnist", "cifar10", "synthetic", "npy", "folder", "tokens"};
+const std::vector<std::string> kTokenTypes{"u16", "u32"};
 
 // Keys that not all kinds have.
 const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
   using enum DataKind;
-  static const std::map<std::string, std::vector<DataKind>> table{{"path", {fashion_mnist, mnist, cifar10, folder}},
-                                                                  {"samples", {synthetic}},
-                                                                  {"images", {npy}},
-                                                                  {"labels", {npy}},
-                                                                  {"test_images", {npy}},
-                                                                  {"test_labels", {npy}}};
+  static const std::map<std::string, std::vector<DataKind>> table{
+      {"path", {fashion_mnist, mnist, cifar10, folder, tokens}},
+      {"samples", {synthetic}},
+      {"images", {npy}},
+      {"labels", {npy}},
+      {"test_images", {npy}},
+      {"test_labels", {npy}},
+      {"type", {tokens}},
+      {"test_path", {tokens}},
+      {"normalize", {fashion_mnist, mnist, cifar10, synthetic, npy, folder}},
+      {"augment", {fashion_mnist, mnist, cifar10, synthetic, npy, folder}}};
   return table;
 }
 
@@ -72,7 +78,11 @@ std::string key_of(const DataOptions& data, const std::string& error) {
                                   {"/test_images", data.test_images},
                                   {"/test_labels", data.test_labels}})
     if (!path.empty() && error.starts_with(path + ":")) return key;
-  return "/path";
+  return !data.test_path.empty() && error.starts_with(data.test_path + ":") ? "/test_path" : "/path";
+}
+
+TokenFiles token_files(const DataOptions& data) {
+  return {data.path, data.test_path, data.type};
 }
 
 NpyFiles npy_files(const DataOptions& data) {
@@ -88,7 +98,7 @@ std::string to_string(DataKind kind) {
 Table<DataOptions> data_table(VersionKey version) {
   return {
       version_field<DataOptions>(version),
-      word_field("kind", "fashion_mnist, mnist, cifar10, synthetic, npy or folder", &DataOptions::kind, kDataKinds, true),
+      word_field("kind", "fashion_mnist, mnist, cifar10, synthetic, npy, folder or tokens", &DataOptions::kind, kDataKinds, true),
       path_field("path",
                  "the folder of its files; default: of fashion_mnist where its Debian package puts them; of folder: with "
                  "train/CLASS/*.png or *.jpg and test/ likewise",
@@ -100,6 +110,8 @@ Table<DataOptions> data_table(VersionKey version) {
       path_field("labels", "npy: a .npy file [samples] of integers from 0", &DataOptions::labels),
       path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
       path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
+      word_field("type", "tokens: how wide a token's number is in the file, little endian", &DataOptions::type, kTokenTypes),
+      path_field("test_path", "tokens: the file to evaluate on; default: the last tenth of `path`", &DataOptions::test_path),
       {"normalize", "(value - mean) / std, in training, evaluation and prediction, as { \"mean\": [0.5], \"std\": [0.25] }",
        "object", false, [](Reader& r, const Json& j, DataOptions& d) { read_normalize(r, j, d.normalize); },
        object_schema(normalize_table())},
@@ -108,7 +120,7 @@ Table<DataOptions> data_table(VersionKey version) {
 }
 
 const std::vector<std::string>& data_paths() {
-  static const std::vector<std::string> keys{"path", "images", "labels", "test_images", "test_labels"};
+  static const std::vector<std::string> keys{"path", "images", "labels", "test_images", "test_labels", "test_path"};
   return keys;
 }
 
@@ -133,6 +145,7 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   };
   if (data.kind == DataKind::mnist || data.kind == DataKind::cifar10 || data.kind == DataKind::folder)
     needs("path", "the folder of its files");
+  if (data.kind == DataKind::tokens) needs("path", "the file of its tokens");
   if (data.kind == DataKind::npy) {
     needs("images", "a .npy file [samples, channels, rows, cols]");
     needs("labels", "a .npy file [samples]");
@@ -164,6 +177,10 @@ void check_files(Reader& r, const Json& tree, const DataOptions& data, const Sam
       case DataKind::npy: static_cast<void>(load_npy(npy_files(data), expected)); break;
       case DataKind::folder:
         for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
+        break;
+      case DataKind::tokens:
+        check_tokens(token_files(data), expected);
+        if (expected.extents.size() == 1) static_cast<void>(load_tokens(token_files(data), expected));
     }
   } catch (const UserError& e) {
     complain_below(r, tree, key_of(data, e.what()), e.what(), e.code());
@@ -177,6 +194,7 @@ Datasets load_data(const DataOptions& data, const SampleKind& expected, Index sa
     case DataKind::cifar10: return load_cifar10(data.path);
     case DataKind::npy: return load_npy(npy_files(data), expected);
     case DataKind::folder: return load_folder(data.path, expected);
+    case DataKind::tokens: return load_tokens(token_files(data), expected);
     case DataKind::synthetic: break;
   }
   return synthetic(expected, data.samples > 0 ? data.samples : samples, seed);

@@ -10,12 +10,14 @@
 
 namespace motley {
 
-enum class DataKind : std::uint8_t { fashion_mnist, mnist, cifar10, synthetic, npy, folder };
+enum class DataKind : std::uint8_t { fashion_mnist, mnist, cifar10, synthetic, npy, folder, tokens };
 struct DataOptions {
   DataKind kind = DataKind::synthetic;
-  std::string path{};                                            // a folder, absolute; empty: fashion_mnist's usual place
-  Index samples = 0;                                             // synthetic
+  std::string path{};  // a folder, of tokens a file; absolute; empty: fashion_mnist's usual place
+  Index samples = 0;   // synthetic
   std::string images{}, labels{}, test_images{}, test_labels{};  // npy: absolute; the test part: both or none
+  TokenType type = TokenType::u16;                               // tokens
+  std::string test_path{};                                       // tokens: absolute; empty: the last tenth
   Normalize normalize{};
   Augment augment{};
 };

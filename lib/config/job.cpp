@@ -202,6 +202,20 @@ class JobReader {
     });
   }
 
+  // Numbers over positions, and a label for each.
+  static void check_tokens_fit(Reader& r, const Json& tree, const Model& model, const std::string& at) {
+    const Tensor& input = model.inputs.front();
+    if (input.shape().rank() != 2 || input.dtype() != DType::i32)
+      return complain_below(r, tree, at,
+                            "tokens are whole numbers over positions; expected \"dtype\": \"i32\" and one dim after the batch");
+    const Shape expected = input.shape();
+    if (model.whole && (model.label.shape().rank() != 2 || model.label.shape()[1].size != expected[1].size))
+      complain_below(r, tree, "/loss",
+                     "each of the " + std::to_string(expected[1].size) +
+                         " positions has a label, the next token; expected logits of the dims \"" + expected[0].name + "\", \"" +
+                         expected[1].name + "\" and the loss's \"over\"");
+  }
+
   // The batch first, then the extents of a sample; as many classes as labels.
   void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
@@ -218,6 +232,7 @@ class JobReader {
       complain_below(
           r, tree, at,
           "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
+    if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
     const std::vector<Index>& found = parts.expected.extents;

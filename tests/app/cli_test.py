@@ -665,6 +665,16 @@ def own_data():
     room.run("train", "arrays.json", "--run-dir", "run plain", "--set", "train.max_steps=9", "--set", "data.augment.flip=false", "--set", "data.augment.crop_padding=0")
     assert losses("run plain") != losses("run arrays")
     room.run("verify", "pictures.json", "--steps", "2")
+    # Read ahead on a core that no rank has, or by the rank itself: the same bits.
+    alone = {**job(ranks=1, parts=(6,), evaluate_every_epochs=1), "data": pictures}
+    alone["mesh"]["devices"][0]["cores"] = [min(os.sched_getaffinity(0))]
+    room.write("alone.json", alone)
+    for name, before in [("ahead", ()), ("itself", ("taskset", "-c", str(min(os.sched_getaffinity(0)))))]:
+        room.run("train", "alone.json", "--run-dir", f"run {name}", "--dump", f"dump {name}", before=before)
+    assert losses("run ahead") == losses("run itself") and len(losses("run ahead")) == 20
+    assert (room.path / "run ahead/weights.safetensors").read_bytes() == (room.path / "run itself/weights.safetensors").read_bytes()
+    assert (room.path / "dump ahead/batches.npy").read_bytes() == (room.path / "dump itself/batches.npy").read_bytes()
+    assert npy((room.path / "dump ahead/batches.npy").read_bytes())[1] == [20, 8]
     # Prediction takes what training takes: bytes and floats of one picture have one result.
     for name in ["test_x", "x"]:
         room.run("predict", "arrays.json", "--weights", "run arrays", "--input", f"arrays/{name}.npy", "-o", f"{name}.out.npy")
@@ -696,6 +706,12 @@ def own_data():
     refused({**arrays, "normalize": {"mean": [1], "std": [0]}}, 78, "/data/normalize/std/0", "above 0")
     refused({**arrays, "normalize": {"mean": [1], "std": []}}, 78, "/data/normalize/std", "as many numbers as")
     refused({**arrays, "augment": {"crop_padding": -1}}, 78, "/data/augment/crop_padding", "from 0 to")
+    (room.path / "t.bin").write_bytes(bytes(40))
+    refused({"kind": "tokens", "path": "t.bin"}, 78, "/model/inputs/image", 'tokens are whole numbers over positions; expected "dtype": "i32"')
+    refused({"kind": "tokens"}, 78, '"path" is missing')
+    refused({"kind": "tokens", "path": "t.bin", "type": "u8"}, 78, "/data/type", "\"u8\" is not known here")
+    refused({"kind": "tokens", "path": "t.bin", "normalize": changes["normalize"]}, 78, "/data/normalize", "a key of other kinds")
+    refused({"kind": "folder", "path": "pictures", "type": "u16"}, 78, "/data/type", '"type" is a key of tokens data')
     write_npy(room.path / "arrays/seven.npy", (samples, 1, 8, 7), [0] * samples * 56, "|u1")
     refused({**arrays, "images": "arrays/seven.npy"}, 65, "/data/images", "an array [24, 1, 8, 7]; expected [samples, 1, 8, 8]")
     write_npy(room.path / "arrays/four.npy", (samples,), [4] * samples, "<i8")

@@ -302,6 +302,76 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
   CHECK_THAT(refused(Exit::data, [&] { load_folder(in.at("f")); }), Contains("train/empty: no .png, .jpg or .jpeg file"));
 }
 
+TEST_CASE("tokens: samples one after another, labels the next token") {
+  const Folder in("motley-own-tokens");
+  const auto file = [&](const std::string& name, Index count, Index bytes, Index bad = -1) {
+    std::string text;
+    for (Index i = 0; i < count; i++) {
+      const Index token = i == bad ? 60000 : i * 7 % 50;
+      for (Index b = 0; b < bytes; b++) text += static_cast<char>(token >> 8 * b & 255);
+    }
+    return in.write(name, text);
+  };
+  const auto tokens = [](Index from, Index count) {
+    std::vector<double> out;
+    for (Index i = from; i < from + count; i++) out.push_back(static_cast<double>(i * 7 % 50));
+    return out;
+  };
+  const SampleKind kind{.extents = {8}, .classes = 50, .dtype = DType::i32};
+  for (const auto& [type, bytes] : {std::pair{TokenType::u16, 2}, {TokenType::u32, 4}}) {
+    const Datasets data = load_tokens({file("t.bin", 103, bytes), "", type}, kind);  // 93 to train on, 10 to evaluate on
+    CHECK(data.train->samples() == 11);
+    CHECK(data.test->samples() == 1);
+    CHECK(data.train->dtype() == DType::i32);
+    CHECK(data.train->classes() == 50);
+    CHECK(data.train->label_extents() == std::vector<Index>{8});
+    CHECK(all_of(*data.train, 10) == tokens(80, 8));
+    CHECK(all_of(*data.test, 0) == tokens(93, 8));
+    std::vector<std::int32_t> labels(3);
+    data.train->read_labels(10, {{5, 8}}, labels);
+    CHECK(std::vector<double>(labels.begin(), labels.end()) == tokens(86, 3));
+    CHECK(data.train->label(1) == 9 * 7 % 50);
+    // As a step reads them: a box of the batch.
+    const Batch batch = batch_of(data.train, {3, kNoSample, 0}, 0, 0);
+    std::vector<std::int32_t> ids(6);
+    batch.images({{0, 3}, {6, 8}}, std::as_writable_bytes(std::span(ids)));
+    CHECK(ids == std::vector<std::int32_t>{30 * 7 % 50, 31 * 7 % 50, 0, 0, 42, 49});
+    batch.labels({{0, 3}, {6, 8}}, std::as_writable_bytes(std::span(ids)));
+    CHECK(ids == std::vector<std::int32_t>{31 * 7 % 50, 32 * 7 % 50, -1, -1, 49, 56 % 50});
+  }
+  const std::string good = file("t.bin", 103, 2);
+  const Datasets two = load_tokens({good, file("e.bin", 9, 2)}, {.extents = {8}});
+  CHECK(two.train->samples() == 12);
+  CHECK(two.test->samples() == 1);
+  CHECK(two.train->classes() == 50);  // the largest number and one
+  CHECK(load_tokens({file("s.bin", 12, 2)}, kind).test == nullptr);
+  check_tokens({good}, kind);
+  CHECK_THAT(refused(Exit::data, [&] { check_tokens({good}, {.extents = {8}, .classes = 50, .numbers = 49}); }),
+             Contains("t.bin: byte 14: token 7 is 49; the vocabulary has 0 to 48"));
+  const std::string bad = file("b.bin", 103, 4, 77);
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       check_tokens({bad, "", TokenType::u32}, kind);
+                     }),
+             Contains("b.bin: byte 308: token 77 is 60000"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       all_of(*load_tokens({bad, "", TokenType::u32}, kind).train, 9);
+                     }),
+             Contains("token 77 is 60000"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
+                       load_tokens({in.write("odd.bin", "123"), ""}, kind);
+                     }),
+             Contains("odd.bin: 3 bytes are not a whole number of tokens of 2 bytes"));
+  CHECK_THAT(refused(Exit::data, [&] { load_tokens({file("s.bin", 8, 2)}, kind); }),
+             Contains("s.bin: 8 tokens, without the last tenth, are fewer than a sample's 8 and the one after them"));
+  CHECK_THAT(refused(Exit::data, [&] { load_tokens({good, file("e.bin", 8, 2)}, kind); }), Contains("e.bin: 8 tokens are fewer"));
+  CHECK_THAT(refused(Exit::missing, [&] { load_tokens({in.at("none.bin")}, kind); }), Contains("none.bin"));
+  CHECK_THAT(refused(Exit::missing, [&] { load_tokens({good, in.at("none.bin")}, kind); }), Contains("none.bin"));
+  CHECK_THAT(refused(Exit::config, [&] { load_tokens({good}, {.extents = {2, 4}}); }), Contains("one dim"));
+}
+
 TEST_CASE("values are normalized per channel, in any box") {
   const Folder in("motley-own-normalize");
   const std::string x = in.write("x.npy", array<float>("<f4", {1, 2, 1, 2}, {1, 2, 3, 4}));

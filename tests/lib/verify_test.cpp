@@ -3,6 +3,7 @@
 #include <motley/error.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 
 #include "base/json.h"
@@ -43,6 +44,53 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     REQUIRE(manifest.has_value());
     CHECK(manifest->at("/tensors/conv2d_1.bias/dims/0") != nullptr);
   }
+}
+
+TEST_CASE("verify: a sharded inference is the unsharded one, running statistics included", "[verify]") {
+  const auto net = [](Graph& g) {
+    const Dim n{"batch", 4}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, f1{"f1", 5}, classes{"classes", kClasses};
+    const Tensor label = g.input("label", {n}, DType::i32);
+    Tensor h = conv2d(g.input("image", {n, in, rows, cols}), {.out = f1, .window = 3, .padding = same});
+    h = relu(batch_norm(h));
+    const Tensor logits = dense(h, {.out = {classes}});
+    return SmallNet{logits, mean(softmax_cross_entropy(logits, label, classes))};
+  };
+  Graph a, b, c;
+  const Step trained = training(net(a).loss, Sgd{.learning_rate = 0.1}), logits = inference({net(b).logits}),
+             loss = inference({net(c).loss});
+  const Datasets data = small_data(20);
+  for (int ranks = 1; ranks <= 4; ranks++)
+    for (const std::string cut : {"f1", "batch", "rows"}) {
+      const Mesh mesh = line_of(ranks);
+      const LayoutRules rules = ranks == 1 ? LayoutRules{}
+                                           : LayoutRules{{cut, "all",
+                                                          uneven(cut == "batch" ? 4
+                                                                 : cut == "f1"  ? 5
+                                                                                : 6,
+                                                                 ranks)}};
+      const Folder dump;
+      VerifyReport report;
+      run_ranks_in_memory(ranks, [&](Runtime& rt) {
+        const VerifyInput input{.step = &trained, .mesh = &mesh, .rules = rules, .data = data.train, .dump = dump.path()};
+        const VerifyReport mine = verify_inference(rt, input, {&logits, &loss, rules});
+        if (rt.rank() == ranks - 1) report = mine;
+      });
+      INFO(cut << " over " << ranks << "\n" << report.text());
+      CHECK(report.ok());
+      CHECK(report.json().find("gradients") == std::string::npos);
+      CHECK(report.f32.logits > report.f64.logits);
+      // By hand, from what was dumped: the loss is that of the logits, the statistics are neither 0 nor 1.
+      const auto values = [&](const std::string& name) { return std::get<std::vector<double>>(read_npy(dump.path() / name).data); };
+      const auto label = std::get<std::vector<std::int64_t>>(read_npy(dump.path() / "inputs/label.npy").data);
+      double sum = 0;
+      for (std::size_t n = 0; n < 4; n++) {
+        double exps = 0;
+        for (std::size_t k = 0; k < kClasses; k++) exps += std::exp(values("logits.npy")[n * kClasses + k]);
+        sum += std::log(exps) - values("logits.npy")[n * kClasses + static_cast<std::size_t>(label[n])];
+      }
+      CHECK(values("loss.npy").front() == Approx(sum / 4));
+      for (const double v : values("weights_before/batch_norm_2.running_mean.npy")) CHECK((v > 0.5 && v < 1.5));
+    }
 }
 
 TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
