@@ -217,13 +217,14 @@ Tensor leaky_relu(const Tensor& x, const LeakyReluOptions& options = {});
 Tensor hard_swish(const Tensor& x, const NameOption& options = {});
 /// exp(x) / sum of exp(x) over one dim.
 Tensor softmax(const Tensor& x, const SoftmaxOptions& options = {});
-/// Rows of a weight `[rows, out]` by number: `y[n.. f] = w[x[n..] f]`, x an input of DType::i32. What is not below rows.size is an
-/// error when it is fed.
+/// Rows of a weight (rows, out) by number: for each number of x, an input of DType::i32, that row. What is not below the number of
+/// rows is an error when it is fed.
 Tensor embedding(const Tensor& x, const EmbeddingOptions& options);
-/// Multi-head self-attention: per head h `y[i]` = sum over positions j of softmax over j of `q[i] k[j] / sqrt(d)`, times `v[j]`; q,
-/// k and v are dense layers of `x[n.. i c]` with weights `<name>.query.weight`, `.key.weight`, `.value.weight` `[h d c]` and biases
-/// `[h d]`, d = c / h, and all heads' y one more: `.out.weight` `[c h d]`, `.out.bias` `[c]`. d is called "head-<heads>", j
-/// "key-<positions>". Features: the last dim.
+/// Multi-head self-attention of x (batch.., positions, features c) over the positions: q, k and v are dense layers of x, per head
+/// of size d = c / heads. A position's y is the sum of v over all positions, weighted by the softmax of the products of its q and
+/// their k, divided by the root of d; the heads' y go through one more dense layer. Parameters: NAME.query.weight, .key.weight,
+/// .value.weight (heads, d, c), their biases (heads, d), NAME.out.weight (c, heads, d), NAME.out.bias (c). The dim d is called
+/// head-HEADS, the positions of k and v key-POSITIONS.
 Tensor attention(const Tensor& x, const AttentionOptions& options);
 /// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
 /// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.

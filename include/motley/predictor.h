@@ -47,9 +47,9 @@ class Predictor {
 
 /// Options of evaluate(). Every field has a default.
 struct EvaluateOptions {
-  std::string image = "image";  ///< the input that the samples are fed to; its first dim is the batch
-  std::string over{};           ///< the output's dim of the classes; empty: the only one besides the batch
-  Index ignored = -1;           ///< rows with this label count for nothing
+  std::string image = "image";     ///< the input that the samples are fed to; its first dim is the batch
+  std::string over{};              ///< the output's dim of the classes; empty: the only one besides the batch
+  std::optional<Index> ignored{};  ///< rows with this label count for nothing
 };
 
 /// How good the parameters are on labelled samples.

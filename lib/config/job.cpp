@@ -225,14 +225,20 @@ class JobReader {
       return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
-    for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
-    if (model.whole) parts.expected.classes = model.logits.shape().size_of(parts.model->loss.over);
+    if (model.whole)
+      parts.expected = samples_of(*parts.model, model);
+    else
+      for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
     inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected.extents); });
     if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
       complain_below(
           r, tree, at,
           "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
     if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
+    if (image.dtype() == DType::i32 && kind != DataKind::synthetic)
+      return complain_below(
+          r, tree, at,
+          "samples of " + to_string(kind) + " are not whole numbers; leave \"dtype\" out, or take tokens or synthetic data");
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
     const std::vector<Index>& found = parts.expected.extents;

@@ -456,7 +456,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   std::size_t others = 0;
   for (const InputSpec& i : model.inputs) {
     if (i.name == labels) {
-      if (i.dtype != DType::i32)
+      if (i.dtype != DType::i32 && model.inputs.size() > 1)
         complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
     } else if (others++ > 0) {
       complain_below(r, j, "/inputs/" + i.name,
@@ -467,6 +467,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     complain_below(r, j, "/inputs/" + labels,
                    "\"" + labels + "\" is reserved for the labels; rename this input" +
                        (labels == "label" ? "" : ", or name another one in /loss/labels"));
+  if (others != 1) model.inputs.clear();  // what reads them cannot be checked
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string at = "/layers/" + std::to_string(i);

@@ -39,7 +39,9 @@ class Blocks {
   }
   void embedding(const std::string& name, double deviation) {
     add("embedding", name, [&](Json& l) {
-      l.set("from", choice_.input).set("rows", Json().set("vocabulary", Int{choice_.classes})).set("out", Json().set("hidden", Int{hidden_}));
+      l.set("from", choice_.input)
+          .set("rows", Json().set("vocabulary", Int{choice_.classes}))
+          .set("out", Json().set("hidden", Int{hidden_}));
       normal(l, deviation);
     });
   }

@@ -40,6 +40,9 @@ void GraphNodes::claim(const std::string& name) {
 
 Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op,
                        const std::vector<Tensor>& inputs, Shape shape, DType dtype) {
+  for (std::size_t i = 0; i < inputs.size(); i++)
+    if (inputs[i].dtype() == DType::i32 && static_cast<int>(i) != op->label_input() && !op->reads_numbers())
+      throw UserError("\"" + inputs[i].name() + "\" holds whole numbers, which " + kind + " does not read; an embedding does");
   positions++;
   Node n;
   n.id = static_cast<int>(nodes.size());

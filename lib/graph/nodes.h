@@ -22,7 +22,8 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual bool has_parameters() const { return false; }
-  virtual int label_input() const { return -1; }  // which of its inputs holds labels; -1: none
+  virtual int label_input() const { return -1; }        // which of its inputs holds labels; -1: none
+  virtual bool reads_numbers() const { return false; }  // whole ones, besides labels
   virtual void forward(Lowering& to, const Node& node) const = 0;
   virtual void backward(Lowering& to, const Node& node) const = 0;  // called when the node's gradient is wanted
 };

@@ -125,13 +125,13 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
       const auto its = std::span(labels).subspan(static_cast<std::size_t>(n * rows), static_cast<std::size_t>(rows));
       data->read_labels(first + n, all, its);
       for (const std::int32_t label : its)
-        if (label != options.ignored && (label < 0 || label >= classes))
+        if ((!options.ignored || label != *options.ignored) && (label < 0 || label >= classes))
           throw UserError(
               fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label, output.name, classes - 1),
               Exit::data);
     }
     seconds.push_back(predictor.run_named(ahead.next(feeds_of(first + batch))).seconds);
-    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after, options.ignored);
+    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after, options.ignored.value_or(-1));
   }
   const auto slowest = control::all_of(rt.transport(), quartiles(std::move(seconds)).median);
   if (score.rows == 0) throw UserError("no label of the samples counts", Exit::data);

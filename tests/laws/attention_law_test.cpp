@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout law and pick law of attention: any cut of heads, head size, queries, keys and features equals the unsharded network; and
 // what it computes, by loops.
+#include <motley/error.h>
 #include <motley/ops.h>
 
 #include <algorithm>
@@ -40,6 +41,31 @@ TEST_CASE("layout law: attention, one or two axes, any parts", "[law]") {
 
 TEST_CASE("pick law: every legal pick of attention", "[law]") {
   check_cases(840000, 150U, true);
+}
+
+TEST_CASE("layout and pick law: embeddings, shared weights, learned constants", "[law]") {
+  int refused = 0;
+  for (unsigned number = 850000; number < 850000 + share_of(300U); number++) {
+    Random random(number);
+    const Network net = token_network(random);
+    const Step step = training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9},
+                               {.accumulate = chance(random, 0.3) ? net.dims.front().size : 1});
+    const auto ranks = static_cast<int>(pick(random, 1, 4));
+    LayoutRules rules;
+    for (const Dim& d : net.dims)
+      if (chance(random, 0.25)) rules.split.push_back({d, "a", Sizes{parts(random, d.size, ranks)}});
+    INFO("case " << number);
+    const Outcome truth = run_plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64}));
+    try {
+      const Mesh mesh = mesh_of({{"a", ranks}});
+      const Plan plan = number % 2 == 0 ? balance(step, mesh, rules, {}, {.dtype = DType::f64})
+                                        : with_random_picks(step, mesh, rules, number, DType::f64, random_ownership(number));
+      CHECK(difference(run_plan(plan), truth) < 1e-10);
+    } catch (const UserError&) {
+      refused++;  // two dims of one tensor on the axis
+    }
+  }
+  CHECK(refused < static_cast<int>(share_of(300U)));
 }
 
 TEST_CASE("attention, by loops", "[law]") {

@@ -37,7 +37,7 @@ struct Runner {
       if (name.ends_with(".key")) return random_keys(3, name, 1)(box, out);
       const RandomStream stream(5, name);
       for (Index i = 0; i < volume(box); i++) {
-        if (name == "label")
+        if (name == "label" || name == "tokens")
           reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>(i % 2);
         else
           reinterpret_cast<double*>(out.data())[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
@@ -107,6 +107,14 @@ TEST_CASE("gradient law: attention", "[law]") {
   for (int number = 0; number < share_of(40); number++) {
     Random random(static_cast<unsigned>(48000 + number));
     const Network net = build(with_attention(random_recipe(random), random));
+    check_gradients(net, number, random);
+  }
+}
+
+TEST_CASE("gradient law: embeddings, shared weights, learned constants", "[law]") {
+  for (int number = 0; number < share_of(40); number++) {
+    Random random(static_cast<unsigned>(49000 + number));
+    const Network net = token_network(random);
     check_gradients(net, number, random);
   }
 }

@@ -333,15 +333,13 @@ TEST_CASE("what is wrong in a model file") {
       {"\"batch\": 10", "\"batch\": 0", {"m.json:2:35: error: /inputs/image/batch: expected an integer of at least 1, found 0"}},
       {"\"inputs\": { \"image\"",
        "\"inputs\": { \"label\"",
-       {"m.json:2:15: error: /inputs/label: \"label\" is reserved for the labels; rename this input"}},
+       {"m.json:2:24: error: /inputs/label: \"label\" is reserved for the labels; rename this input"}},
       {"{ \"image\": {",
        "{ \"other\": { \"n\": 1 }, \"image\": {",
-       {"m.json:2:13: error: /inputs: expected one input, e.g. { \"image\": { \"batch\": 100, \"channels\": 1, \"rows\": 28, "
-        "\"cols\": 28 } }; several are not built "
-        "yet"}},
+       {"m.json:2:45: error: /inputs/image: several inputs are not built yet; one that samples fill, and the labels (\"label\")"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
-       {"m.json:2:26: error: /inputs/image/dtype: not built yet; an input holds floating-point numbers"}},
+       {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
       {"\"rows\": 28",
        "\"1rows\": 28",
        {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ "

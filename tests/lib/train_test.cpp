@@ -458,7 +458,8 @@ TEST_CASE("score: by hand, ties and padding", "[train]") {
 
 TEST_CASE("score: several rows a sample, classes not last", "[train]") {
   Score score;  // [2 samples, 2, 3 classes, 2]
-  score.add({5, 0, 0, 5, 0, 0, /**/ 0, 0, 9, 0, 0, 9, /**/ 1, 1, 1, 1, 1, 1, /**/ 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, -1, 7, -1, 7}, 3, 2, 7);
+  score.add({5, 0, 0, 5, 0, 0, /**/ 0, 0, 9, 0, 0, 9, /**/ 1, 1, 1, 1, 1, 1, /**/ 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, -1, 7, -1, 7}, 3,
+            2, 7);
   CHECK(score.rows == 4);
   CHECK(score.right == 1);  // of {5 0 0} {0 5 0} {0 9 0} {0 0 9}
 }

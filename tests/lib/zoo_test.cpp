@@ -30,13 +30,23 @@ Step step_of(const Model& model) {
   return training(model.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
 }
 
-Index parameters_of(const std::string& keys, Index channels, Index size) {
-  const Model model = build_model(spec_of(keys, channels, size), 0);
+ModelSpec token_spec(const std::string& keys, Index positions, Index batch = 2) {
+  const Folder folder("motley-zoo");
+  return ModelSpec::load(
+      folder.write("m.json", "{ \"version\": 1, " + keys + ", \"inputs\": { \"tokens\": { \"dtype\": \"i32\", \"batch\": " +
+                                 std::to_string(batch) + ", \"positions\": " + std::to_string(positions) + " } } }"));
+}
+
+Index count_parameters(const ModelSpec& spec) {
+  const Model model = build_model(spec, 0);
   const Step step = step_of(model);
   Index count = 0;
   for (const int p : step.passes().parameters)
     if (step.passes().statistic(p) == nullptr) count += step.passes().tensors[static_cast<std::size_t>(p)].shape.elements();
   return count;
+}
+Index parameters_of(const std::string& keys, Index channels, Index size) {
+  return count_parameters(spec_of(keys, channels, size));
 }
 
 }  // namespace
@@ -61,11 +71,39 @@ TEST_CASE("the zoo's parameters are as many as published", "[zoo]") {
   CHECK(parameters_of(R"("zoo": "resnet18", "stem": "cifar", "classes": 10)", 3, 32) == 11173962);
 }
 
+// Hugging Face's GPT2LMHeadModel ("gpt2") and BertForMaskedLM ("bert-base-uncased"), torchvision's vit_b_16.
+TEST_CASE("the zoo's transformers have as many parameters as published", "[zoo]") {
+  CHECK(parameters_of(R"("zoo": "vit")", 3, 224) == 86567656);
+  CHECK(count_parameters(token_spec(R"("zoo": "gpt")", 64)) == 124439808);
+  CHECK(count_parameters(token_spec(R"("zoo": "bert")", 64)) == 109514298);
+}
+
+TEST_CASE("transformers under cuts of batch, positions, heads, vocabulary and the inner layer equal the unsharded ones", "[zoo]") {
+  using namespace motley::law;
+  for (const std::string name : {"gpt", "bert", "vit"}) {
+    const std::string keys = "\"zoo\": \"" + name + "\", \"width\": 0.03125, \"classes\": 11, \"layers\": 2, \"heads\": 3";
+    const Model model = build_model(name == "vit" ? spec_of(keys, 2, 32, 3) : token_spec(keys, 7, 3), 0);
+    const Step step = step_of(model);
+    const Outcome truth = run_plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64}));
+    const Index positions = name == "vit" ? 5 : 7;
+    for (const Rule& rule :
+         {Rule{"batch", "a", Sizes{{2, 0, 1}}}, Rule{"positions", "a", Sizes{{positions - 2, 2, 0}}},
+          Rule{"heads", "a", Sizes{{1, 2, 0}}}, Rule{"inner", "a", Sizes{{50, 0, 46}}}, Rule{"hidden", "a", Sizes{{1, 20, 3}}},
+          Rule{name == "vit" ? "classes" : "vocabulary", "a", Sizes{{0, 4, 7}}}}) {
+      INFO(name << ", " << rule.dim);
+      LayoutRules rules;
+      rules.split.push_back(rule);
+      CHECK(difference(run_plan(balance(step, mesh_of({{"a", 3}}), rules, {}, {.dtype = DType::f64})), truth) < 1e-9);
+    }
+  }
+}
+
 TEST_CASE("every network of the zoo at an eighth of its width, cut by batch and by some of its channels, equals the unsharded one",
           "[zoo]") {
   using namespace motley::law;
   for (const std::string& name : zoo_networks()) {
-    if (name == "resnet1001" || name == "resnet110") continue;  // as resnet56, for minutes
+    if (name == "resnet1001" || name == "resnet110") continue;       // as resnet56, for minutes
+    if (name == "gpt" || name == "bert" || name == "vit") continue;  // above
     INFO(name);
     const bool small = name.starts_with("paper") || name == "lenet5";
     const std::string stem = has_small_stem(name) ? R"(, "stem": "cifar")" : "";
@@ -100,5 +138,9 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
   const std::string image = R"("inputs": { "image": { "batch": 2, "channels": 3, "rows": 32, "cols": 32 } })";
   CHECK(said_of(R"("zoo": "resnet19", )" + image) ==
         Lines{R"(m.json:2:8: error: /zoo: "resnet19" is not known here; did you mean "resnet18"?)"});
-  CHECK(said_of(R"("zoo": "vit", )" + image) == Lines{R"(m.json:2:8: error: /zoo: "vit" is not built yet)"});
+  CHECK(said_of(R"("zoo": "unet", )" + image) == Lines{R"(m.json:2:8: error: /zoo: "unet" is not built yet)"});
+  CHECK(said_of(R"("zoo": "gpt", )" + image).front().find("expected whole numbers of two dims") != std::string::npos);
+  CHECK(said_of(R"("zoo": "vit", "heads": 7, )" + image).front().find("7 heads do not divide the 768 features") !=
+        std::string::npos);
+  CHECK(said_of(R"("zoo": "resnet18", "layers": 7, )" + image).front().find("gpt, bert and vit take it") != std::string::npos);
 }

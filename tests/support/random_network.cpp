@@ -323,6 +323,25 @@ Network build(const Recipe& r) {
   return net;
 }
 
+Network token_network(Random& random) {
+  const Dim batch{"batch", pick(random, 1, 4)}, positions{"positions", pick(random, 1, 7)},
+      vocabulary{"vocabulary", pick(random, 2, 12)}, heads{"heads", pick(random, 1, 3)},
+      hidden{"hidden", heads.size * pick(random, 1, 3)};
+  Network net;
+  net.dims = {batch, positions, vocabulary, heads, hidden};
+  Graph& g = *net.graph;
+  const Tensor tokens = g.input("tokens", {batch, positions}, DType::i32), label = g.input("label", {batch, positions}, DType::i32);
+  net.inputs = {{"tokens", tokens}, {"label", label}};
+  Tensor h = embedding(tokens, {.rows = vocabulary, .out = hidden, .name = "e"});
+  const Tensor place = g.parameter({{"context", positions.size + 2}, hidden}, {.deviation = 0.5});
+  h = add(slice(place, {.in = {"context"}, .range = {1, positions.size + 1}, .out = positions}), h);
+  if (chance(random, 0.7)) h = add(h, attention(h, {.heads = heads, .causal = chance(random, 0.5)}));
+  if (chance(random, 0.4)) h = rename(dense(h, {.in = {hidden}, .out = {{"other", hidden.size}}}), {"other"}, hidden);
+  net.logits = dense(h, {.in = {hidden}, .out = {vocabulary}, .bias = chance(random, 0.5), .weight = {.layer = "e"}});
+  net.loss = mean(softmax_cross_entropy(net.logits, label, vocabulary));
+  return net;
+}
+
 std::vector<Index> parts(Random& random, Index size, int ranks) {
   std::vector<Index> out(static_cast<std::size_t>(ranks), 0);
   if (chance(random, 0.15)) {

@@ -70,6 +70,8 @@ struct Network {
   std::vector<Dim> dims{};                 // that a rule may name
 };
 Network build(const Recipe& recipe);
+// Tokens: rows by number, a learned constant for each position, attention, and the rows' own weight once more for the logits.
+Network token_network(Random& random);
 
 // A rule whose parts are rescaled to whatever size its dim has.
 struct CutRecipe {

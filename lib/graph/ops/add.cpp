@@ -31,8 +31,14 @@ Tensor add(const std::vector<Tensor>& summands, const NameOption& o) {
     if (t.shape().rank() > all->shape().rank()) all = &t;
   for (const Tensor& t : summands)
     for (const Dim& d : t.shape().dims()) {
-      if (!all->shape().has(d.name))
-        throw UserError("\"" + t.name() + "\" and \"" + all->name() + "\" cannot be added: their dims differ (\"" + d.name + "\")");
+      if (!all->shape().has(d.name)) {
+        const bool as_many = t.shape().rank() == all->shape().rank();  // then each lacks one of the other's
+        std::string missing = d.name;
+        for (const Dim& its : all->shape().dims())
+          if (as_many && !t.shape().has(its.name)) missing = its.name;
+        throw UserError("\"" + t.name() + "\" and \"" + all->name() + "\" cannot be added: their dims differ (\"" + missing +
+                        "\")");
+      }
       if (all->shape().size_of(d.name) != d.size)
         throw UserError("\"" + all->name() + "\" and \"" + t.name() + "\" cannot be added: \"" + d.name + "\" has the size " +
                         std::to_string(all->shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");

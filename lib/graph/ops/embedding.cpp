@@ -18,6 +18,7 @@ class Embedding final : public Op {
  public:
   Embedding(Dim rows, Dim out, WeightOptions weight) : shape_({std::move(rows), std::move(out)}), weight_(std::move(weight)) {}
   bool has_parameters() const override { return true; }
+  bool reads_numbers() const override { return true; }
 
   void forward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]);
