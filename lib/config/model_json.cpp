@@ -368,6 +368,11 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   return layer;
 }
 
+// Dims and their sizes, and perhaps "dtype".
+Json input_schema() {
+  return schema_of_map(std::move(Json().set("oneOf", Json::Array{schema_of_type("integer"), schema_of_words(kInputTypes)})));
+}
+
 void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
   InputSpec input{m.key, {}};
   const std::size_t before = r.complaints.list.size();
@@ -421,8 +426,7 @@ Table<ModelSpec> model_table(VersionKey version) {
   return {
       version_field<ModelSpec>(version),
       {"name", "name of the model, informative", "text", false, [](Reader& r, const Json& j, ModelSpec& m) { r.text(j, m.name); }},
-      {"inputs", "name -> its dims and their sizes", "object", true, read_inputs,
-       schema_of_map(schema_of_map(schema_of_type("integer")))},
+      {"inputs", "name -> its dims and their sizes", "object", true, read_inputs, schema_of_map(input_schema())},
       {"layers", "in the order in which they compute", "list", true,
        [](Reader& r, const Json& j, ModelSpec& m) {
          r.list(j, [&](const Json& one, std::size_t) { m.layers.push_back(read_layer(r, one)); });
@@ -520,8 +524,7 @@ Table<ZooSpec> zoo_table(VersionKey version) {
           {"inputs",
            "name -> its dims and their sizes: samples, channels, rows, columns; of gpt and bert (\"dtype\": \"i32\"): samples, "
            "positions",
-           "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); },
-           schema_of_map(schema_of_map(schema_of_type("integer")))},
+           "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); }, schema_of_map(input_schema())},
           {"classes",
            "size of the dim \"classes\" that it makes; of gpt and bert that of the vocabulary (default: as published)",
            "integer",
