@@ -273,7 +273,8 @@ void predict_ranks(Runtime& rt, const Task& task) {
   for (const Dim& d : model.inputs.front().shape().dims()) sample.push_back(d.size);
   sample.erase(sample.begin());
   std::shared_ptr<const Dataset> data;
-  agreed(rt.transport(), [&] { data = normalized(npy_samples(options.input, sample), task.job.data.normalize); });
+  agreed(rt.transport(),
+         [&] { data = normalized(npy_samples(options.input, sample, model.inputs.front().dtype()), task.job.data.normalize); });
   const Loaded net = loaded(rt, task);
   const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
   on_rank_0(rt.transport(), [&] {

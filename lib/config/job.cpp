@@ -225,8 +225,11 @@ class JobReader {
       return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     const DataKind kind = parts.data->kind;
-    if (model.whole)
-      parts.expected = samples_of(*parts.model, model);
+    if (model.whole) try {
+        parts.expected = samples_of(*parts.model, model);
+      } catch (const UserError&) {
+        return;  // the training step cannot be made either: that is complained about
+      }
     else
       for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
     inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected.extents); });

@@ -55,9 +55,22 @@ class MappedArray {
   NpyHeader header_{};
 };
 
+// use(T{}) for the integers of one of kLabelTypes.
+template <class F>
+auto with_type(const std::string& type, F&& use) {
+  if (type == "|u1") return use(std::uint8_t{});
+  if (type == "|i1") return use(std::int8_t{});
+  if (type == "<u2") return use(std::uint16_t{});
+  if (type == "<i2") return use(std::int16_t{});
+  if (type == "<u4") return use(std::uint32_t{});
+  if (type == "<i4") return use(std::int32_t{});
+  if (type == "<u8") return use(std::uint64_t{});
+  return use(std::int64_t{});
+}
+
 class NpySamples final : public Dataset {
  public:
-  NpySamples(const fs::path& images, const std::vector<Index>& sample) : array_(images) {
+  NpySamples(const fs::path& images, const std::vector<Index>& sample, DType dtype = DType::f32) : array_(images), dtype_(dtype) {
     const std::vector<Index>& all = array_.extents();
     const bool right = !all.empty() && (sample.empty() || std::equal(all.begin() + 1, all.end(), sample.begin(), sample.end()));
     if (!right) {
@@ -66,7 +79,9 @@ class NpySamples final : public Dataset {
           array_.name() + ": an array " + shape_text(all) + "; expected [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1),
           Exit::data);
     }
-    if (std::find(kSampleTypes.begin(), kSampleTypes.end(), array_.type()) == kSampleTypes.end())
+    if (dtype == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
+      throw UserError(array_.name() + ": an array of type '" + array_.type() + "'; expected integers", Exit::data);
+    if (dtype != DType::i32 && std::find(kSampleTypes.begin(), kSampleTypes.end(), array_.type()) == kSampleTypes.end())
       throw UserError(array_.name() + ": an array of integers ('" + array_.type() +
                           "'); expected floats, which are taken as they are, or u8, which is scaled to 0..1",
                       Exit::data);
@@ -81,9 +96,11 @@ class NpySamples final : public Dataset {
   Index classes() const override { return classes_; }
   std::vector<Index> sample_extents() const override { return sample_; }
   std::int32_t label(Index sample) const override { return labels_.empty() ? 0 : at(labels_, sample); }
+  DType dtype() const override { return dtype_; }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
     const std::string& type = array_.type();
+    if (dtype_ == DType::i32) return read_numbers(sample, box, out);
     if (type == "|u1") return read_as<std::uint8_t>(sample, box, out, [](std::uint8_t v) { return v / 255.0; });
     if (type == "<f2") return read_as<std::uint16_t>(sample, box, out, [](std::uint16_t v) { return double{float_of_f16(v)}; });
     if (type == "<f4") return read_as<float>(sample, box, out, [](float v) { return double{v}; });
@@ -91,6 +108,17 @@ class NpySamples final : public Dataset {
   }
 
  private:
+  void read_numbers(Index sample, const Box& box, std::span<double> out) const {
+    with_type(array_.type(), [&]<class T>(T) {
+      read_as<T>(sample, box, out, [&](T v) {
+        if (!std::in_range<std::int32_t>(v))
+          throw UserError(name() + ": sample " + std::to_string(sample) + " holds " + std::to_string(v) +
+                              "; expected whole numbers from -2^31 to 2^31 - 1",
+                          Exit::data);
+        return static_cast<double>(v);
+      });
+    });
+  }
   template <class T, class F>
   void read_as(Index sample, const Box& box, std::span<double> out, F&& value) const {
     const Index first = sample * product(sample_);
@@ -101,6 +129,7 @@ class NpySamples final : public Dataset {
   }
 
   MappedArray array_;
+  const DType dtype_;
   std::vector<Index> sample_{};
   std::vector<std::int32_t> labels_{};
   Index classes_ = 1;
@@ -117,15 +146,7 @@ std::vector<std::int64_t> integers(const MappedArray& array) {
 }
 
 std::vector<std::int64_t> integers(const MappedArray& array) {
-  const std::string& type = array.type();
-  if (type == "|u1") return integers<std::uint8_t>(array);
-  if (type == "|i1") return integers<std::int8_t>(array);
-  if (type == "<u2") return integers<std::uint16_t>(array);
-  if (type == "<i2") return integers<std::int16_t>(array);
-  if (type == "<u4") return integers<std::uint32_t>(array);
-  if (type == "<i4") return integers<std::int32_t>(array);
-  if (type == "<u8") return integers<std::uint64_t>(array);
-  return integers<std::int64_t>(array);
+  return with_type(array.type(), [&]<class T>(T) { return integers<T>(array); });
 }
 
 // classes: 0: any.
@@ -154,8 +175,8 @@ std::vector<std::int32_t> read_labels(const fs::path& file, const NpySamples& im
 
 }  // namespace
 
-std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vector<Index>& sample) {
-  return std::make_shared<NpySamples>(file, sample);
+std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vector<Index>& sample, DType dtype) {
+  return std::make_shared<NpySamples>(file, sample, dtype);
 }
 
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {

@@ -5,8 +5,9 @@
 
 namespace motley {
 
-// An array [samples, a sample's dims...] of f2, f4, f8 (as it is) or u1 (scaled to 0..1), every label 0. UserError: 66; 65 damaged,
-// another type, or other sizes than `sample` (empty: any).
-std::shared_ptr<const Dataset> npy_samples(const std::filesystem::path& file, const std::vector<Index>& sample = {});
+// An array [samples, a sample's dims...] of f2, f4, f8 (as it is) or u1 (scaled to 0..1), or (dtype i32) of integers; every label
+// 0. UserError: 66; 65 damaged, another type, or other sizes than `sample` (empty: any).
+std::shared_ptr<const Dataset> npy_samples(const std::filesystem::path& file, const std::vector<Index>& sample = {},
+                                           DType dtype = DType::f32);
 
 }  // namespace motley
