@@ -15,11 +15,12 @@ namespace motley {
 /// @{
 
 /// Stochastic gradient descent, as PyTorch's: `g' = g + weight_decay*w; v = momentum*v + g'` (v starts at 0); `w -=
-/// learning_rate*v`.
+/// learning_rate*v`; with nesterov `w -= learning_rate*(g' + momentum*v)`.
 struct Sgd {
   double learning_rate = 0.01;  ///< step size of the update
   double momentum = 0.0;        ///< fraction of the previous update that is kept
   double weight_decay = 0.0;    ///< times the parameter, added to its gradient
+  bool nesterov = false;        ///< whether the momentum looks ahead; needs one above 0
   bool operator==(const Sgd&) const = default;
 };
 /// Adam (Kingma and Ba, arXiv 1412.6980), as PyTorch's: `g' = g + weight_decay*w; m = beta1*m + (1-beta1)*g'; v = beta2*v +

@@ -16,7 +16,8 @@ class F64Backend final : public Backend {
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
     if (contracts && spec.dtype == DType::f64) return eigen::contraction(spec, {simd_, 1});
-    if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
+    if (supports(spec))
+      if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
     return reference_->compile(spec);
   }
   std::string model() const override { return reference_->model(); }

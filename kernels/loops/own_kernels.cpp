@@ -186,7 +186,8 @@ bool supports(const KernelSpec& spec) {
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
   switch (spec.op) {
     case KernelOp::map:
-      if (auto rows = one_hot_kernel(spec, threads)) return rows;
+      if (supports_map(spec))
+        if (auto rows = one_hot_kernel(spec, threads)) return rows;
       return std::make_unique<MapKernel>(spec, loops, threads);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d:

@@ -126,7 +126,7 @@ const std::map<std::string, Words>& not_built() {
         "parameter"}},
       {"window", {"paddingmode", "outputpadding"}},
       {"sgd", {"lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
-      {"momentum", {"nesterov", "beta1", "beta2", "betas", "dampening", "epsilon", "eps", "decay"}},
+      {"momentum", {"beta1", "beta2", "betas", "dampening", "epsilon", "eps", "decay"}},
       {"softmax_cross_entropy",
        {"meansquarederror", "mse", "mseloss", "nllloss", "logsoftmax", "l1", "l1loss", "binarycrossentropy", "bce", "bceloss",
         "hinge", "kldiv", "ctc"}},

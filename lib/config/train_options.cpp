@@ -36,6 +36,7 @@ const Table<OptimizerFile>& optimizer_table() {
     auto value = [](const OptimizerKey& key) {
       return [key](Reader& r, const Json& j, OptimizerFile& o) {
         double& its = o.values[key.name];
+        if (bool on = false; key.flag) return static_cast<void>(r.boolean(j, on) && (its = on ? 1 : 0, true));
         if (r.number(j, its, 0, key.most) && key.below && its == key.most)
           r.complain(j, fmt::format("expected a number below {:g}", key.most));
       };
@@ -59,8 +60,8 @@ const Table<OptimizerFile>& optimizer_table() {
         if (!one_value) doc += fmt::format(" (default {:g})", its_key->usual);
       }
       Json usual;
-      if (one_value) usual = Json(first.usual);
-      out.push_back({key, doc, "number", false, value(first), {}, usual});
+      if (one_value) usual = first.flag ? Json(first.usual != 0) : Json(first.usual);
+      out.push_back({key, doc, first.flag ? "boolean" : "number", false, value(first), {}, usual});
     }
     return out;
   }();
@@ -80,7 +81,12 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
   }
   for (const auto& [key, value] : file.values)  // of other optimizers
     if (const Json* given = j.find(key)) r.in(key, [&] { r.complain(*given, file.kind + " has no \"" + key + "\""); });
-  return kind->second.make(file.learning_rate, values);
+  try {
+    return kind->second.make(file.learning_rate, values);
+  } catch (const UserError& e) {
+    r.complain(j, e.what());
+    return {};
+  }
 }
 
 const Table<RateSchedule>& schedule_table() {

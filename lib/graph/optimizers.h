@@ -12,10 +12,11 @@
 
 namespace motley {
 
-struct OptimizerKey {  // a number from 0 to `most`
+struct OptimizerKey {  // a number from 0 to `most`, or true or false
   std::string name{}, doc{};
   double usual = 0, most = 1e300;
   bool below = false;  // `most` itself is too large
+  bool flag = false;   // its value is 1 or 0
 };
 
 // Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`

@@ -142,8 +142,8 @@ bool steers_nothing(const StoredTensor& t) {
   const auto ends = [&](const char* end) { return t.name.ends_with(end); };
   return (ends(".num_batches_tracked") && t.extents.empty()) || ends("position_ids") || ends(".attn.masked_bias") ||
          (ends(".attn.bias") && t.extents.size() == 4) || t.name == "lm_head.weight" || ends("cls.predictions.decoder.weight") ||
-         ends("cls.predictions.decoder.bias") || t.name.find("pooler.dense.") != std::string::npos ||
-         t.name.starts_with("cls.seq_relationship.");
+         ends("cls.predictions.decoder.bias") || ends("cls.predictions.bias") ||
+         t.name.find("pooler.dense.") != std::string::npos || t.name.starts_with("cls.seq_relationship.");
 }
 
 class Renamed final : public WeightsFile {

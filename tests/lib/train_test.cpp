@@ -351,7 +351,8 @@ TEST_CASE("learning rates by step", "[train]") {
 
 TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain loops", "[train]") {
   const bool plain = GENERATE(true, false);  // else by a schedule, clipped
-  const std::string kind = GENERATE("sgd", "adam", "adamw");
+  const std::string named = GENERATE("sgd", "nesterov", "adam", "adamw"), kind = named == "nesterov" ? "sgd" : named;
+  const bool nesterov = named == "nesterov";
   constexpr Index kBatch = 3, kIn = 4, kOut = 3;
   constexpr double kRate = 0.1, kMomentum = 0.9, kDecay = 0.01;
   Graph g;
@@ -359,9 +360,10 @@ TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain l
   const Tensor image = g.input("image", {n, in}), label = g.input("label", {n}, DType::i32);
   const Tensor logits = dense(image, {.out = {classes}, .name = "fc"});
   constexpr double kSquare = 0.95, kEpsilon = 1e-3;
-  const Optimizer optimizer = kind == "sgd" ? Optimizer(Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay})
-                              : kind == "adam" ? Optimizer(Adam{kRate, kMomentum, kSquare, kEpsilon, kDecay})
-                                               : Optimizer(AdamW{kRate, kMomentum, kSquare, kEpsilon, kDecay});
+  const Optimizer optimizer =
+      kind == "sgd"    ? Optimizer(Sgd{.learning_rate = kRate, .momentum = kMomentum, .weight_decay = kDecay, .nesterov = nesterov})
+      : kind == "adam" ? Optimizer(Adam{kRate, kMomentum, kSquare, kEpsilon, kDecay})
+                       : Optimizer(AdamW{kRate, kMomentum, kSquare, kEpsilon, kDecay});
   const Step step = training(mean(softmax_cross_entropy(logits, label, classes)), optimizer,
                              plain ? TrainingOptions{} : TrainingOptions{{.kind = RateSchedule::Kind::linear, .steps = 5}, 0.925});
   const Plan plan = balance(step, line_of(2), {{classes, "all", Sizes{{2, 1}}}}, {}, {.dtype = DType::f64});
@@ -417,8 +419,9 @@ TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain l
                 rate * v[i] / (1 - std::pow(kMomentum, s + 1)) / (std::sqrt(q[i] / (1 - std::pow(kSquare, s + 1))) + kEpsilon);
             continue;
           }
-          v[i] = kMomentum * v[i] + factor * gradient[i] + kDecay * value[i];
-          value[i] -= rate * v[i];
+          const double slope = factor * gradient[i] + kDecay * value[i];
+          v[i] = kMomentum * v[i] + slope;
+          value[i] -= rate * (nesterov ? slope + kMomentum * v[i] : v[i]);
         }
       };
       update(w, vw, qw, gw);
