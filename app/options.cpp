@@ -181,7 +181,14 @@ void add_verbs(CLI::App& app, Options& o, Words& w) {
   CLI::App* predict = add_verb(app, "predict", "the network's outputs (logits) for samples in a .npy file");
   add_job(predict, w, "the job file")->required();
   predict->add_option("--weights", o.weights, weights_text)->required()->type_name("PATH");
-  predict->add_option("--input", o.input, "the samples: an array [samples, a sample's dims...]")->required()->type_name("X.npy");
+  predict
+      ->add_option(
+          "--input", o.inputs,
+          "the samples: an array [samples, a sample's dims...]; of a network of several inputs once for each, as NAME=X.npy")
+      ->required()
+      ->expected(1)
+      ->take_all()
+      ->type_name("X.npy");
   predict->add_option("-o,--output", o.output, "write the outputs there, one per sample")->required()->type_name("Y.npy");
 
   CLI::App* convert = add_verb(app, "convert", "convert weights between .safetensors, .npz and checkpoints");

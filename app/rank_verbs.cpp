@@ -265,16 +265,39 @@ void eval_ranks(Runtime& rt, const Task& task) {
                                                          100 * test.accuracy, test.samples));
 }
 
+std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model) {
+  std::vector<std::string> names;
+  for (const InputSpec& input : model.inputs)
+    if (input.name != model.loss.labels) names.push_back(input.name);
+  std::map<std::string, std::filesystem::path> out;
+  for (const std::string& word : options.inputs) {
+    const std::size_t end = word.find('=');
+    const bool named = end != std::string::npos && std::find(names.begin(), names.end(), word.substr(0, end)) != names.end();
+    const std::string name = named ? word.substr(0, end) : model.first_input().name;
+    if (!out.emplace(name, named ? word.substr(end + 1) : word).second)
+      throw UserError("--input gives \"" + name + "\" twice; of several inputs write --input NAME=FILE for each", Exit::usage);
+  }
+  for (const std::string& name : names)
+    if (!out.contains(name)) throw UserError("the model reads \"" + name + "\" too; add --input " + name + "=FILE", Exit::usage);
+  return out;
+}
+
 void predict_ranks(Runtime& rt, const Task& task) {
   const Model model = build_model(task.job.model, task.job.train.batch);
   const Options& options = task.options;
   rt.phase("data");
-  std::vector<Index> sample;
-  for (const Dim& d : model.inputs.front().shape().dims()) sample.push_back(d.size);
-  sample.erase(sample.begin());
   std::shared_ptr<const Dataset> data;
-  agreed(rt.transport(),
-         [&] { data = normalized(npy_samples(options.input, sample, model.inputs.front().dtype()), task.job.data.normalize); });
+  agreed(rt.transport(), [&] {
+    const auto files = input_files(options, task.job.model);
+    std::map<std::string, std::shared_ptr<const Dataset>> samples;
+    for (const Tensor& input : model.inputs) {
+      std::vector<Index> sample;
+      for (std::size_t d = 1; d < input.shape().rank(); d++) sample.push_back(input.shape()[d].size);
+      samples[input.name()] = npy_samples(files.at(input.name()), sample, input.dtype());
+    }
+    data = samples.extract(model.inputs.front().name()).mapped();
+    data = normalized(with_inputs(data, std::move(samples)), task.job.data.normalize);
+  });
   const Loaded net = loaded(rt, task);
   const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
   on_rank_0(rt.transport(), [&] {

@@ -5,6 +5,8 @@
 #include <motley/runtime.h>
 
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include "app/console.h"
 #include "config/job.h"
@@ -26,6 +28,9 @@ void verify_ranks(Runtime& rt, const Task& task);
 // With the weights of a file.
 void eval_ranks(Runtime& rt, const Task& task);
 void predict_ranks(Runtime& rt, const Task& task);
+
+// predict's --input, by the model's inputs: FILE is the first one's. UserError (64): one that is not given, or twice.
+std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model);
 
 // Without a job: a grid of convolution shapes on a mesh.
 void profile_grid(Runtime& rt, const Mesh& mesh, const Options& options, Console& console);

@@ -108,7 +108,8 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
   if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
   if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
-  if (!options.input.empty()) static_cast<void>(InputFile(options.input));
+  if (options.verb == Verb::predict)
+    for (const auto& [input, file] : input_files(options, subject.job->model)) static_cast<void>(InputFile(file));
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
   return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 
 namespace motley {
 /// @addtogroup data
@@ -23,10 +25,11 @@ struct Feed {
 };
 /// One training step's samples.
 struct Batch {
-  ReadBox images{};  ///< dims: batch, then the sample's
-  ReadBox labels{};  ///< dims: batch, then those that the labels have
-  Index step = 0;    ///< counted from 0 over all epochs
-  Index epoch = 0;   ///< counted from 0
+  ReadBox images{};                          ///< dims: batch, then the sample's
+  ReadBox labels{};                          ///< dims: batch, then those that the labels have
+  std::map<std::string, ReadBox> further{};  ///< of Dataset::further(), like images
+  Index step = 0;                            ///< counted from 0 over all epochs
+  Index epoch = 0;                           ///< counted from 0
 };
 
 /// @}

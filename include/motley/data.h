@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,6 +36,8 @@ class Dataset {
   virtual std::vector<Index> label_extents() const { return {}; }
   /// Labels of one sample inside `box` (of label_extents), row-major.
   virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
+  /// What the same samples give a network's further inputs, by the inputs' names; of these no label is read.
+  virtual std::map<std::string, std::shared_ptr<const Dataset>> further() const { return {}; }
 };
 
 /// A data set in its two parts.
@@ -61,16 +64,21 @@ struct SampleKind {
   DType dtype = DType::f32;            ///< i32: whole numbers
   Index numbers = 0;                   ///< of i32 samples: they are below it
   std::vector<Index> label_extents{};  ///< as Dataset::label_extents()
+  std::string input{};                 ///< of `further`: the input's name
+  std::vector<SampleKind> further{};   ///< what the network's further inputs expect of the same samples
 };
 /// Files of load_npy(): arrays [samples, a sample's dims...] and [samples].
 struct NpyFiles {
-  std::filesystem::path images{};       ///< f16, f32, f64 (values as they are) or u8 (scaled to 0..1)
-  std::filesystem::path labels{};       ///< integers
-  std::filesystem::path test_images{};  ///< like images; empty: there is no test part
-  std::filesystem::path test_labels{};  ///< given with test_images
+  std::filesystem::path images{};                              ///< f16, f32, f64 (values as they are) or u8 (scaled to 0..1)
+  std::filesystem::path labels{};                              ///< integers
+  std::filesystem::path test_images{};                         ///< like images; empty: there is no test part
+  std::filesystem::path test_labels{};                         ///< given with test_images
+  std::map<std::string, std::filesystem::path> inputs{};       ///< of a network's further inputs, by their names, like images
+  std::map<std::string, std::filesystem::path> test_inputs{};  ///< likewise; given with test_images
 };
-/// Arrays in NumPy's files. Images are mapped into memory, not read whole: they may be larger than it. UserError: 66 missing;
-/// 65 damaged, not as expected, or a label that is not a class.
+/// Arrays in NumPy's files. Images are mapped into memory, not read whole: they may be larger than it. Where whole numbers are
+/// expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, or a label that is not a
+/// class.
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
 /// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) below the folder, decoded when
 /// they are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their
@@ -105,7 +113,11 @@ struct Normalize {
 /// `data` with normalized values. UserError: as many numbers as channels are expected.
 std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, const Normalize& how);
 
-/// Changes of a picture that leave its label. A sample's last two dims are its rows and columns.
+/// `data` whose samples also fill these further inputs of a network, by their names. UserError: another number of samples.
+std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
+                                           std::map<std::string, std::shared_ptr<const Dataset>> further);
+
+/// Changes of a picture that leave its label. A sample's last two dims are its rows and columns; further inputs stay as they are.
 struct Augment {
   bool flip = false;                                     ///< columns are mirrored with probability 1/2
   Index crop_padding = 0;                                ///< moved by up to so many rows and columns, zeros come in

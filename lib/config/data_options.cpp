@@ -23,6 +23,8 @@ const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
       {"labels", {npy}},
       {"test_images", {npy}},
       {"test_labels", {npy}},
+      {"inputs", {npy}},
+      {"test_inputs", {npy}},
       {"type", {tokens}},
       {"test_path", {tokens}},
       {"normalize", {fashion_mnist, mnist, cifar10, synthetic, npy, folder}},
@@ -78,7 +80,25 @@ std::string key_of(const DataOptions& data, const std::string& error) {
                                   {"/test_images", data.test_images},
                                   {"/test_labels", data.test_labels}})
     if (!path.empty() && error.starts_with(path + ":")) return key;
+  for (const auto& [name, path] : data.inputs)
+    if (error.starts_with(path + ":")) return "/inputs/" + name;
+  for (const auto& [name, path] : data.test_inputs)
+    if (error.starts_with(path + ":")) return "/test_inputs/" + name;
   return !data.test_path.empty() && error.starts_with(data.test_path + ":") ? "/test_path" : "/path";
+}
+
+Field<DataOptions> inputs_field(const char* name, const char* doc, std::map<std::string, std::string> DataOptions::*member) {
+  return {name,
+          doc,
+          "object: name -> text",
+          false,
+          [member](Reader& r, const Json& j, DataOptions& data) {
+            const auto* files = std::get_if<Json::Object>(&j.value);
+            if (files == nullptr)
+              return r.complain(j, "expected an object, a file for each further input of the model, found " + Reader::kind(j));
+            for (const Json::Member& file : *files) r.in(file.key, [&] { r.text(file.value, (data.*member)[file.key]); });
+          },
+          schema_of_map(schema_of_type("text"))};
 }
 
 TokenFiles token_files(const DataOptions& data) {
@@ -86,7 +106,10 @@ TokenFiles token_files(const DataOptions& data) {
 }
 
 NpyFiles npy_files(const DataOptions& data) {
-  return {data.images, data.labels, data.test_images, data.test_labels};
+  NpyFiles files{data.images, data.labels, data.test_images, data.test_labels};
+  files.inputs.insert(data.inputs.begin(), data.inputs.end());
+  files.test_inputs.insert(data.test_inputs.begin(), data.test_inputs.end());
+  return files;
 }
 
 }  // namespace
@@ -110,6 +133,9 @@ Table<DataOptions> data_table(VersionKey version) {
       path_field("labels", "npy: a .npy file [samples] of integers from 0", &DataOptions::labels),
       path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
       path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
+      inputs_field("inputs", "npy: the files of the model's inputs after the first, by their names, like images",
+                   &DataOptions::inputs),
+      inputs_field("test_inputs", "npy: likewise, of test_images", &DataOptions::test_inputs),
       word_field("type", "tokens: how wide a token's number is in the file, little endian", &DataOptions::type, kTokenTypes),
       path_field("test_path", "tokens: the file to evaluate on; default: the last tenth of `path`", &DataOptions::test_path),
       {"normalize", "(value - mean) / std, in training, evaluation and prediction, as { \"mean\": [0.5], \"std\": [0.25] }",
@@ -120,7 +146,8 @@ Table<DataOptions> data_table(VersionKey version) {
 }
 
 const std::vector<std::string>& data_paths() {
-  static const std::vector<std::string> keys{"path", "images", "labels", "test_images", "test_labels", "test_path"};
+  static const std::vector<std::string> keys{"path",        "images", "labels",      "test_images",
+                                             "test_labels", "inputs", "test_inputs", "test_path"};
   return keys;
 }
 
@@ -156,7 +183,8 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   return data;
 }
 
-void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents) {
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
+  const std::vector<Index>& extents = expected.extents;
   if (const std::size_t count = data.normalize.mean.size();
       count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
     complain_below(r, tree, "/normalize/mean",
@@ -165,6 +193,27 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const s
                        std::to_string(count));
   if (data.augment.any() && extents.size() < 2)
     complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
+  if (data.kind != DataKind::npy) {
+    if (!expected.further.empty() && data.kind != DataKind::synthetic)
+      complain_below(r, tree, "/kind",
+                     "the model has further inputs (\"" + expected.further.front().input + "\"), which " + to_string(data.kind) +
+                         " data does not have; npy and synthetic do");
+    return;
+  }
+  for (const auto& [key, files] : {std::pair{"/inputs", &data.inputs}, {"/test_inputs", &data.test_inputs}}) {
+    if (key == std::string("/test_inputs") && data.test_images.empty()) {
+      if (!files->empty()) complain_below(r, tree, key, "there are no \"test_images\" that these belong to");
+      continue;
+    }
+    for (const SampleKind& its : expected.further)
+      if (!files->contains(its.input))
+        complain_below(r, tree, "",
+                       "the model's input \"" + its.input + "\" has no file; expected \"" + (key + 1) + "\": { \"" + its.input +
+                           "\": \"FILE.npy\" }");
+    for (const auto& [name, file] : *files)
+      if (std::none_of(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; }))
+        complain_below(r, tree, key + ("/" + name), "the model has no further input \"" + name + "\"");
+  }
 }
 
 void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {

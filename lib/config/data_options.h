@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/data.h>
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,7 @@ struct DataOptions {
   std::string path{};  // a folder, of tokens a file; absolute; empty: fashion_mnist's usual place
   Index samples = 0;   // synthetic
   std::string images{}, labels{}, test_images{}, test_labels{};  // npy: absolute; the test part: both or none
+  std::map<std::string, std::string> inputs{}, test_inputs{};    // npy: absolute, of the model's further inputs
   TokenType type = TokenType::u16;                               // tokens
   std::string test_path{};                                       // tokens: absolute; empty: the last tenth
   Normalize normalize{};
@@ -25,11 +27,11 @@ std::string to_string(DataKind kind);
 
 Table<DataOptions> data_table(VersionKey version);
 std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey version);
-// Keys whose values are paths.
+// Keys whose values are paths, or objects of paths.
 const std::vector<std::string>& data_paths();
 
-// What does not fit samples of these sizes. `tree`: the data's.
-void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents);
+// What does not fit such samples. `tree`: the data's.
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
 // Files that are missing (66), damaged or not as expected (65), as far as their headers say.
 void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
 

@@ -232,16 +232,16 @@ class JobReader {
       }
     else
       for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
-    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected.extents); });
+    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected); });
     if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
       complain_below(
           r, tree, at,
           "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
     if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
-    if (image.dtype() == DType::i32 && kind != DataKind::synthetic)
+    if (image.dtype() == DType::i32 && kind != DataKind::synthetic && kind != DataKind::npy)
       return complain_below(
           r, tree, at,
-          "samples of " + to_string(kind) + " are not whole numbers; leave \"dtype\" out, or take tokens or synthetic data");
+          "samples of " + to_string(kind) + " are not whole numbers; leave \"dtype\" out, or take tokens, npy or synthetic data");
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
     const std::vector<Index>& found = parts.expected.extents;
@@ -314,14 +314,21 @@ Json job_schema() {
 }
 
 SampleKind samples_of(const ModelSpec& spec, const Model& model) {
-  SampleKind out{.classes = model.logits.shape().size_of(spec.loss.over), .dtype = model.inputs.front().dtype()};
-  const Shape &image = model.inputs.front().shape(), &labels = model.label.shape();
-  for (std::size_t i = 1; i < image.rank(); i++) out.extents.push_back(image[i].size);
-  for (std::size_t i = 1; i < labels.rank(); i++) out.label_extents.push_back(labels[i].size);
-  if (out.dtype == DType::i32) {
-    const Step forward = inference({model.logits});
-    const Passes& passes = forward.passes();
-    out.numbers = std::max<Index>(1, at(passes.tensors, passes.find(model.inputs.front().name())).below);
+  const Step forward = inference({model.logits});
+  const Passes& passes = forward.passes();
+  const auto of_input = [&](const Tensor& input) {
+    SampleKind out{.dtype = input.dtype()};
+    for (std::size_t i = 1; i < input.shape().rank(); i++) out.extents.push_back(input.shape()[i].size);
+    if (const int t = passes.find(input.name()); out.dtype == DType::i32)
+      out.numbers = t < 0 ? 1 : std::max<Index>(1, at(passes.tensors, t).below);
+    return out;
+  };
+  SampleKind out = of_input(model.inputs.front());
+  out.classes = model.logits.shape().size_of(spec.loss.over);
+  for (std::size_t i = 1; i < model.label.shape().rank(); i++) out.label_extents.push_back(model.label.shape()[i].size);
+  for (std::size_t k = 1; k < model.inputs.size(); k++) {
+    out.further.push_back(of_input(model.inputs[k]));
+    out.further.back().input = model.inputs[k].name();
   }
   return out;
 }

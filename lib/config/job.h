@@ -40,7 +40,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets = {},
 // The joined tree of another process. `name` is shown in complaints.
 Job parse_job(const std::string& name, const std::string& text);
 
-// What the network expects of samples: its first input's dims after the batch, and the classes of its loss.
+// What the network expects of samples: its inputs' dims after the batch, and the classes of its loss.
 SampleKind samples_of(const ModelSpec& spec, const Model& model);
 
 Json job_schema();

@@ -189,7 +189,12 @@ void JobTree::resolve_paths() {
     if (Json* path = member(*profile, "path"); path != nullptr) resolve(*path);
   if (Json* data = member(root_, "data"); data != nullptr)
     for (const std::string& key : data_paths())
-      if (Json* path = member(*data, key); path != nullptr) resolve(*path);
+      if (Json* path = member(*data, key); path != nullptr) {
+        if (auto* several = std::get_if<Json::Object>(&path->value))
+          for (Json::Member& one : *several) resolve(one.value);
+        else
+          resolve(*path);
+      }
 }
 
 }  // namespace motley

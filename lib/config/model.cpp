@@ -34,8 +34,12 @@ class Builder {
       : spec_(spec), batch_(batch), complain_(complain), assumption_(assumption) {}
 
   Model run() {
-    for (const InputSpec& input : spec_.inputs) add_input(input);
+    const bool first = are_labels_read();
+    for (const InputSpec& input : spec_.inputs)
+      if (first || input.name != spec_.loss.labels) add_input(input);
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
+    for (const InputSpec& input : spec_.inputs)  // labels may have the sizes that windows made
+      if (!first && input.name == spec_.loss.labels) add_input(input);
     const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && !spec_.loss.over.empty();
     if (whole && tensors_.contains(spec_.layers.back().name)) {
       model_.logits = tensors_.at(spec_.layers.back().name);
@@ -55,6 +59,12 @@ class Builder {
       failed_ = true;
       return false;
     }
+  }
+
+  bool are_labels_read() const {
+    return std::any_of(spec_.layers.begin(), spec_.layers.end(), [&](const LayerSpec& l) {
+      return std::find(l.from.begin(), l.from.end(), spec_.loss.labels) != l.from.end();
+    });
   }
 
   void add_input(const InputSpec& input) {
@@ -103,7 +113,7 @@ class Builder {
     const LayerKind* kind = LayerKind::find(layer.op);
     if (from.empty() && (kind == nullptr || kind->reads > 0)) {
       if (i == 0 && spec_.inputs.empty()) return fail();
-      from = {i == 0 ? spec_.inputs.front().name : spec_.layers[i - 1].name};
+      from = {i == 0 ? spec_.first_input().name : spec_.layers[i - 1].name};
     }
     std::vector<Tensor> x;
     for (const std::string& name : from)
@@ -253,6 +263,10 @@ class Builder {
 };
 
 }  // namespace
+
+const InputSpec& ModelSpec::first_input() const {
+  return *std::find_if(inputs.begin(), inputs.end(), [&](const InputSpec& input) { return input.name != loss.labels; });
+}
 
 std::string ModelSpec::batch_dim() const {
   for (const InputSpec& input : inputs)

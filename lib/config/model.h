@@ -52,12 +52,13 @@ struct ModelSpec {
   static ModelSpec load(const std::filesystem::path& file);  // UserError with file, line and column
   // The dim that counts samples: "batch", else an input's first; and its size in the file (0: not known).
   std::string batch_dim() const;
+  const InputSpec& first_input() const;  // that samples fill: not the labels; there is one
   Index batch() const;
 };
 
 struct Model {
   std::unique_ptr<Graph> graph{};
-  std::vector<Tensor> inputs{};      // that samples fill
+  std::vector<Tensor> inputs{};      // that samples fill, the first one by the data's images
   Tensor label{}, logits{}, loss{};  // label: i32, the batch, then the logits' other dims but `over`; loss: the mean, a scalar
   std::vector<Tensor> layers{};      // those that could be built
   bool whole = false;                // there was no complaint: logits and loss are there

@@ -386,7 +386,7 @@ void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
   if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
 }
 
-// One that samples fill, and perhaps the labels; which is which follows from the loss, read later.
+// Those that samples fill, and perhaps the labels; which is which follows from the loss, read later.
 void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   const auto* members = std::get_if<Json::Object>(&j.value);
   if (members == nullptr || members->empty())
@@ -457,21 +457,21 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
     later.push_back(l.name);
   }
   const std::string& labels = model.loss.labels;
-  std::size_t others = 0;
+  const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
   for (const InputSpec& i : model.inputs) {
     if (i.name == labels) {
       if (i.dtype != DType::i32 && model.inputs.size() > 1)
         complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
-    } else if (others++ > 0) {
+    } else if (others > 1 && (i.dims.empty() || i.dims.front().name != model.batch_dim())) {
       complain_below(r, j, "/inputs/" + i.name,
-                     "several inputs are not built yet; one that samples fill, and the labels (\"" + labels + "\")");
+                     "each sample fills a part of every input: expected \"" + model.batch_dim() + "\" as its first dim");
     }
   }
   if (!model.inputs.empty() && others == 0)
     complain_below(r, j, "/inputs/" + labels,
                    "\"" + labels + "\" is reserved for the labels; rename this input" +
                        (labels == "label" ? "" : ", or name another one in /loss/labels"));
-  if (others != 1) model.inputs.clear();  // what reads them cannot be checked
+  if (others == 0) model.inputs.clear();  // what reads them cannot be checked
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string at = "/layers/" + std::to_string(i);

@@ -59,7 +59,12 @@ Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::
 
 Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType dtype) {
   claim(name);
-  for (const Dim& d : shape.dims()) declare(d);
+  for (const Dim& d : shape.dims()) {
+    // In the size that windows gave it, as in labels of what they made.
+    const bool made = std::any_of(nodes.begin(), nodes.end(),
+                                  [&](const Node& n) { return n.shape.has(d.name) && n.shape.size_of(d.name) == d.size; });
+    if (!made) declare(d);
+  }
   Node n;
   n.id = static_cast<int>(nodes.size());
   n.name = name;

@@ -25,12 +25,30 @@ class Changed : public Dataset {
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
     data_->read_labels(sample, box, out);
   }
+  std::map<std::string, std::shared_ptr<const Dataset>> further() const override { return data_->further(); }
+  void read(Index sample, const Box& box, std::span<double> out) const override { data_->read(sample, box, out); }
 
  protected:
   const Dataset& data() const { return *data_; }
 
  private:
   std::shared_ptr<const Dataset> data_;
+};
+
+class WithInputs final : public Changed {
+ public:
+  WithInputs(std::shared_ptr<const Dataset> of, std::map<std::string, std::shared_ptr<const Dataset>> inputs)
+      : Changed(std::move(of)), further_(std::move(inputs)) {
+    for (const auto& [name, its] : further_)
+      if (its->samples() != samples())
+        throw UserError(
+            "\"" + name + "\" has " + std::to_string(its->samples()) + " samples, the images are " + std::to_string(samples()),
+            Exit::data);
+  }
+  std::map<std::string, std::shared_ptr<const Dataset>> further() const override { return further_; }
+
+ private:
+  std::map<std::string, std::shared_ptr<const Dataset>> further_;
 };
 
 class Normalized final : public Changed {
@@ -113,6 +131,12 @@ class Augmented final : public Changed {
 std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, const Normalize& how) {
   if (how.mean.empty() && how.deviation.empty()) return data;
   return std::make_shared<Normalized>(std::move(data), how);
+}
+
+std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
+                                           std::map<std::string, std::shared_ptr<const Dataset>> further) {
+  if (further.empty()) return data;
+  return std::make_shared<WithInputs>(std::move(data), std::move(further));
 }
 
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch) {

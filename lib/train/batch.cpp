@@ -28,6 +28,21 @@ void read_images(const Dataset& data, const std::vector<Index>& which, const Box
   }
 }
 
+ReadBox reader(std::shared_ptr<const Dataset> data, std::shared_ptr<const std::vector<Index>> samples) {
+  return [data = std::move(data), samples = std::move(samples)](const Box& box, std::span<std::byte> to) {
+    check(box.size() == data->sample_extents().size() + 1, "a batch of samples has the batch's dim and the sample's");
+    const std::size_t elements = static_cast<std::size_t>(volume(box));
+    if (elements == 0) return;
+    check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "samples are read as f32 or f64");
+    if (data->dtype() == DType::i32)
+      read_images<std::int32_t>(*data, *samples, box, to);
+    else if (to.size() == elements * sizeof(float))
+      read_images<float>(*data, *samples, box, to);
+    else
+      read_images<double>(*data, *samples, box, to);
+  };
+}
+
 }  // namespace
 
 void Dataset::read_labels(Index sample, const Box&, std::span<std::int32_t> out) const {
@@ -39,18 +54,8 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
   Batch out;
   out.step = step;
   out.epoch = epoch;
-  out.images = [data, samples](const Box& box, std::span<std::byte> to) {
-    check(box.size() == data->sample_extents().size() + 1, "a batch of images has the batch's dim and the sample's");
-    const std::size_t elements = static_cast<std::size_t>(volume(box));
-    if (elements == 0) return;
-    check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "images are read as f32 or f64");
-    if (data->dtype() == DType::i32)
-      read_images<std::int32_t>(*data, *samples, box, to);
-    else if (to.size() == elements * sizeof(float))
-      read_images<float>(*data, *samples, box, to);
-    else
-      read_images<double>(*data, *samples, box, to);
-  };
+  out.images = reader(data, samples);
+  for (const auto& [name, its] : data->further()) out.further.emplace(name, reader(its, samples));
   out.labels = [data, samples](const Box& box, std::span<std::byte> to) {
     check(!box.empty() && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t),
           "labels are read as i32 over the batch");

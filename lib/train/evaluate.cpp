@@ -12,6 +12,7 @@
 #include "plan/plan_data.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/feed_names.h"
 #include "train/read_ahead.h"
 #include "train/score.h"
 
@@ -113,8 +114,9 @@ Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   const auto feeds_of = [&](Index first) {  // a short last batch is filled up
     std::vector<Index> which(static_cast<std::size_t>(batch), kNoSample);
     for (Index n = first; n < std::min(first + batch, data->samples()); n++) at(which, n - first) = n;
-    return first < data->samples() ? ReadAhead::Feeds{{options.image, batch_of(data, std::move(which), 0, 0).images}}
-                                   : ReadAhead::Feeds{};
+    return first < data->samples()
+               ? feeds_from(batch_of(data, std::move(which), 0, 0), {.image = options.image, .label = ""}, plan.passes)
+               : ReadAhead::Feeds{};
   };
   ReadAhead ahead(spare_cores(), feeds_of(0));
   for (Index first = 0; first < data->samples(); first += batch) {

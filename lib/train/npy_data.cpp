@@ -181,12 +181,13 @@ std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vect
 
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
   check(files.test_images.empty() == files.test_labels.empty(), "test images and test labels are given together");
+  check(files.test_inputs.empty() || !files.test_images.empty(), "further test inputs are given with test images");
   struct Part {
     std::shared_ptr<NpySamples> images{};
     std::vector<std::int32_t> labels{};
   };
   const auto load = [&](const fs::path& images, const fs::path& labels, const std::vector<Index>& sample) {
-    Part part{std::make_shared<NpySamples>(images, sample)};
+    Part part{std::make_shared<NpySamples>(images, sample, expected.dtype)};
     if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
     part.labels = read_labels(labels, *part.images, expected.classes);
     return part;
@@ -200,7 +201,13 @@ Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
   Datasets out;
   for (Part& part : parts) {
     part.images->set_labels(std::move(part.labels), classes);
-    (out.train ? out.test : out.train) = std::move(part.images);
+    std::map<std::string, std::shared_ptr<const Dataset>> further;
+    for (const auto& [name, file] : out.train ? files.test_inputs : files.inputs) {
+      const auto its =
+          std::find_if(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; });
+      further[name] = its == expected.further.end() ? npy_samples(file) : npy_samples(file, its->extents, its->dtype);
+    }
+    (out.train ? out.test : out.train) = with_inputs(std::move(part.images), std::move(further));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "base/at.h"
 #include "plan/plan_data.h"
+#include "train/feed_names.h"
 
 namespace motley {
 
@@ -30,7 +31,7 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
     const Index count = std::min(batch.size, samples - first);
     std::vector<Index> which(static_cast<std::size_t>(batch.size), kNoSample);
     for (Index n = 0; n < count; n++) at(which, n) = first + n;
-    predictor.run_named({{image, batch_of(data, std::move(which), 0, 0).images}});
+    predictor.run_named(feeds_from(batch_of(data, std::move(which), 0, 0), {.image = image, .label = ""}, passes));
     const std::vector<double> values = predictor.get(output.name);
     if (rt.rank() != 0) continue;
     for (Index o = 0; o < outer; o++)

@@ -2,6 +2,7 @@
 // Made-up samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
 #include <motley/error.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
@@ -25,7 +26,7 @@ class Synthetic : public Dataset {
         labels_(seed, "synthetic labels, " + part),
         noise_(seed, "synthetic noise, " + part),
         moves_(seed, "synthetic labels of elements"),
-        patterns_(seed, "synthetic patterns") {}
+        patterns_(seed, kind.input.empty() ? "synthetic patterns" : "synthetic patterns, " + kind.input) {}
   Index samples() const override { return samples_; }
   Index classes() const override { return classes_; }
   std::vector<Index> sample_extents() const override { return extents_; }
@@ -91,9 +92,18 @@ Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed) {
   const Index classes = kind.classes;
   if (classes < 1) throw UserError("synthetic data has at least one class, not " + std::to_string(classes));
   if (samples < 1) throw UserError("synthetic data has at least one sample, not " + std::to_string(samples));
-  if (kind.dtype == DType::i32 && kind.numbers < 1) throw UserError("synthetic whole numbers are below a number of at least 1");
-  return {std::make_shared<Synthetic>(kind, samples, seed, "train"),
-          std::make_shared<Synthetic>(kind, (samples + 3) / 4, seed, "test")};
+  const auto has_numbers = [](const SampleKind& its) { return its.dtype != DType::i32 || its.numbers > 0; };
+  if (!has_numbers(kind) || !std::all_of(kind.further.begin(), kind.further.end(), has_numbers))
+    throw UserError("synthetic whole numbers are below a number of at least 1");
+  const auto make = [&](Index count, const std::string& part) {
+    std::map<std::string, std::shared_ptr<const Dataset>> further;
+    for (SampleKind its : kind.further) {
+      its.classes = 1;
+      further[its.input] = std::make_shared<Synthetic>(its, count, seed, part + ", " + its.input);
+    }
+    return with_inputs(std::make_shared<Synthetic>(kind, count, seed, part), std::move(further));
+  };
+  return {make(samples, "train"), make((samples + 3) / 4, "test")};
 }
 
 }  // namespace motley

@@ -211,7 +211,7 @@ class Job {
     std::vector<Index> which = order_->batch_of(s);
     if (!in_.dump.empty()) seen_.insert(seen_.end(), which.begin(), which.end());
     const Batch b = batch_of(train_data(epoch), std::move(which), s, epoch + 1);
-    return {{in_.names.image, b.images}, {in_.names.label, b.labels}};
+    return ReadAhead::Feeds{feeds_from(b, in_.names, plan_.data().passes)};
   }
 
   const std::shared_ptr<const Dataset>& train_data(Index epoch) {

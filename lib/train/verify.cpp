@@ -125,15 +125,13 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   out.weights_before = parameters(Part::value);
   const Shape& labels = at(passes.tensors, passes.find(in.names.label)).shape;
   const Index samples = micro_batch_size(passes);
-  const Batch batch = first_batch(in, samples * passes.accumulate);
+  const auto feeds = feeds_from(first_batch(in, samples * passes.accumulate), in.names, passes);
   for (Index s = 0; s < in.steps; s++) {
     WholeTensor loss, logits;
     for (Index m = 0; m < passes.accumulate; m++) {
       executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        const ReadBox all = name == in.names.image   ? batch.images
-                            : name == in.names.label ? batch.labels
-                                                     : random_keys(in.seed, name, s + 1);
-        micro_batch_of(all, m, samples)(box, to);
+        const auto its = feeds.find(name);
+        micro_batch_of(its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m, samples)(box, to);
       });
       const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
       executor.run_forward([&](int step) {
@@ -262,21 +260,20 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
     dims.front().size *= passes.accumulate;
     return Shape(dims);
   };
-  const Shape images = all_samples(passes.find(in.names.image)), labels = all_samples(passes.find(in.names.label));
-  const Batch batch = first_batch(in, labels[0].size);
-  const std::string file = folder + "inputs/" + in.names.image + ".npy";
-  if (at(passes.tensors, passes.find(in.names.image)).dtype == DType::i32) {
-    std::vector<std::int32_t> numbers(static_cast<std::size_t>(images.elements()));
-    batch.images(whole(images), std::as_writable_bytes(std::span(numbers)));
-    dump.integers(file, in.names.image, images.dims(), {numbers.begin(), numbers.end()});
-  } else {
-    WholeTensor image{in.names.image, images, std::vector<double>(static_cast<std::size_t>(images.elements()))};
-    batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
-    dump.tensor(file, image, dtype);
+  const Batch batch = first_batch(in, all_samples(passes.find(in.names.label))[0].size);
+  for (const auto& [name, read] : feeds_from(batch, in.names, passes)) {
+    const Shape shape = all_samples(passes.find(name));
+    const std::string file = folder + "inputs/" + name + ".npy";
+    if (at(passes.tensors, passes.find(name)).dtype == DType::i32) {
+      std::vector<std::int32_t> numbers(static_cast<std::size_t>(shape.elements()));
+      read(whole(shape), std::as_writable_bytes(std::span(numbers)));
+      dump.integers(file, name, shape.dims(), {numbers.begin(), numbers.end()});
+    } else {
+      WholeTensor values{name, shape, std::vector<double>(static_cast<std::size_t>(shape.elements()))};
+      read(whole(shape), std::as_writable_bytes(std::span(values.values)));
+      dump.tensor(file, values, dtype);
+    }
   }
-  std::vector<std::int32_t> label(static_cast<std::size_t>(labels.elements()));
-  batch.labels(whole(labels), std::as_writable_bytes(std::span(label)));
-  dump.integers(folder + "inputs/" + in.names.label + ".npy", in.names.label, labels.dims(), {label.begin(), label.end()});
 }
 
 namespace {

@@ -44,9 +44,8 @@ WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, 
   executor.on_step(before);
   const Passes& passes = plan.data().passes;
   const Batch batch = first_batch(in, at(passes.tensors, passes.find(in.names.image)).shape[0].size);
-  executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-    (name == in.names.image ? batch.images : batch.labels)(box, to);
-  });
+  const auto feeds = feeds_from(batch, in.names, passes);
+  executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) { feeds.at(name)(box, to); });
   executor.run();
   return gather_output(plan, program, executor, transport, passes.outputs.front());
 }

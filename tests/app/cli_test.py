@@ -1079,6 +1079,49 @@ def restarts():
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
 
 
+def several_inputs():
+    """A network of a picture, its mask and a word, on arrays: trained, evaluated and predicted under cuts."""
+    room, samples = Room(), 12
+    document = job(max_steps=6)
+    document["model"] = {"inputs": {"image": {"batch": 4, "channels": 1, "rows": 5, "cols": 4}, "mask": {"batch": 4, "rows": 5, "cols": 4}, "word": {"dtype": "i32", "batch": 4}},
+                         "layers": [{"op": "conv2d", "name": "c", "out": {"f": 5}, "window": 3, "padding": "same", "activation": "relu"},
+                                    {"op": "mul", "name": "masked", "from": ["c", "mask"]}, {"op": "embedding", "name": "e", "from": "word", "rows": {"vocabulary": 7}, "out": {"f": 5}},
+                                    {"op": "add", "from": ["masked", "e"]}, {"op": "dense", "out": {"classes": 3}}],
+                         "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+    document["layout"] = {"version": 1, "split": {"f": {"axis": "all", "parts": [4, 1]}}}
+    room.write("made_up.json", document)
+    room.run("verify", "made_up.json")
+    room.run("verify", "made_up.json", "--inference", "--dump", "dump")
+    assert sorted(f.name for f in (room.path / "dump/inputs").iterdir()) == ["image.npy", "label.npy", "mask.npy", "word.npy"]
+    write_npy(room.path / "x.npy", (samples, 1, 5, 4), [(n * 7 % 11) / 11 for n in range(samples * 20)])
+    write_npy(room.path / "mask.npy", (samples, 5, 4), [n % 3 % 2 for n in range(samples * 20)])
+    write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
+    write_npy(room.path / "y.npy", (samples,), [n % 3 for n in range(samples)], "<i8")
+    names = {"mask": "mask.npy", "word": "word.npy"}
+    document["data"] = {"kind": "npy", "images": "x.npy", "labels": "y.npy", "inputs": names, "test_images": "x.npy", "test_labels": "y.npy", "test_inputs": names}
+    room.write("job.json", document)
+    room.run("train", "job.json", "--run-dir", "run")
+    document["layout"]["split"] = {"batch": {"axis": "all", "parts": [1, 3]}}
+    room.write("other.json", document)
+    for name in ["job", "other"]:
+        room.run("predict", name + ".json", "--weights", "run", "--input", "word=word.npy", "--input", "x.npy", "--input", "mask=mask.npy", "-o", name + ".npy")
+    one, two = (struct.unpack("<36f", npy((room.path / (name + ".npy")).read_bytes())[2]) for name in ["job", "other"])
+    assert max(abs(a - b) for a, b in zip(one, two)) < 1e-5
+    right = sum(max(range(3), key=lambda c, n=n: one[3 * n + c]) == n % 3 for n in range(samples))
+    assert abs(json.loads(room.run("eval", "job.json", "--weights", "run", "--format", "json").out)["accuracy"] - right / samples) < 1e-9
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "z.npy", code=64).err, "--input mask=FILE")
+    write_npy(room.path / "word.npy", (samples - 1,), [0] * (samples - 1), "<i8")
+    has(room.run("train", "job.json", "--run-dir", "other", code=65).err, '"word" has 11 samples, the images are 12')
+    del document["data"]["inputs"]["word"]
+    room.write("job.json", document)
+    has(room.run("train", "job.json", "--run-dir", "other", code=78).err, '"word" has no file')
+    document["data"] = {"kind": "fashion_mnist"}
+    document["model"]["inputs"]["image"].update(rows=28, cols=28)
+    document["model"]["inputs"]["mask"].update(rows=28, cols=28)
+    room.write("job.json", document)
+    has(room.run("check", "job.json", code=78).err, 'the model has further inputs ("mask")')
+
+
 def evaluates_by_epoch():
     room = Room()
     document = job(epochs=3)
@@ -1139,7 +1182,7 @@ def progress():
     assert quiet.err == "", quiet.err
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, verifies_inference, progress]
 
 
 def main():

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make.py FOLDER: what PyTorch computes of the zoo's networks at an eighth of their width, in f64: two training steps, then an
+inference. Writes FOLDER/<network>.json, which golden_test.cpp compares with motley. With --check it compares with the files that are
+there instead (a test where torch and torchvision are installed; exit code 77 where they are not).
+
+Of each tensor the file holds a fingerprint: its largest magnitude and its products with two vectors of random numbers. All values that
+go in are random numbers of their tensor's name and their row-major position, so the files stay small."""
+import json
+import math
+import pathlib
+import sys
+import zlib
+
+try:
+    import numpy as np
+    import torch
+    import torchvision
+    from torch import nn
+    from torch.nn import functional
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+CLASSES, RATE, MOMENTUM = 5, 0.05, 0.9
+
+
+def numbers(name, count):
+    """In [-1, 1): splitmix64 (Steele, Lea, Flood, OOPSLA 2014), started from the name's CRC-32."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(zlib.crc32(name.encode()) << 32) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+
+
+def initial(name, shape):
+    u = numbers(name, math.prod(shape))
+    if name.endswith(".weight") and len(shape) > 1:
+        return u * math.sqrt(6 / math.prod(shape[1:]))
+    if name.endswith((".weight", ".running_var")):
+        return 1 + u / 4
+    return u / 10
+
+
+def fingerprint(name, values):
+    v = values.detach().double().numpy().ravel()
+    return [float(abs(v).max()), *(float(v @ numbers(f"{name}:{k}", v.size)) for k in "ab")]
+
+
+def named(name, tensor, heads):
+    """The parts of a tensor as motley calls and shapes them."""
+    if ".in_proj_" in name:
+        prefix, kind = name.split(".in_proj_")
+        for what, part in zip(("query", "key", "value"), tensor.chunk(3)):
+            yield f"{prefix}.{what}.{kind}", part.view(heads, -1, *part.shape[1:])
+        return
+    if name in ("class_token", "encoder.pos_embedding"):
+        name, tensor = name.replace(".", "_") + ".weight", tensor[0]
+    for part in ("encoder.ln.", "heads.head."):
+        if name.startswith(part):
+            name = name.replace(".", "_", 1)
+    yield name.replace(".out_proj.", ".out."), tensor
+
+
+class Shortcut(nn.Module):
+    """Every second row and column, new channels zero on both sides."""
+
+    def __init__(self, before, after):
+        super().__init__()
+        self.pad = (0, 0, 0, 0, (after - before) // 2, after - before - (after - before) // 2)
+
+    def forward(self, x):
+        return functional.pad(x[:, :, ::2, ::2], self.pad)
+
+
+class CifarBlock(nn.Module):
+    def __init__(self, before, after, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after)
+        self.conv2, self.bn2 = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
+        self.shortcut = Shortcut(before, after) if stride > 1 else nn.Identity()
+
+    def forward(self, x):
+        return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + self.shortcut(x))
+
+
+class CifarResNet(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 2, 3, 1, 1, bias=False), nn.BatchNorm2d(2)
+        for stage in range(3):
+            blocks = [CifarBlock(2 << max(stage - (b == 0), 0), 2 << stage, 2 if stage and b == 0 else 1) for b in range((depth - 2) // 6)]
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
+        self.fc = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(torch.relu(self.bn1(self.conv1(x))))))
+        return self.fc(x.mean((2, 3)))
+
+
+def resnet(block, counts):
+    net = torchvision.models.ResNet(block, counts, num_classes=CLASSES)
+    net.inplanes = 8
+    net.conv1, net.bn1 = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
+    for stage, count in enumerate(counts):
+        setattr(net, f"layer{stage + 1}", net._make_layer(block, 8 << stage, count, stride=2 if stage else 1))
+    net.fc = nn.Linear(64 * block.expansion, CLASSES)
+    return net
+
+
+def vgg(features, norms):
+    """torchvision's layers; images of 32x32 leave one pixel, which its adaptive pool to 7x7 would only repeat."""
+    net = torchvision.models.VGG(torchvision.models.vgg.make_layers(features, batch_norm=norms), num_classes=CLASSES, dropout=0.0)
+    net.avgpool = nn.Identity()
+    net.classifier[0], net.classifier[3], net.classifier[6] = nn.Linear(64, 512), nn.Linear(512, 512), nn.Linear(512, CLASSES)
+    return net
+
+
+def mobilenet():
+    settings = [[t, c // 8, n, s] for t, c, n, s in
+                [[1, 16, 1, 1], [6, 24, 2, 2], [6, 32, 3, 2], [6, 64, 4, 2], [6, 96, 3, 1], [6, 160, 3, 2], [6, 320, 1, 1]]]
+    net = torchvision.models.MobileNetV2(CLASSES, width_mult=1.0, inverted_residual_setting=settings, round_nearest=1, dropout=0.0)
+    first, last = net.features[0], net.features[18]
+    first[0], first[1] = nn.Conv2d(3, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4)
+    block = net.features[1].conv  # reads the first one's 4 channels
+    block[0][0], block[0][1], block[1] = nn.Conv2d(4, 4, 3, 1, 1, groups=4, bias=False), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1, bias=False)
+    last[0], last[1] = nn.Conv2d(40, 160, 1, bias=False), nn.BatchNorm2d(160)
+    net.classifier[1] = nn.Linear(160, CLASSES)
+    return net
+
+
+def lenet():
+    class LeNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.conv2 = nn.Conv2d(3, 1, 5), nn.Conv2d(1, 2, 5)
+            self.fc1, self.fc2, self.fc3 = nn.Linear(50, 15), nn.Linear(15, 11), nn.Linear(11, CLASSES)
+
+        def forward(self, x):
+            x = functional.avg_pool2d(torch.tanh(self.conv1(x)), 2)
+            x = functional.avg_pool2d(torch.tanh(self.conv2(x)), 2).flatten(1)
+            return self.fc3(torch.tanh(self.fc2(torch.tanh(self.fc1(x)))))
+
+    return LeNet()
+
+
+def vit():
+    return torchvision.models.VisionTransformer(image_size=64, patch_size=16, num_layers=12, num_heads=12, hidden_dim=96, mlp_dim=384,
+                                                num_classes=CLASSES)
+
+
+A = [8, "M", 16, "M", 32, 32, "M", 64, 64, "M", 64, 64, "M"]
+D = [8, 8, "M", 16, 16, "M", 32, 32, 32, "M", 64, 64, 64, "M", 64, 64, 64, "M"]
+Basic, Bottleneck = torchvision.models.resnet.BasicBlock, torchvision.models.resnet.Bottleneck
+NETWORKS = {"lenet5": (lenet, 32), "vgg11": (lambda: vgg(A, False), 32), "vgg16_bn": (lambda: vgg(D, True), 32),
+            "resnet20": (lambda: CifarResNet(20), 32), "resnet56": (lambda: CifarResNet(56), 32),
+            "resnet18": (lambda: resnet(Basic, [2, 2, 2, 2]), 64), "resnet34": (lambda: resnet(Basic, [3, 4, 6, 3]), 64),
+            "resnet50": (lambda: resnet(Bottleneck, [3, 4, 6, 3]), 64), "mobilenet_v2": (mobilenet, 64), "vit": (vit, 64)}
+
+
+def golden(name):
+    make, size = NETWORKS[name]
+    net = make().double()
+    heads = 12  # of vit
+
+    def fingerprints(tensors):
+        return {key: fingerprint(key, part) for whole, tensor in tensors if not whole.endswith("num_batches_tracked")
+                for key, part in named(whole, tensor, heads)}
+
+    for whole, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if not whole.endswith("num_batches_tracked"):
+            for key, part in named(whole, tensor.data, heads):
+                part.copy_(torch.from_numpy(initial(key, part.shape)).reshape(part.shape))
+    image = torch.from_numpy(numbers("image", 4 * 3 * size * size)).reshape(4, 3, size, size)
+    label = torch.from_numpy(((numbers("label", 4) + 1) / 2 * CLASSES).astype(np.int64))
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
+    out = {"network": name, "size": size, "losses": []}
+    net.train()
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(net(image), label)
+        loss.backward()
+        if step == 0:
+            out["gradients"] = fingerprints((key, p.grad) for key, p in net.named_parameters())
+        optimizer.step()
+        out["losses"].append(loss.item())
+    out["state"] = fingerprints(net.state_dict().items())
+    net.eval()
+    with torch.no_grad():
+        out["logits"] = fingerprint("logits", net(image))
+    return out
+
+
+def apart(a, b):
+    """The largest difference of two fingerprints, or of those in dicts, divided by the largest magnitude. Next to a millionth of the
+    others' a gradient is rounding alone (that of a bias before a norm)."""
+    if not isinstance(a, dict):
+        a, b = {"": a}, {"": b}
+    assert a.keys() == b.keys(), set(a) ^ set(b)
+    most = max(print_[0] for print_ in a.values())
+    return max(abs(x - y) / max(a[key][0], 1e-6 * most) for key in a for x, y in zip(a[key], b[key]))
+
+
+folder, check = pathlib.Path(sys.argv[1]), "--check" in sys.argv
+for network in NETWORKS:
+    file, made = folder / f"{network}.json", golden(network)
+    if not check:
+        lines = json.dumps(made).replace("], ", "],\n").replace("{", "{\n")
+        file.write_text(lines + "\n")
+        continue
+    there = json.loads(file.read_text())
+    worst = max(*(apart(there[key], made[key]) for key in ("gradients", "state", "logits")), abs(max(there["losses"]) - max(made["losses"])))
+    print(f"{network}: {worst:.1e}")
+    assert worst < 1e-8, network
