@@ -107,7 +107,11 @@ Table<DataOptions> data_table(VersionKey version) {
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }},
       path_field("images", "npy: a .npy file [samples, channels, rows, cols] of floats (as they are) or u8 (scaled to 0..1)",
                  &DataOptions::images),
-      path_field("labels", "npy: a .npy file [samples] of integers from 0", &DataOptions::labels),
+      path_field("labels",
+                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; of mean_squared_error and "
+                 "binary_cross_entropy: "
+                 "with all of the labels' dims, of floats or integers, as they are",
+                 &DataOptions::labels),
       path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
       path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
       word_field("type", "tokens: how wide a token's number is in the file, little endian", &DataOptions::type, kTokenTypes),
@@ -156,7 +160,8 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
   return data;
 }
 
-void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents) {
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& samples) {
+  const std::vector<Index>& extents = samples.extents;
   if (const std::size_t count = data.normalize.mean.size();
       count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
     complain_below(r, tree, "/normalize/mean",
@@ -165,6 +170,8 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const s
                        std::to_string(count));
   if (data.augment.any() && extents.size() < 2)
     complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
+  if (data.augment.any() && data.kind == DataKind::npy && samples.label_extents.size() >= 2)
+    complain_below(r, tree, "/augment", "labels for each row and column would not move with the picture; leave it out");
 }
 
 void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {

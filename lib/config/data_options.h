@@ -29,7 +29,7 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
 const std::vector<std::string>& data_paths();
 
 // What does not fit samples of these sizes. `tree`: the data's.
-void check_changes(Reader& r, const Json& tree, const DataOptions& data, const std::vector<Index>& extents);
+void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& samples);
 // Files that are missing (66), damaged or not as expected (65), as far as their headers say.
 void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
 

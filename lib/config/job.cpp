@@ -232,11 +232,15 @@ class JobReader {
       }
     else
       for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
-    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected.extents); });
+    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected); });
     if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
       complain_below(
           r, tree, at,
           "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
+    if (!parts.model->loss.has_classes() && kind != DataKind::synthetic && kind != DataKind::npy)
+      return complain_below(
+          r, tree, "/loss/op",
+          "labels of " + to_string(kind) + " are classes; expected softmax_cross_entropy, or npy or synthetic data");
     if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
     if (image.dtype() == DType::i32 && kind != DataKind::synthetic)
       return complain_below(
@@ -269,7 +273,8 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data 
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
   if (parts.data && data == Data::needed) {
-    const SampleKind expected = complaints.empty() ? parts.expected : SampleKind{};
+    const SampleKind labels{.label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
+    const SampleKind expected = complaints.empty() ? parts.expected : labels;
     reader.inside("data", [&](Reader& r) { check_files(r, *tree.root().find("data"), *parts.data, expected); });
   }
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
@@ -314,7 +319,10 @@ Json job_schema() {
 }
 
 SampleKind samples_of(const ModelSpec& spec, const Model& model) {
-  SampleKind out{.classes = model.logits.shape().size_of(spec.loss.over), .dtype = model.inputs.front().dtype()};
+  SampleKind out{.classes = spec.loss.has_classes() ? model.logits.shape().size_of(spec.loss.over) : 0,
+                 .dtype = model.inputs.front().dtype(),
+                 .label_dtype = model.label.dtype(),
+                 .ignored = spec.loss.ignore_index};
   const Shape &image = model.inputs.front().shape(), &labels = model.label.shape();
   for (std::size_t i = 1; i < image.rank(); i++) out.extents.push_back(image[i].size);
   for (std::size_t i = 1; i < labels.rank(); i++) out.label_extents.push_back(labels[i].size);

@@ -25,6 +25,8 @@ class Changed : public Dataset {
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
     data_->read_labels(sample, box, out);
   }
+  DType label_dtype() const override { return data_->label_dtype(); }
+  void read_targets(Index sample, const Box& box, std::span<double> out) const override { data_->read_targets(sample, box, out); }
 
  protected:
   const Dataset& data() const { return *data_; }

@@ -130,10 +130,11 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     WholeTensor loss, logits;
     for (Index m = 0; m < passes.accumulate; m++) {
       executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        const ReadBox all = name == in.names.image   ? batch.images
-                            : name == in.names.label ? batch.labels
+        const std::string& from = fed_from(passes, name);
+        const ReadBox all = from == in.names.image   ? batch.images
+                            : from == in.names.label ? batch.labels
                                                      : random_keys(in.seed, name, s + 1);
-        micro_batch_of(all, m, samples)(box, to);
+        fed_by(passes, name, all, m)(box, to);
       });
       const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
       executor.run_forward([&](int step) {
@@ -274,9 +275,15 @@ void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, co
     batch.images(whole(images), std::as_writable_bytes(std::span(image.values)));
     dump.tensor(file, image, dtype);
   }
+  const std::string label_file = folder + "inputs/" + in.names.label + ".npy";
+  if (at(passes.tensors, passes.find(in.names.label)).dtype != DType::i32) {
+    WholeTensor target{in.names.label, labels, std::vector<double>(static_cast<std::size_t>(labels.elements()))};
+    batch.labels(whole(labels), std::as_writable_bytes(std::span(target.values)));
+    return dump.tensor(label_file, target, dtype);
+  }
   std::vector<std::int32_t> label(static_cast<std::size_t>(labels.elements()));
   batch.labels(whole(labels), std::as_writable_bytes(std::span(label)));
-  dump.integers(folder + "inputs/" + in.names.label + ".npy", in.names.label, labels.dims(), {label.begin(), label.end()});
+  dump.integers(label_file, in.names.label, labels.dims(), {label.begin(), label.end()});
 }
 
 namespace {
@@ -367,7 +374,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
   const Passes& passes = in.step->passes();
   if (passes.logits() < 0 || passes.find(in.names.label) < 0 || passes.outputs.size() != 1 || !passes.trains)
-    throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
+    throw UserError("verify needs a training step with one loss, which compares with labels");
   if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
   std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
