@@ -78,6 +78,17 @@ FeedNames names_of(const Model& model) {
   return {.image = model.inputs.front().name(), .label = model.label.name()};
 }
 
+EvaluateOptions evaluation_of(const ModelSpec& spec, const Model& model) {
+  const LossSpec& loss = spec.loss;
+  return {.image = names_of(model).image,
+          .over = loss.over,
+          .ignored = loss.ignore_index,
+          .label_smoothing = loss.label_smoothing,
+          .loss = loss.op == "mean_squared_error"     ? LossKind::mean_squared_error
+                  : loss.op == "binary_cross_entropy" ? LossKind::binary_cross_entropy
+                                                      : LossKind::softmax_cross_entropy};
+}
+
 // "[########            ]  40 %  LINE  about 3 min left", by the steps so far.
 class Bar {
  public:
@@ -110,9 +121,12 @@ std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::fil
   std::string text = fmt::format("run directory  {}\n", directory.string());
   text += fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds));
   if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
-  if (run.test_accuracy)
-    text += fmt::format("test accuracy  {:.2f} %; a batch {}, predicted {}\n", 100 * *run.test_accuracy,
-                        time_or_unknown(run.test_batch_seconds), time_or_unknown(run.predicted_test_batch_seconds));
+  if (run.test_loss) {
+    text += run.test_accuracy ? fmt::format("test accuracy  {:.2f} %", 100 * *run.test_accuracy)
+                              : fmt::format("test loss      {:.4g}", *run.test_loss);
+    text += fmt::format("; a batch {}, predicted {}\n", time_or_unknown(run.test_batch_seconds),
+                        time_or_unknown(run.predicted_test_batch_seconds));
+  }
   text += fmt::format("step           {}, predicted {}\n", time_or_unknown(run.measured_step_seconds),
                       time_or_unknown(run.predicted_step_seconds));
   text += fmt::format("bytes          {} per step, predicted {}\n", bytes_or_unknown(run.bytes_counted),
@@ -200,7 +214,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   const TrainSummary run =
       train_job(rt, {.plan = &made,
                      .evaluation = &evaluation,
-                     .classes = job.model.loss.over,
+                     .evaluate = evaluation_of(job.model, model),
                      .profile = &profile,
                      .data = data,
                      .in_epoch =
@@ -256,13 +270,15 @@ void eval_ranks(Runtime& rt, const Task& task) {
   rt.phase("data");
   const Datasets data = data_of(task.job, model);
   const Loaded net = loaded(rt, task);
-  const Evaluation test =
-      evaluate(rt, *net.predictor, data.test, {.image = names_of(model).image, .over = task.job.model.loss.over});
+  const Evaluation test = evaluate(rt, *net.predictor, data.test, evaluation_of(task.job.model, model));
   Json out;
-  out.set("loss", test.mean_loss).set("accuracy", test.accuracy).set("samples", test.samples);
-  rt.print(task.options.form == Form::json ? to_text(out)
-                                           : fmt::format("loss      {:.6g}\naccuracy  {:.2f} %\nsamples   {}", test.mean_loss,
-                                                         100 * test.accuracy, test.samples));
+  out.set("loss", test.mean_loss)
+      .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))
+      .set("samples", test.samples);
+  const std::string accuracy = test.accuracy ? fmt::format("accuracy  {:.2f} %\n", 100 * *test.accuracy) : "";
+  rt.print(task.options.form == Form::json
+               ? to_text(out)
+               : fmt::format("loss      {:.6g}\n{}samples   {}", test.mean_loss, accuracy, test.samples));
 }
 
 std::map<std::string, std::filesystem::path> input_files(const Options& options, const ModelSpec& model) {

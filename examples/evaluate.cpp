@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     by_batch.homes = plan.homes();
     Predictor predictor(rt, balance(inference({large.logits}), mesh, by_batch, {}), trainer.state());
     const Evaluation test = evaluate(rt, predictor, data.test);
-    rt.print("accuracy " + std::to_string(test.accuracy) + " on " + std::to_string(test.samples) + " samples\n");
+    rt.print("accuracy " + std::to_string(*test.accuracy) + " on " + std::to_string(test.samples) + " samples\n");
 
     const Batch first = *Epoch(data.test, 500, /*seed=*/1).begin();
     predictor.run({{large.image, first.images}});

@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
     State state(plan, rt.rank(), /*seed=*/1, rt.backend(mesh).device_memory());
     load_weights(rt, state, folder / "weights.safetensors");
     Predictor predictor(rt, plan, state);
-    rt.print("accuracy " + std::to_string(evaluate(rt, predictor, data.test).accuracy));
+    rt.print("accuracy " + std::to_string(*evaluate(rt, predictor, data.test).accuracy));
   });
 }

@@ -78,6 +78,7 @@ MOTLEY_HD inline void run(const PlainFormula& f, Registers<Real>& r, Operand&& o
       case Opcode::erf: to = std::erf(r.real[s.a]); break;
       case Opcode::mix: r.whole[i] = mixed(r.whole[s.a], r.whole[s.b]); break;
       case Opcode::uniform: to = uniform_of<Real>(r.whole[s.a]); break;
+      case Opcode::whole: r.whole[i] = static_cast<std::int32_t>(f.constants[i]); break;
     }
   }
 }

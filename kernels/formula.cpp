@@ -32,7 +32,8 @@ Signature signature(Opcode op) {
     case Opcode::scalar:
     case Opcode::constant: return {real, {}};
     case Opcode::integer:
-    case Opcode::position: return {integer, {}};
+    case Opcode::position:
+    case Opcode::whole: return {integer, {}};
     case Opcode::add:
     case Opcode::sub:
     case Opcode::mul:
@@ -51,6 +52,10 @@ Signature signature(Opcode op) {
 
 bool is_numbered(Opcode op) {
   return op == Opcode::operand || op == Opcode::integer || op == Opcode::scalar || op == Opcode::position;
+}
+
+bool is_constant(Opcode op) {
+  return op == Opcode::constant || op == Opcode::whole;
 }
 
 const Instruction& at(const Formula& f, int i) {
@@ -72,6 +77,8 @@ std::string fault_of(const Formula& f) {
         return here + ": operand " + std::to_string(s.a) + " is read as two kinds";
       continue;
     }
+    if (s.op == Opcode::whole && !(std::abs(s.value) <= kMostWhole && s.value == std::round(s.value)))
+      return here + " is not an integer between -2^24 and 2^24";
     const Signature its = signature(s.op);
     const std::array<int, 3> read{s.a, s.b, s.c};
     for (std::size_t k = 0; k < its.of.size(); k++) {
@@ -92,16 +99,16 @@ std::string expression(const Formula& f, int i) {
   const auto inner = [&](int k) {
     const Opcode op = at(f, k).op;
     const std::string text = expression(f, k);
-    return op == Opcode::operand || op == Opcode::scalar || op == Opcode::constant || signature(op).of.size() == 1
-               ? text
-               : "(" + text + ")";
+    return op == Opcode::operand || op == Opcode::scalar || is_constant(op) || signature(op).of.size() == 1 ? text
+                                                                                                            : "(" + text + ")";
   };
   const auto infix = [&](const char* sign) { return inner(s.a) + sign + inner(s.b); };
   switch (s.op) {
     case Opcode::operand:
     case Opcode::scalar:
     case Opcode::integer: return "t" + std::to_string(s.a);
-    case Opcode::constant: return (std::ostringstream() << s.value).str();
+    case Opcode::constant:
+    case Opcode::whole: return (std::ostringstream() << s.value).str();
     case Opcode::position: return "i" + std::to_string(s.a);
     case Opcode::add: return infix(" + ");
     case Opcode::sub: return infix(" - ");
@@ -161,7 +168,7 @@ std::string to_text(const Formula& f) {
   std::string text;
   for (const Instruction& s : f.code) {
     text += (text.empty() ? "" : "; ") + name_of(s.op);
-    if (s.op == Opcode::constant) {
+    if (is_constant(s.op)) {
       std::array<char, 32> digits{};
       const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), s.value);
       text += " " + std::string(digits.data(), end);
@@ -189,7 +196,7 @@ Formula formula_from(const std::string& text) {
     const auto found = std::find(kOpcodeNames.begin(), kOpcodeNames.end(), name);
     if (found == kOpcodeNames.end()) wrong("unknown instruction \"" + name + "\"");
     Instruction s{static_cast<Opcode>(found - kOpcodeNames.begin()), -1, -1, -1, 0};
-    if (s.op == Opcode::constant) {
+    if (is_constant(s.op)) {
       words >> rest;
       if (std::from_chars(rest.data(), rest.data() + rest.size(), s.value).ec != std::errc())
         wrong("\"" + rest + "\" is not a number");
@@ -243,7 +250,7 @@ FormulaShape shape_of(const Formula& f) {
   Hash hash;
   for (const Instruction& s : f.code) {
     hash.add(s.op).add(s.a).add(s.b).add(s.c);
-    if (s.op == Opcode::constant) shape.constants.push_back(s.value);
+    if (is_constant(s.op)) shape.constants.push_back(s.value);
   }
   hash.add(f.results);
   shape.hash = hash.value();

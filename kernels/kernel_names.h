@@ -10,9 +10,10 @@ namespace motley {
 
 inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "map"};
 inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
-inline const std::vector<std::string> kOpcodeNames{
-    "operand", "integer",  "scalar", "constant", "position", "add", "sub",   "mul",  "div",  "less", "less_equal", "equal",
-    "matches", "precedes", "select", "exp",      "expm1",    "log", "log1p", "sqrt", "tanh", "erf",  "mix",        "uniform"};
+inline const std::vector<std::string> kOpcodeNames{"operand", "integer", "scalar",  "constant",   "position", "add",     "sub",
+                                                   "mul",     "div",     "less",    "less_equal", "equal",    "matches", "precedes",
+                                                   "select",  "exp",     "expm1",   "log",        "log1p",    "sqrt",    "tanh",
+                                                   "erf",     "mix",     "uniform", "whole"};
 inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
 inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};

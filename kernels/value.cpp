@@ -88,6 +88,9 @@ Value operand(int number) {
 Value integer(int number) {
   return numbered(Opcode::integer, number);
 }
+Value whole(int constant) {
+  return Value(Value::Term{Opcode::whole, -1, static_cast<double>(constant), {}});
+}
 Value scalar(int number) {
   return numbered(Opcode::scalar, number);
 }
@@ -186,6 +189,8 @@ std::vector<Value> apply(const Formula& f, const std::function<Value(int)>& oper
       registers.push_back(operand(s.a));
     } else if (s.op == Opcode::constant) {
       registers.push_back(s.value);
+    } else if (s.op == Opcode::whole) {
+      registers.push_back(whole(static_cast<int>(s.value)));
     } else if (s.op == Opcode::integer || s.op == Opcode::scalar || s.op == Opcode::position) {
       registers.push_back(numbered(s.op, s.a));
     } else {

@@ -28,6 +28,7 @@ class Value {
 
 Value operand(int number);
 Value integer(int number);   // an i32 operand, for matches(), precedes() and mix()
+Value whole(int constant);   // an integer, for the same
 Value scalar(int number);    // an f64 operand of one element
 Value position(int extent);  // of a pass: which of its indices; for matches(), precedes() and mix()
 Value operator+(const Value& a, const Value& b);

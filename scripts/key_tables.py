@@ -69,7 +69,7 @@ def section(title, schema, level, skip=()):
             continue
         for inner in objects(one):
             op = inner["properties"].get("op", {}).get("enum")
-            name = f"`{key}` of op {', '.join(op)}" if op and key == "layers" else f"`{key}`"
+            name = f"`{key}` of op {', '.join(op)}" if op and key in ("layers", "loss") else f"`{key}`"
             out += section(name, inner, level + 1)
     return out
 

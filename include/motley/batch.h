@@ -15,8 +15,8 @@ namespace motley {
 /// @addtogroup data
 /// @{
 
-/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 numbers and labels) of a batch on request. Keeps alive what it
-/// reads from.
+/// Fills this rank's box (dense, row-major; f32 or f64 images, i32 numbers; labels: i32, or as images) of a batch on request. Keeps
+/// alive what it reads from.
 using ReadBox = std::function<void(const Box& box, std::span<std::byte> out)>;
 /// One input of a step and what fills it.
 struct Feed {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Labelled images, from disk or synthetic, and the order in which training sees them.
+/// Labelled samples, from disk or synthetic, and the order in which training sees them.
 #pragma once
 #include <motley/batch.h>
 #include <motley/dims.h>
@@ -12,6 +12,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual Index samples() const = 0;                      ///< how many there are
-  virtual Index classes() const = 0;                      ///< labels are in 0..classes()-1
+  virtual Index classes() const = 0;                      ///< labels are in 0..classes()-1; 0: they are real numbers
   virtual std::vector<Index> sample_extents() const = 0;  ///< sizes, such as channels, rows, columns
   /// Values of one sample inside `box` (of sample_extents), row-major; images are scaled to 0..1.
   virtual void read(Index sample, const Box& box, std::span<double> out) const = 0;
@@ -38,6 +39,9 @@ class Dataset {
   virtual void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const;
   /// What the same samples give a network's further inputs, by the inputs' names; of these no label is read.
   virtual std::map<std::string, std::shared_ptr<const Dataset>> further() const { return {}; }
+  virtual DType label_dtype() const { return DType::i32; }  ///< f32: labels are real numbers, which read_targets() gives
+  /// The same as real numbers; of classes their numbers.
+  virtual void read_targets(Index sample, const Box& box, std::span<double> out) const;
 };
 
 /// A data set in its two parts.
@@ -54,7 +58,7 @@ Datasets load_cifar10(const std::filesystem::path& folder);
 /// Values and labels from the seed alone; labels can be learnt from the values.
 Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index samples, std::uint64_t seed);
 struct SampleKind;
-/// The same of any kind: also whole numbers, and labels for each element.
+/// The same of any kind: also whole numbers, labels for each element, and real labels (in 0..1).
 Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed);
 
 /// What a network expects of its samples. A field that is left out: whatever the files have.
@@ -66,19 +70,22 @@ struct SampleKind {
   std::vector<Index> label_extents{};  ///< as Dataset::label_extents()
   std::string input{};                 ///< of `further`: the input's name
   std::vector<SampleKind> further{};   ///< what the network's further inputs expect of the same samples
+  DType label_dtype = DType::i32;      ///< f32: labels are real numbers
+  std::optional<Index> ignored{};      ///< a label that need not be a class
 };
-/// Files of load_npy(): arrays [samples, a sample's dims...] and [samples].
+/// Files of load_npy(): arrays [samples, a sample's dims...] and their labels.
 struct NpyFiles {
-  std::filesystem::path images{};                              ///< f16, f32, f64 (values as they are) or u8 (scaled to 0..1)
-  std::filesystem::path labels{};                              ///< integers
+  std::filesystem::path images{};  ///< f16, f32, f64 (values as they are) or u8 (scaled to 0..1)
+  /// Integers; [samples], or [samples, label_extents...]. Of real labels: floats or integers, as they are.
+  std::filesystem::path labels{};
   std::filesystem::path test_images{};                         ///< like images; empty: there is no test part
   std::filesystem::path test_labels{};                         ///< given with test_images
   std::map<std::string, std::filesystem::path> inputs{};       ///< of a network's further inputs, by their names, like images
   std::map<std::string, std::filesystem::path> test_inputs{};  ///< likewise; given with test_images
 };
-/// Arrays in NumPy's files. Images are mapped into memory, not read whole: they may be larger than it. Where whole numbers are
-/// expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, or a label that is not a
-/// class.
+/// Arrays in NumPy's files. Images and labels of elements are mapped into memory, not read whole: they may be larger than it. Where
+/// whole numbers are expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, or a label
+/// that is not a class.
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
 /// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) below the folder, decoded when
 /// they are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their

@@ -37,7 +37,8 @@ enum class Opcode : std::uint8_t {
   /// integer, of two: their bits mixed, x = a ^ b * 0x9E3779B1; x = (x ^ x >> 16) * 0x7FEB352D; x = (x ^ x >> 15) * 0x846CA68B;
   /// x ^ x >> 16, modulo 2^32 (multipliers: Wellons, "Prospecting for Hash Functions", lowbias32)
   mix,
-  uniform  ///< in [0, 1): the 24 high bits of integer a, times 2^-24
+  uniform,  ///< in [0, 1): the 24 high bits of integer a, times 2^-24
+  whole     ///< integer: value, between -2^24 and 2^24
 };
 
 /// One instruction; its result is the register of its own number.
@@ -46,7 +47,7 @@ struct Instruction {
   int a = -1;                    ///< register before this one; of operand, integer, position: which
   int b = -1;                    ///< register before this one
   int c = -1;                    ///< register before this one
-  double value = 0;              ///< of constant
+  double value = 0;              ///< of constant and whole
   bool operator==(const Instruction&) const = default;
 };
 
@@ -59,6 +60,8 @@ struct Formula {
 
 inline constexpr int kMostInstructions = 64;  ///< of a Formula
 inline constexpr int kMostOperands = 16;      ///< of a Formula: operands, and results
+
+inline constexpr int kMostWhole = 1 << 24;  ///< of Opcode::whole, either sign: f32 holds it
 
 int operand_count(const Formula& formula);                     ///< Operands that it reads: 1 more than the greatest number.
 int result_count(const Formula& formula);                      ///< Values that it stores, 1 or more.

@@ -6,6 +6,7 @@
 #include <motley/graph.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,15 @@ struct AttentionOptions {
 struct NameOption {
   std::string name{};  ///< of the output; empty: `<op>_<position>`
 };
+/// Options of softmax_cross_entropy().
+struct CrossEntropyOptions {
+  /// Part of each target that is spread evenly over all classes, the label's own too: at least 0, at most 1.
+  double label_smoothing = 0;
+  /// Elements with this label are 0 and have no gradient; mean() of the losses divides by the number of all other ones, wherever
+  /// they are. It need not be a class. Between -2^24 and 2^24.
+  std::optional<Index> ignore_index{};
+  std::string name{};  ///< of the output; empty: `softmax_cross_entropy_<position>`
+};
 /// Options of reshape().
 struct ReshapeOptions {
   std::vector<Dim> in{};   ///< replaced; numbered row-major in this order
@@ -268,10 +278,21 @@ Tensor stack(const std::vector<Tensor>& parts, const StackOptions& options);
 
 /// The sum over these dims; empty: all dims, a scalar.
 Tensor sum(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
-/// The mean over these dims; empty: all dims, a scalar.
+/// The mean over these dims; empty: all dims, a scalar. Of losses some of which are ignored (CrossEntropyOptions::ignore_index):
+/// over all others, 0 where there is none.
 Tensor mean(const Tensor& x, const std::vector<Dim>& over = {}, const NameOption& options = {});
+
+/// @name Losses
+/// Labels are an input: a step's predictions do not depend on them.
+/// @{
 /// One loss per element of the logits without `over`. labels: i32, over the first dim of the logits, each in 0..size of `over` - 1.
-Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const NameOption& options = {});
+Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const CrossEntropyOptions& options = {});
+/// One loss per element: `-y log(p) - (1 - y) log(1 - p)`, `p = 1 / (1 + exp(-x))` of the logit x, for a label y from 0 to 1
+/// (PyTorch's binary_cross_entropy_with_logits). labels: floats, with the logits' dims.
+Tensor binary_cross_entropy(const Tensor& logits, const Tensor& labels, const NameOption& options = {});
+/// The mean over all elements of the square of x - label: a scalar. labels: floats, with x's dims.
+Tensor mean_squared_error(const Tensor& x, const Tensor& labels, const NameOption& options = {});
+/// @}
 
 /// @}
 }  // namespace motley

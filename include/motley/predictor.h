@@ -45,18 +45,24 @@ class Predictor {
   std::unique_ptr<Impl> impl_;
 };
 
+/// What an evaluation computes from outputs and labels: a mean over all elements, softmax cross entropy over those of all dims but
+/// the classes'.
+enum class LossKind : std::uint8_t { softmax_cross_entropy, binary_cross_entropy, mean_squared_error };
+
 /// Options of evaluate(). Every field has a default.
 struct EvaluateOptions {
-  std::string image = "image";     ///< the input that the samples are fed to; its first dim is the batch
-  std::string over{};              ///< the output's dim of the classes; empty: the only one besides the batch
-  std::optional<Index> ignored{};  ///< rows with this label count for nothing
+  std::string image = "image";                      ///< the input that the samples are fed to; its first dim is the batch
+  std::string over{};                               ///< the output's dim of the classes; empty: the only one besides the batch
+  std::optional<Index> ignored{};                   ///< rows with this label count for nothing
+  double label_smoothing = 0;                       ///< as CrossEntropyOptions
+  LossKind loss = LossKind::softmax_cross_entropy;  ///< the other two have neither classes nor an accuracy
 };
 
 /// How good the parameters are on labelled samples.
 struct Evaluation {
   Index samples = 0;                          ///< that were seen
-  double accuracy = 0;                        ///< right / rows; of equal logits the first counts
-  double mean_loss = 0;                       ///< softmax cross entropy over all rows
+  std::optional<double> accuracy{};           ///< of classes: right / rows; of equal logits the first counts
+  double mean_loss = 0;                       ///< over all rows, or all elements
   double batch_seconds = 0;                   ///< median over batches, of the slowest rank, without reading the samples
   std::optional<double> predicted_seconds{};  ///< of a batch, by the plan; nothing without a profile
 };
@@ -64,8 +70,8 @@ struct Evaluation {
 /// Collective; the same on every rank and, but for rounding of the logits, for every layout. Every sample once: a short last batch
 /// is filled up and masked. In f64 from the logits, the predictor's only output: one of its dims is the batch, one counts the
 /// classes. With further dims (positions, say) a sample has one row of logits per element of these, and its label counts for each
-/// row. UserError: other outputs; no samples, or of other sizes than the input; more classes than logits; a label that is not a
-/// class.
+/// row. Real labels (EvaluateOptions::loss): one for each of an output's elements. UserError: other outputs; no samples, or of
+/// other sizes than the input or the output; more classes than logits; a label that is not a class.
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data,
                     const EvaluateOptions& options = {});
 

@@ -130,7 +130,11 @@ Table<DataOptions> data_table(VersionKey version) {
        [](Reader& r, const Json& j, DataOptions& d) { r.integer(j, d.samples, 1, Index{1} << 40); }},
       path_field("images", "npy: a .npy file [samples, channels, rows, cols] of floats (as they are) or u8 (scaled to 0..1)",
                  &DataOptions::images),
-      path_field("labels", "npy: a .npy file [samples] of integers from 0", &DataOptions::labels),
+      path_field("labels",
+                 "npy: a .npy file [samples], or with the labels' further dims, of integers from 0; of mean_squared_error and "
+                 "binary_cross_entropy: "
+                 "with all of the labels' dims, of floats or integers, as they are",
+                 &DataOptions::labels),
       path_field("test_images", "npy: likewise, to evaluate on; without it nothing is evaluated", &DataOptions::test_images),
       path_field("test_labels", "npy: the labels of test_images", &DataOptions::test_labels),
       inputs_field("inputs", "npy: the files of the model's inputs after the first, by their names, like images",
@@ -193,6 +197,8 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
                        std::to_string(count));
   if (data.augment.any() && extents.size() < 2)
     complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
+  if (data.augment.any() && data.kind == DataKind::npy && expected.label_extents.size() >= 2)
+    complain_below(r, tree, "/augment", "labels for each row and column would not move with the picture; leave it out");
   if (data.kind != DataKind::npy) {
     if (!expected.further.empty() && data.kind != DataKind::synthetic)
       complain_below(r, tree, "/kind",

@@ -237,6 +237,10 @@ class JobReader {
       complain_below(
           r, tree, at,
           "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
+    if (!parts.model->loss.has_classes() && kind != DataKind::synthetic && kind != DataKind::npy)
+      return complain_below(
+          r, tree, "/loss/op",
+          "labels of " + to_string(kind) + " are classes; expected softmax_cross_entropy, or npy or synthetic data");
     if (kind == DataKind::tokens) return check_tokens_fit(r, tree, model, at);
     if (image.dtype() == DType::i32 && kind != DataKind::synthetic && kind != DataKind::npy)
       return complain_below(
@@ -269,7 +273,8 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data 
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
   if (parts.data && data == Data::needed) {
-    const SampleKind expected = complaints.empty() ? parts.expected : SampleKind{};
+    const SampleKind labels{.label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
+    const SampleKind expected = complaints.empty() ? parts.expected : labels;
     reader.inside("data", [&](Reader& r) { check_files(r, *tree.root().find("data"), *parts.data, expected); });
   }
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
@@ -324,7 +329,9 @@ SampleKind samples_of(const ModelSpec& spec, const Model& model) {
     return out;
   };
   SampleKind out = of_input(model.inputs.front());
-  out.classes = model.logits.shape().size_of(spec.loss.over);
+  out.classes = spec.loss.has_classes() ? model.logits.shape().size_of(spec.loss.over) : 0;
+  out.label_dtype = model.label.dtype();
+  out.ignored = spec.loss.ignore_index;
   for (std::size_t i = 1; i < model.label.shape().rank(); i++) out.label_extents.push_back(model.label.shape()[i].size);
   for (std::size_t k = 1; k < model.inputs.size(); k++) {
     out.further.push_back(of_input(model.inputs[k]));

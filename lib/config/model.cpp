@@ -40,10 +40,10 @@ class Builder {
     for (std::size_t i = 0; i < spec_.layers.size(); i++) add_layer(i);
     for (const InputSpec& input : spec_.inputs)  // labels may have the sizes that windows made
       if (!first && input.name == spec_.loss.labels) add_input(input);
-    const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && !spec_.loss.over.empty();
+    const bool whole = !spec_.inputs.empty() && !spec_.layers.empty() && spec_.loss.whole();
     if (whole && tensors_.contains(spec_.layers.back().name)) {
       model_.logits = tensors_.at(spec_.layers.back().name);
-      model_.whole = attempt("/loss/over", [&] { add_loss(); }) && !failed_;
+      model_.whole = attempt(spec_.loss.has_classes() ? "/loss/over" : "/loss/op", [&] { add_loss(); }) && !failed_;
     }
     return std::move(model_);
   }
@@ -226,20 +226,28 @@ class Builder {
 
   // A label for each of the logits' elements but `over`'s; the mean over all of them.
   void add_loss() {
-    const Shape& logits = model_.logits.shape();
-    const Dim over = logits[logits.position(spec_.loss.over)];
+    const Shape logits = model_.logits.shape();  // an input may move the nodes
+    const LossSpec& loss = spec_.loss;
     const std::string batch = spec_.batch_dim();
+    if (loss.has_classes()) logits.position(loss.over);
     if (!logits.has(batch))
-      throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
-    if (over.name == batch) throw UserError("\"" + batch + "\" counts the samples; expected the dim of the classes");
+      throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own " +
+                      (loss.has_classes() ? "logits" : "values"));
+    if (loss.over == batch) throw UserError("\"" + batch + "\" counts the samples; expected the dim of the classes");
     std::vector<Dim> each{logits[logits.position(batch)]};
     for (const Dim& d : logits.dims())
-      if (d.name != batch && d.name != over.name) each.push_back(d);
-    const bool declared = std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
-                                      [&](const InputSpec& input) { return input.name == spec_.loss.labels; });
-    if (!declared) model_.label = model_.graph->input(spec_.loss.labels, Shape(each), DType::i32);
+      if (d.name != batch && d.name != loss.over) each.push_back(d);
+    const bool declared =
+        std::any_of(spec_.inputs.begin(), spec_.inputs.end(), [&](const InputSpec& input) { return input.name == loss.labels; });
+    if (!declared) model_.label = model_.graph->input(loss.labels, Shape(each), loss.has_classes() ? DType::i32 : DType::f32);
     if (declared && model_.label.shape() != Shape(each)) throw UserError(wrong_labels(Shape(each)));
-    model_.loss = mean(softmax_cross_entropy(model_.logits, model_.label, over));
+    if (loss.op == "mean_squared_error")
+      model_.loss = mean_squared_error(model_.logits, model_.label);
+    else if (loss.op == "binary_cross_entropy")
+      model_.loss = mean(binary_cross_entropy(model_.logits, model_.label));
+    else
+      model_.loss = mean(softmax_cross_entropy(model_.logits, model_.label, logits[logits.position(loss.over)],
+                                               {.label_smoothing = loss.label_smoothing, .ignore_index = loss.ignore_index}));
   }
 
   std::string wrong_labels(const Shape& each) const {
@@ -249,7 +257,8 @@ class Builder {
       return "[" + out + "]";
     };
     return "the labels \"" + spec_.loss.labels + "\" have the dims " + dims(model_.label.shape()) + "; expected those of \"" +
-           model_.logits.name() + "\" without \"" + spec_.loss.over + "\", the samples first: " + dims(each);
+           model_.logits.name() + "\"" + (spec_.loss.has_classes() ? " without \"" + spec_.loss.over + "\"" : "") +
+           ", the samples first: " + dims(each);
   }
 
   const ModelSpec& spec_;

@@ -41,7 +41,11 @@ struct InputSpec {
 };
 
 struct LossSpec {
-  std::string op{}, over{}, labels = "label";  // labels: the input that holds them
+  std::string op{}, over{}, labels = "label";  // over: of softmax_cross_entropy; labels: the input that holds them
+  double label_smoothing = 0;
+  std::optional<Index> ignore_index{};
+  bool has_classes() const { return op.empty() || op == "softmax_cross_entropy"; }  // else real labels
+  bool whole() const { return !op.empty() && (!has_classes() || !over.empty()); }
 };
 
 struct ModelSpec {
@@ -59,7 +63,7 @@ struct ModelSpec {
 struct Model {
   std::unique_ptr<Graph> graph{};
   std::vector<Tensor> inputs{};      // that samples fill, the first one by the data's images
-  Tensor label{}, logits{}, loss{};  // label: i32, the batch, then the logits' other dims but `over`; loss: the mean, a scalar
+  Tensor label{}, logits{}, loss{};  // label: the batch, then the logits' other dims (but `over`); loss: the mean, a scalar
   std::vector<Tensor> layers{};      // those that could be built
   bool whole = false;                // there was no complaint: logits and loss are there
 };

@@ -394,21 +394,48 @@ void read_inputs(Reader& r, const Json& j, ModelSpec& model) {
   for (const Json::Member& m : *members) r.in(m.key, [&] { read_input(r, m, model); });
 }
 
-const std::vector<std::string> kLosses{"softmax_cross_entropy"};
+const std::vector<std::string> kLosses{"binary_cross_entropy", "mean_squared_error", "softmax_cross_entropy"};
 
-const Table<LossSpec>& loss_table() {
-  static const Table<LossSpec> table{
-      {"op", "softmax_cross_entropy", "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); },
-       schema_of_words(kLosses)},
-      {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }},
+Table<LossSpec> loss_table(const std::string& op) {
+  const bool classes = op == "softmax_cross_entropy";
+  Table<LossSpec> table{
+      {"op",
+       classes                      ? "labels are classes"
+       : op == "mean_squared_error" ? "the square of value - label"
+                                    : "of logits; labels are probabilities, from 0 to 1",
+       "text", true, [](Reader& r, const Json& j, LossSpec& l) { r.text(j, l.op, kLosses); }, schema_of_words({op})},
       {"labels",
-       "the input that holds the labels, whole numbers: the samples, then the logits' other dims but `over`",
+       classes ? "the input that holds the labels, whole numbers: the samples, then the logits' other dims but `over`"
+               : "the input that holds the labels: the samples, then the last layer's other dims",
        "name",
        false,
        [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.labels); },
        {},
        Json(LossSpec{}.labels)}};
+  if (!classes) return table;
+  table.push_back(
+      {"over", "the dim of the classes", "name", true, [](Reader& r, const Json& j, LossSpec& l) { r.name(j, l.over); }});
+  table.push_back({"label_smoothing",
+                   "part of each target that is spread evenly over all classes, from 0 to 1",
+                   "number",
+                   false,
+                   [](Reader& r, const Json& j, LossSpec& l) { r.number(j, l.label_smoothing, 0, 1); },
+                   {},
+                   Json(LossSpec{}.label_smoothing)});
+  table.push_back({"ignore_index",
+                   "a label, a class or not, whose elements count neither in the loss nor in its mean nor in the accuracy",
+                   "integer", false, [](Reader& r, const Json& j, LossSpec& l) {
+                     Index ignored = 0;
+                     if (r.integer(j, ignored, -kMostWhole, kMostWhole)) l.ignore_index = ignored;
+                   }});
   return table;
+}
+
+// One form per op.
+Json loss_schema() {
+  Json::Array forms;
+  for (const std::string& op : kLosses) forms.push_back(object_schema(loss_table(op)));
+  return std::move(Json{Json::Object{}}.set("oneOf", std::move(forms)));
 }
 
 // One form per op, named by its "op".
@@ -437,12 +464,12 @@ Table<ModelSpec> model_table(VersionKey version) {
       {"loss", "what training minimizes", "object", true,
        [](Reader& r, const Json& j, ModelSpec& m) {
          const Json* op = j.find("op");
-         if (const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
-             text != nullptr && !Reader::is_one_of(*text, kLosses))
+         const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
+         if (text != nullptr && !Reader::is_one_of(*text, kLosses))
            return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
-         r.object(j, loss_table(), m.loss);
+         r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
        },
-       object_schema(loss_table())}};
+       loss_schema()}};
 }
 
 // Names that layers get and names that they read.
@@ -460,8 +487,11 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
   for (const InputSpec& i : model.inputs) {
     if (i.name == labels) {
-      if (i.dtype != DType::i32 && model.inputs.size() > 1)
+      if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes())
         complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
+      if (i.dtype == DType::i32 && !model.loss.has_classes())
+        complain_below(r, j, "/inputs/" + i.name,
+                       "labels of " + model.loss.op + " are real numbers; leave \"dtype\" out of \"" + labels + "\"");
     } else if (others > 1 && (i.dims.empty() || i.dims.front().name != model.batch_dim())) {
       complain_below(r, j, "/inputs/" + i.name,
                      "each sample fills a part of every input: expected \"" + model.batch_dim() + "\" as its first dim");

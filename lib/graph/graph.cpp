@@ -13,6 +13,10 @@ const Node& GraphNodes::node(const Tensor& t) {
   return at(t.nodes_->nodes, t.id_);
 }
 
+Tensor GraphNodes::input_of(const Tensor& t, int input) {
+  return Tensor(t.nodes_, at(node(t).inputs, input));
+}
+
 std::shared_ptr<GraphNodes> GraphNodes::graph_of(const std::vector<Tensor>& tensors) {
   if (tensors.empty()) throw UserError("an op needs at least one tensor");
   for (const Tensor& t : tensors) {

@@ -29,8 +29,8 @@ const Statistic* Passes::statistic(int parameter) const {
 
 int Passes::logits() const {
   for (const Pass& p : passes)
-    for (const PassOperand& o : p.reads)
-      if (at(tensors, o.tensor).role == TensorRole::label) return p.reads.front().tensor;
+    for (std::size_t k = 1; k < p.reads.size(); k++)
+      if (at(tensors, p.reads[k].tensor).role == TensorRole::label) return p.reads.front().tensor;
   return -1;
 }
 
@@ -97,9 +97,12 @@ int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shap
   return id;
 }
 
-void Lowering::numbers_below(int tensor, Index below) {
-  Index& most = at(out_.tensors, tensor).below;
-  most = most == 0 ? below : std::min(most, below);
+void Lowering::numbers_below(int tensor, Index below, std::optional<Index> ignored) {
+  StepTensor& t = at(out_.tensors, tensor);
+  if (t.below > 0 && t.ignored != ignored)
+    throw UserError("\"" + t.name + "\" holds numbers of which the ops that read it ignore different ones; give each an input");
+  t.below = t.below == 0 ? below : std::min(t.below, below);
+  t.ignored = ignored;
 }
 
 int Lowering::add_parameter(StepTensor tensor) {

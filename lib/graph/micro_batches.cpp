@@ -47,6 +47,29 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   return false;
 }
 
+// A pass over the samples of all micro-batches reads their labels side by side: one more input, fed from the same.
+void read_all(Passes& passes, Pass& pass, const std::string& batch, Index parts) {
+  const std::vector<PassIndex>& indices = pass.indices;
+  if (std::any_of(pass.writes.indices.begin(), pass.writes.indices.end(), [&](int i) { return at(indices, i).name == batch; }))
+    return;  // for each sample one result
+  check(pass.reads.size() == 1, "what counts labels reads labels alone");
+  const int label = pass.reads.front().tensor;
+  StepTensor all = at(passes.tensors, label);
+  all.name += ".all";
+  all.fed_from = label;
+  int here = passes.find(all.name);
+  if (here < 0) {
+    std::vector<Dim> dims{{kMicroBatches, parts}};
+    dims.insert(dims.end(), all.shape.dims().begin(), all.shape.dims().end());
+    all.shape = Shape(dims);
+    here = static_cast<int>(passes.tensors.size());
+    passes.tensors.push_back(std::move(all));
+  }
+  pass.reads.front().tensor = here;
+  pass.reads.front().indices.insert(pass.reads.front().indices.begin(), static_cast<int>(indices.size()));
+  pass.indices.push_back({kMicroBatches, parts});
+}
+
 }  // namespace
 
 void cut_batch(Passes& passes, Index parts) {
@@ -71,6 +94,8 @@ void cut_batch(Passes& passes, Index parts) {
       if (d.name == batch.name) d.size = batch.size / parts;
     t.shape = Shape(dims);
   }
+  for (Pass& p : passes.passes)
+    if (p.all_samples) read_all(passes, p, batch.name, parts);
 }
 
 }  // namespace motley

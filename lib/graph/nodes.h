@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ class Op {
   virtual bool has_parameters() const { return false; }
   virtual int label_input() const { return -1; }        // which of its inputs holds labels; -1: none
   virtual bool reads_numbers() const { return false; }  // whole ones, besides labels
+  // Elements of its output with this label are 0 and do not count in a mean.
+  virtual std::optional<Index> ignored() const { return {}; }
   virtual void forward(Lowering& to, const Node& node) const = 0;
   virtual void backward(Lowering& to, const Node& node) const = 0;  // called when the node's gradient is wanted
 };
@@ -46,6 +49,7 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   static const Node& node(const Tensor& t);
   static std::shared_ptr<GraphNodes> graph_of(const std::vector<Tensor>& tensors);  // UserError: tensors of two graphs
   static int id(const Tensor& t) { return t.id_; }
+  static Tensor input_of(const Tensor& t, int input);  // of the op that makes t
   // A dim that an op or an input makes. UserError: another size under this name.
   void declare(const Dim& dim);
   // Adds one op call; its name is `wanted` or `<kind>_<position>`.
@@ -66,7 +70,8 @@ class Lowering {
   // Each is made at its first call.
   int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial);
   int weight(const Node& node, const WeightOptions& options, const Shape& shape);  // UserError: another layer's has another shape
-  void numbers_below(int tensor, Index below);                                     // of an i32 input: what it names
+  // Of an i32 input: what it names, and a number besides that is ignored. UserError: two ops ignore different ones.
+  void numbers_below(int tensor, Index below, std::optional<Index> ignored = {});
   int inner(const Node& node, const std::string& suffix, const Shape& shape, DType dtype = DType::f32);
   int key(const Node& node, const Shape& shape);
   // A parameter without a gradient; where the step trains, what moves it is written to gradient(it).

@@ -6,6 +6,7 @@
 #include <motley/kernel_spec.h>
 #include <motley/step.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,9 @@ struct StepTensor {
   int of = -1;                        // a gradient's tensor
   Initial initial = Initial::weight;  // of a parameter
   double deviation = 0;               // Initial::normal
-  Index below = 0;                    // of an i32 input that names rows: its numbers are 0..below-1; 0: any
+  Index below = 0;                    // of an i32 input that names rows or classes: its numbers are 0..below-1; 0: any
+  std::optional<Index> ignored{};     // or this one
+  int fed_from = -1;                  // it has what this input has of all micro-batches, its first dim counts them
 };
 
 // Of its elements, where floats are `floats`.
@@ -77,6 +80,7 @@ struct Pass {
   Formula formula{};               // of a map: operand k is reads[k], position i the pass's index i
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
+  bool all_samples = false;            // over the samples of all micro-batches: of labels alone, its first operand
   std::vector<IndexMap> index_maps{};  // a copy between shapes: reads[0] and the written tensor share the indices that no map names
 };
 

@@ -18,7 +18,8 @@ struct Fields<StepTensor> {
   static constexpr std::tuple list{
       field("name", &StepTensor::name),       field("shape", &StepTensor::shape),         field("dtype", &StepTensor::dtype),
       field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
-      field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below)};
+      field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below),
+      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from)};
 };
 template <>
 struct Fields<PassIndex> {
@@ -42,12 +43,21 @@ struct Fields<IndexMap> {
 };
 template <>
 struct Fields<Pass> {
-  static constexpr std::tuple list{
-      field("name", &Pass::name),     field("layer", &Pass::layer),          field("op", &Pass::op),
-      field("kind", &Pass::kind),     field("indices", &Pass::indices),      field("reads", &Pass::reads),
-      field("writes", &Pass::writes), field("windows", &Pass::windows),      field("roles", &Pass::roles),
-      field("whole", &Pass::whole),   field("formula", &Pass::formula),      field("combine", &Pass::combine),
-      field("scale", &Pass::scale),   field("index_maps", &Pass::index_maps)};
+  static constexpr std::tuple list{field("name", &Pass::name),
+                                   field("layer", &Pass::layer),
+                                   field("op", &Pass::op),
+                                   field("kind", &Pass::kind),
+                                   field("indices", &Pass::indices),
+                                   field("reads", &Pass::reads),
+                                   field("writes", &Pass::writes),
+                                   field("windows", &Pass::windows),
+                                   field("roles", &Pass::roles),
+                                   field("whole", &Pass::whole),
+                                   field("formula", &Pass::formula),
+                                   field("combine", &Pass::combine),
+                                   field("scale", &Pass::scale),
+                                   field("all_samples", &Pass::all_samples),
+                                   field("index_maps", &Pass::index_maps)};
 };
 template <>
 struct Fields<DerivedDim> {

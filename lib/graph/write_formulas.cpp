@@ -45,6 +45,7 @@ std::string line_of(const Formula& f, int i, int& constants, const std::string& 
     case Opcode::erf: return define(real, "erf_of(" + a + ")");
     case Opcode::mix: return define("std::int32_t", "mixed(" + a + ", " + b + ")");
     case Opcode::uniform: return define(real, "uniform_of<" + real + ">(" + a + ")");
+    case Opcode::whole: return define("std::int32_t", "c" + text(constants++));
   }
   return "";
 }
@@ -66,9 +67,11 @@ void write_loop(const CompiledFormula& one, int number) {
       line = "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n";
     if (s.op == Opcode::position)
       line = "  const std::int32_t p" + a + " = strip.at[" + a + "], d" + a + " = strip.step[" + a + "];\n";
-    if (s.op == Opcode::constant)
-      line = "  const " + real + " c" + text(constants) + " = static_cast<const " + real + "*>(strip.constants)[" +
-             text(constants) + "];\n";
+    if (s.op == Opcode::constant || s.op == Opcode::whole) {
+      const std::string type = s.op == Opcode::whole ? "std::int32_t" : real;
+      line = "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
+             "*>(strip.constants)[" + text(constants) + "]);\n";
+    }
     if (declared.insert(line).second) std::printf("%s", line.c_str());
     body += line_of(f, static_cast<int>(i), constants, real);
   }

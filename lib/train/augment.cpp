@@ -27,6 +27,8 @@ class Changed : public Dataset {
   }
   std::map<std::string, std::shared_ptr<const Dataset>> further() const override { return data_->further(); }
   void read(Index sample, const Box& box, std::span<double> out) const override { data_->read(sample, box, out); }
+  DType label_dtype() const override { return data_->label_dtype(); }
+  void read_targets(Index sample, const Box& box, std::span<double> out) const override { data_->read_targets(sample, box, out); }
 
  protected:
   const Dataset& data() const { return *data_; }

@@ -8,23 +8,23 @@
 namespace motley {
 namespace {
 
-// One sample after the other: only what the box asks for is read.
-template <class T>
-void read_images(const Dataset& data, const std::vector<Index>& which, const Box& box, std::span<std::byte> out) {
+// One sample after the other: only what the box asks for is read. read(sample, box, values) gives From, `to` has To.
+template <class From, class To, class Read>
+void read_samples(const std::vector<Index>& which, const Box& box, std::span<std::byte> out, Index missing, Read&& read) {
   const Box inner(box.begin() + 1, box.end());
-  std::vector<double> values(static_cast<std::size_t>(volume(inner)));
-  std::vector<T> narrow(values.size());
+  std::vector<From> values(static_cast<std::size_t>(volume(inner)));
+  std::vector<To> narrow(values.size());
   std::byte* to = out.data();
   for (Index n = box[0].begin; n < box[0].end; n++) {
     const Index sample = which.at(static_cast<std::size_t>(n));
     if (sample == kNoSample) {
-      narrow.assign(narrow.size(), T{0});
+      narrow.assign(narrow.size(), static_cast<To>(missing));
     } else {
-      data.read(sample, inner, values);
-      for (std::size_t i = 0; i < values.size(); i++) narrow[i] = static_cast<T>(values[i]);
+      read(sample, inner, std::span<From>(values));
+      for (std::size_t i = 0; i < values.size(); i++) narrow[i] = static_cast<To>(values[i]);
     }
-    std::memcpy(to, narrow.data(), narrow.size() * sizeof(T));
-    to += narrow.size() * sizeof(T);
+    std::memcpy(to, narrow.data(), narrow.size() * sizeof(To));
+    to += narrow.size() * sizeof(To);
   }
 }
 
@@ -34,12 +34,13 @@ ReadBox reader(std::shared_ptr<const Dataset> data, std::shared_ptr<const std::v
     const std::size_t elements = static_cast<std::size_t>(volume(box));
     if (elements == 0) return;
     check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "samples are read as f32 or f64");
+    const auto read = [&](auto... of) { data->read(of...); };
     if (data->dtype() == DType::i32)
-      read_images<std::int32_t>(*data, *samples, box, to);
+      read_samples<double, std::int32_t>(*samples, box, to, 0, read);
     else if (to.size() == elements * sizeof(float))
-      read_images<float>(*data, *samples, box, to);
+      read_samples<double, float>(*samples, box, to, 0, read);
     else
-      read_images<double>(*data, *samples, box, to);
+      read_samples<double, double>(*samples, box, to, 0, read);
   };
 }
 
@@ -47,6 +48,12 @@ ReadBox reader(std::shared_ptr<const Dataset> data, std::shared_ptr<const std::v
 
 void Dataset::read_labels(Index sample, const Box&, std::span<std::int32_t> out) const {
   std::fill(out.begin(), out.end(), label(sample));
+}
+
+void Dataset::read_targets(Index sample, const Box& box, std::span<double> out) const {
+  std::vector<std::int32_t> labels(out.size());
+  read_labels(sample, box, labels);
+  std::copy(labels.begin(), labels.end(), out.begin());
 }
 
 Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, Index step, Index epoch) {
@@ -57,20 +64,19 @@ Batch batch_of(std::shared_ptr<const Dataset> data, std::vector<Index> which, In
   out.images = reader(data, samples);
   for (const auto& [name, its] : data->further()) out.further.emplace(name, reader(its, samples));
   out.labels = [data, samples](const Box& box, std::span<std::byte> to) {
-    check(!box.empty() && to.size() == static_cast<std::size_t>(volume(box)) * sizeof(std::int32_t),
-          "labels are read as i32 over the batch");
-    const Box inner(box.begin() + 1, box.end());
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(volume(inner)));
-    std::byte* next = to.data();
-    for (Index n = box[0].begin; n < box[0].end; n++) {
-      const Index sample = samples->at(static_cast<std::size_t>(n));
-      if (sample == kNoSample)
-        std::fill(labels.begin(), labels.end(), static_cast<std::int32_t>(kNoSample));
-      else
-        data->read_labels(sample, inner, labels);
-      std::memcpy(next, labels.data(), labels.size() * sizeof(std::int32_t));
-      next += labels.size() * sizeof(std::int32_t);
+    check(!box.empty(), "labels are read over the batch");
+    const std::size_t elements = static_cast<std::size_t>(volume(box));
+    if (data->label_dtype() == DType::i32) {
+      check(to.size() == elements * sizeof(std::int32_t), "labels are read as i32");
+      read_samples<std::int32_t, std::int32_t>(*samples, box, to, kNoSample, [&](auto... of) { data->read_labels(of...); });
+      return;
     }
+    check(to.size() == elements * sizeof(float) || to.size() == elements * sizeof(double), "labels are read as f32 or f64");
+    const auto read = [&](auto... of) { data->read_targets(of...); };
+    if (to.size() == elements * sizeof(float))
+      read_samples<double, float>(*samples, box, to, 0, read);
+    else
+      read_samples<double, double>(*samples, box, to, 0, read);
   };
   return out;
 }

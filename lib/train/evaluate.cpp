@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "base/at.h"
 #include "mesh/control.h"
@@ -19,7 +21,7 @@
 namespace motley {
 
 void Score::add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after,
-                Index ignored) {
+                Index ignored, double smoothing) {
   check(static_cast<Index>(logits.size()) == static_cast<Index>(labels.size()) * classes, "a row of logits per label");
   std::vector<double> row(static_cast<std::size_t>(classes));
   for (Index r = 0; r < static_cast<Index>(labels.size()); r++) {
@@ -31,6 +33,8 @@ void Score::add(const std::vector<double>& logits, const std::vector<std::int32_
     double sum = 0;
     for (const double v : row) sum += std::exp(v - *best);
     loss += std::log(sum) + *best - at(row, label);
+    if (smoothing > 0)
+      loss += smoothing * (at(row, label) - std::accumulate(row.begin(), row.end(), 0.0) / static_cast<double>(classes));
     right += best - row.begin() == label ? 1 : 0;
     rows++;
   }
@@ -53,7 +57,7 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   return out;
 }
 
-// Where an output has its samples and its classes.
+// Where an output has its samples and its classes; no classes: behind its last dim.
 struct OutputDims {
   std::size_t samples = 0, classes = 0;
 };
@@ -66,6 +70,7 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   const std::string& batch = images[0].name;
   const Shape& shape = output.shape;
   if (!shape.has(batch)) throw UserError("\"" + output.name + "\" has no dim \"" + batch + "\"; each sample needs its own logits");
+  if (options.loss != LossKind::softmax_cross_entropy) return {shape.position(batch), shape.rank()};
   std::string over = options.over;
   if (over.empty() && shape.rank() == 2) over = shape[1 - shape.position(batch)].name;
   if (over.empty() || over == batch || !shape.has(over))
@@ -74,72 +79,142 @@ OutputDims dims_of(const Passes& passes, const StepTensor& output, const Evaluat
   return {shape.position(batch), shape.position(over)};
 }
 
+// An evaluation, once what it is given has been checked.
+class Evaluating {
+ public:
+  Evaluating(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options)
+      : rt_(rt),
+        predictor_(predictor),
+        data_(data),
+        options_(options),
+        passes_(predictor.plan().data().passes),
+        output_((check_output(), at(passes_.tensors, passes_.outputs.front()))),
+        dims_(dims_of(passes_, output_, options)),
+        batch_(output_.shape[dims_.samples].size) {
+    for (std::size_t d = 0; d < output_.shape.rank(); d++)
+      if (d != dims_.samples && d != dims_.classes) {
+        each_.push_back(output_.shape[d].size);
+        if (d > dims_.classes) after_ *= output_.shape[d].size;
+      }
+    for (const Index size : each_) whole_.push_back({0, size});
+    check_samples();
+    check_labels();
+  }
+
+  Evaluation run() {
+    Score score;
+    const double seconds = options_.loss == LossKind::softmax_cross_entropy
+                               ? for_each_batch([&](Index first, Index count) { add_classes(score, first, count); })
+                               : for_each_batch([&](Index first, Index count) { add_numbers(score, first, count); });
+    if (score.rows == 0) throw UserError("no label of the samples counts", Exit::data);
+    const auto count = static_cast<double>(score.rows);
+    Evaluation out{.samples = data_->samples(),
+                   .mean_loss = score.loss / count,
+                   .batch_seconds = seconds,
+                   .predicted_seconds = predictor_.plan().data().step_seconds};
+    if (options_.loss == LossKind::softmax_cross_entropy) out.accuracy = static_cast<double>(score.right) / count;
+    return out;
+  }
+
+ private:
+  void check_output() const {
+    if (passes_.outputs.size() != 1)
+      throw UserError("an evaluation needs a step with one output, the logits; this one has " +
+                      std::to_string(passes_.outputs.size()));
+  }
+
+  void check_samples() const {
+    const Shape& images = at(passes_.tensors, passes_.find(options_.image)).shape;
+    std::vector<Index> extents;
+    for (std::size_t d = 1; d < images.rank(); d++) extents.push_back(images[d].size);
+    if (data_->sample_extents() != extents)
+      throw UserError(fmt::format("a sample has the sizes [{}], \"{}\" has [{}]", fmt::join(data_->sample_extents(), ", "),
+                                  options_.image, fmt::join(extents, ", ")));
+    if (data_->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
+  }
+
+  void check_labels() const {
+    const bool classes = options_.loss == LossKind::softmax_cross_entropy;
+    if (classes && data_->label_dtype() != DType::i32)
+      throw UserError("the data's labels are real numbers, softmax_cross_entropy compares with classes");
+    if (classes && data_->classes() > output_.shape[dims_.classes].size)
+      throw UserError("the data has " + std::to_string(data_->classes()) + " classes, \"" + output_.name + "\" has " +
+                      std::to_string(output_.shape[dims_.classes].size));
+    if (const std::vector<Index> its = data_->label_extents(); !(its.empty() && classes) && its != each_)
+      throw UserError(fmt::format("a sample's labels have the sizes [{}], \"{}\" has the rows [{}]", fmt::join(its, ", "),
+                                  output_.name, fmt::join(each_, ", ")));
+  }
+
+  // each(first sample, how many): once their outputs are there. Returns a batch's seconds, the median of the slowest rank.
+  double for_each_batch(const std::function<void(Index, Index)>& each) {
+    const auto feeds_of = [&](Index first) {  // a short last batch is filled up
+      std::vector<Index> which(static_cast<std::size_t>(batch_), kNoSample);
+      for (Index n = first; n < std::min(first + batch_, data_->samples()); n++) at(which, n - first) = n;
+      return first < data_->samples()
+                 ? feeds_from(batch_of(data_, std::move(which), 0, 0), {.image = options_.image, .label = ""}, passes_)
+                 : ReadAhead::Feeds{};
+    };
+    std::vector<double> seconds;
+    ReadAhead ahead(spare_cores(), feeds_of(0));
+    for (Index first = 0; first < data_->samples(); first += batch_) {
+      rt_.phase("evaluating from sample " + std::to_string(first));
+      seconds.push_back(predictor_.run_named(ahead.next(feeds_of(first + batch_))).seconds);
+      each(first, std::min(batch_, data_->samples() - first));
+    }
+    const auto slowest = control::all_of(rt_.transport(), quartiles(std::move(seconds)).median);
+    return *std::max_element(slowest.begin(), slowest.end());
+  }
+
+  void add_classes(Score& score, Index first, Index count) const {
+    const Index classes = output_.shape[dims_.classes].size, rows = volume(whole_);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch_ * rows), static_cast<std::int32_t>(kNoSample));
+    const Index ignored = options_.ignored.value_or(kNoSample);
+    for (Index n = 0; n < count; n++) {
+      const auto its = std::span(labels).subspan(static_cast<std::size_t>(n * rows), static_cast<std::size_t>(rows));
+      data_->read_labels(first + n, whole_, its);
+      for (const std::int32_t label : its)
+        if ((!options_.ignored || label != *options_.ignored) && (label < 0 || label >= classes))
+          throw UserError(fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label, output_.name,
+                                      classes - 1),
+                          Exit::data);
+    }
+    score.add(outermost(predictor_.get(output_.name), output_.shape, dims_.samples), labels, classes, after_, ignored,
+              options_.label_smoothing);
+  }
+
+  void add_numbers(Score& score, Index first, Index count) const {
+    const std::vector<double> outputs = outermost(predictor_.get(output_.name), output_.shape, dims_.samples);
+    const auto elements = static_cast<std::size_t>(volume(whole_));
+    std::vector<double> targets(elements);
+    for (Index n = 0; n < count; n++) {
+      data_->read_targets(first + n, whole_, targets);
+      for (std::size_t k = 0; k < elements; k++) {
+        const double x = outputs[static_cast<std::size_t>(n) * elements + k], y = targets[k];
+        score.loss += options_.loss == LossKind::mean_squared_error ? (x - y) * (x - y)
+                                                                    : std::max(x, 0.0) - x * y + std::log1p(std::exp(-std::abs(x)));
+      }
+    }
+    score.rows += count * static_cast<Index>(elements);
+  }
+
+  Runtime& rt_;
+  Predictor& predictor_;
+  const std::shared_ptr<const Dataset>& data_;
+  const EvaluateOptions& options_;
+  const Passes& passes_;
+  const StepTensor& output_;
+  const OutputDims dims_;
+  const Index batch_;
+  std::vector<Index> each_{};  // a sample's rows: the labels' dims
+  Box whole_{};                // the same
+  Index after_ = 1;            // elements of a class
+};
+
 }  // namespace
 
 Evaluation evaluate(Runtime& rt, Predictor& predictor, const std::shared_ptr<const Dataset>& data, const EvaluateOptions& options) {
   if (data == nullptr) throw UserError("there are no samples to evaluate on");
-  const PlanData& plan = predictor.plan().data();
-  if (plan.passes.outputs.size() != 1)
-    throw UserError("an evaluation needs a step with one output, the logits; this one has " +
-                    std::to_string(plan.passes.outputs.size()));
-  const StepTensor& output = at(plan.passes.tensors, plan.passes.outputs.front());
-  const Shape& shape = output.shape;
-  const OutputDims dims = dims_of(plan.passes, output, options);
-  const Index classes = shape[dims.classes].size, batch = shape[dims.samples].size;
-  Index after = 1;
-  std::vector<Index> each;  // of a sample's rows: the labels' dims
-  for (std::size_t d = 0; d < shape.rank(); d++)
-    if (d != dims.samples && d != dims.classes) {
-      each.push_back(shape[d].size);
-      if (d > dims.classes) after *= shape[d].size;
-    }
-  const Shape& images = at(plan.passes.tensors, plan.passes.find(options.image)).shape;
-  std::vector<Index> extents;
-  for (std::size_t d = 1; d < images.rank(); d++) extents.push_back(images[d].size);
-  if (data->sample_extents() != extents)
-    throw UserError(fmt::format("a sample has the sizes [{}], \"{}\" has [{}]", fmt::join(data->sample_extents(), ", "),
-                                options.image, fmt::join(extents, ", ")));
-  if (data->samples() < 1) throw UserError("there is no sample to evaluate on", Exit::data);
-  if (data->classes() > classes)
-    throw UserError("the data has " + std::to_string(data->classes()) + " classes, \"" + output.name + "\" has " +
-                    std::to_string(classes));
-  if (const std::vector<Index> its = data->label_extents(); !its.empty() && its != each)
-    throw UserError(fmt::format("a sample's labels have the sizes [{}], \"{}\" has the rows [{}]", fmt::join(its, ", "),
-                                output.name, fmt::join(each, ", ")));
-  Box all;
-  Index rows = 1;
-  for (const Index size : each) all.push_back({0, size}), rows *= size;
-  Score score;
-  std::vector<double> seconds;
-  const auto feeds_of = [&](Index first) {  // a short last batch is filled up
-    std::vector<Index> which(static_cast<std::size_t>(batch), kNoSample);
-    for (Index n = first; n < std::min(first + batch, data->samples()); n++) at(which, n - first) = n;
-    return first < data->samples()
-               ? feeds_from(batch_of(data, std::move(which), 0, 0), {.image = options.image, .label = ""}, plan.passes)
-               : ReadAhead::Feeds{};
-  };
-  ReadAhead ahead(spare_cores(), feeds_of(0));
-  for (Index first = 0; first < data->samples(); first += batch) {
-    rt.phase("evaluating from sample " + std::to_string(first));
-    const Index count = std::min(batch, data->samples() - first);
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(batch * rows), static_cast<std::int32_t>(kNoSample));
-    for (Index n = 0; n < count; n++) {
-      const auto its = std::span(labels).subspan(static_cast<std::size_t>(n * rows), static_cast<std::size_t>(rows));
-      data->read_labels(first + n, all, its);
-      for (const std::int32_t label : its)
-        if ((!options.ignored || label != *options.ignored) && (label < 0 || label >= classes))
-          throw UserError(
-              fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label, output.name, classes - 1),
-              Exit::data);
-    }
-    seconds.push_back(predictor.run_named(ahead.next(feeds_of(first + batch))).seconds);
-    score.add(outermost(predictor.get(output.name), shape, dims.samples), labels, classes, after, options.ignored.value_or(-1));
-  }
-  const auto slowest = control::all_of(rt.transport(), quartiles(std::move(seconds)).median);
-  if (score.rows == 0) throw UserError("no label of the samples counts", Exit::data);
-  const auto count = static_cast<double>(score.rows);
-  return {data->samples(), static_cast<double>(score.right) / count, score.loss / count,
-          *std::max_element(slowest.begin(), slowest.end()), plan.step_seconds};
+  return Evaluating(rt, predictor, data, options).run();
 }
 
 }  // namespace motley

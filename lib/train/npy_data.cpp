@@ -68,6 +68,82 @@ auto with_type(const std::string& type, F&& use) {
   return use(std::int64_t{});
 }
 
+// Value of element i, of any number type.
+double number(const MappedArray& array, Index i) {
+  const std::string& type = array.type();
+  if (type == "<f2") return double{float_of_f16(array.element<std::uint16_t>(i))};
+  if (type == "<f4") return double{array.element<float>(i)};
+  if (type == "<f8") return array.element<double>(i);
+  return with_type(type, [&]<class T>(T) { return static_cast<double>(array.element<T>(i)); });
+}
+
+// What an array of labels holds for each sample.
+class NpyLabels {
+ public:
+  // UserError (65): not as expected, or a label that is not a class.
+  NpyLabels(const fs::path& file, Index samples, const std::string& of, const SampleKind& expected)
+      : array_(file), dtype_(expected.label_dtype), extents_(expected.label_extents) {
+    if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
+      throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers", Exit::data);
+    const std::vector<Index>& all = array_.extents();
+    if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one that holds for each element
+    if (all.empty() || !std::equal(all.begin() + 1, all.end(), extents_.begin(), extents_.end())) {
+      const std::string sizes = shape_text(expected.label_extents), each = "[samples, " + sizes.substr(1);
+      throw UserError(array_.name() + ": an array " + shape_text(all) + "; expected " +
+                          (expected.label_extents.empty() ? "[samples], a label for each"
+                           : dtype_ == DType::i32         ? "[samples] or " + each
+                                                          : each),
+                      Exit::data);
+    }
+    if (all.front() != samples)
+      throw UserError(
+          array_.name() + ": " + std::to_string(all.front()) + " labels for the " + std::to_string(samples) + " samples of " + of,
+          Exit::data);
+    if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
+  }
+  Index largest() const { return largest_; }  // class
+  DType dtype() const { return dtype_; }
+  const std::vector<Index>& extents() const { return extents_; }
+  std::int32_t label(Index sample) const { return static_cast<std::int32_t>(whole(sample)); }
+  template <class T>
+  void read(Index sample, const Box& box, std::span<T> out) const {
+    if (extents_.empty() && dtype_ == DType::i32) return std::fill(out.begin(), out.end(), static_cast<T>(label(sample)));
+    const Index first = sample * product(extents_);
+    std::size_t to = 0;
+    for_each_row(extents_, box, [&](Index from, Index length) {
+      for (Index i = first + from; i < first + from + length; i++)
+        out[to++] = dtype_ == DType::i32 ? static_cast<T>(whole(i)) : static_cast<T>(number(array_, i));
+    });
+  }
+
+ private:
+  // Of integers; one that is too large for any label: the largest there is.
+  std::int64_t whole(Index i) const {
+    return with_type(array_.type(), [&]<class T>(T) {
+      const T value = array_.element<T>(i);
+      return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
+    });
+  }
+  // classes: 0: any.
+  void check_classes(Index classes, std::optional<Index> ignored) {
+    const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()}, each = product(extents_);
+    for (Index i = 0; i < array_.extents().front() * each; i++) {
+      const std::int64_t label = whole(i);
+      if (ignored && label == *ignored) continue;
+      if (label < 0 || label >= most)
+        throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + std::to_string(label) +
+                            "; expected " + (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more") +
+                            (ignored ? ", or " + std::to_string(*ignored) + ", which is ignored" : ""),
+                        Exit::data);
+      largest_ = std::max(largest_, label);
+    }
+  }
+  MappedArray array_;
+  DType dtype_;
+  std::vector<Index> extents_;
+  Index largest_ = -1;
+};
+
 class NpySamples final : public Dataset {
  public:
   NpySamples(const fs::path& images, const std::vector<Index>& sample, DType dtype = DType::f32) : array_(images), dtype_(dtype) {
@@ -87,7 +163,7 @@ class NpySamples final : public Dataset {
                       Exit::data);
     sample_.assign(all.begin() + 1, all.end());
   }
-  void set_labels(std::vector<std::int32_t> labels, Index classes) {
+  void set_labels(std::unique_ptr<const NpyLabels> labels, Index classes) {
     labels_ = std::move(labels);
     classes_ = classes;
   }
@@ -95,7 +171,17 @@ class NpySamples final : public Dataset {
   Index samples() const override { return array_.extents().front(); }
   Index classes() const override { return classes_; }
   std::vector<Index> sample_extents() const override { return sample_; }
-  std::int32_t label(Index sample) const override { return labels_.empty() ? 0 : at(labels_, sample); }
+  std::int32_t label(Index sample) const override {
+    return labels_ == nullptr || labels_->dtype() != DType::i32 || !labels_->extents().empty() ? 0 : labels_->label(sample);
+  }
+  std::vector<Index> label_extents() const override { return labels_ == nullptr ? std::vector<Index>{} : labels_->extents(); }
+  DType label_dtype() const override { return labels_ == nullptr ? DType::i32 : labels_->dtype(); }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    labels_ == nullptr ? Dataset::read_labels(sample, box, out) : labels_->read(sample, box, out);
+  }
+  void read_targets(Index sample, const Box& box, std::span<double> out) const override {
+    labels_ == nullptr ? Dataset::read_targets(sample, box, out) : labels_->read(sample, box, out);
+  }
   DType dtype() const override { return dtype_; }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
@@ -131,47 +217,9 @@ class NpySamples final : public Dataset {
   MappedArray array_;
   const DType dtype_;
   std::vector<Index> sample_{};
-  std::vector<std::int32_t> labels_{};
+  std::unique_ptr<const NpyLabels> labels_{};  // none: samples without labels
   Index classes_ = 1;
 };
-
-template <class T>
-std::vector<std::int64_t> integers(const MappedArray& array) {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(array.extents().front()));
-  for (std::size_t i = 0; i < out.size(); i++) {
-    const T value = array.element<T>(static_cast<Index>(i));
-    out[i] = std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
-  }
-  return out;
-}
-
-std::vector<std::int64_t> integers(const MappedArray& array) {
-  return with_type(array.type(), [&]<class T>(T) { return integers<T>(array); });
-}
-
-// classes: 0: any.
-std::vector<std::int32_t> read_labels(const fs::path& file, const NpySamples& images, Index classes) {
-  const MappedArray array(file);
-  if (std::find(kLabelTypes.begin(), kLabelTypes.end(), array.type()) == kLabelTypes.end())
-    throw UserError(array.name() + ": labels of type '" + array.type() + "'; expected integers", Exit::data);
-  if (array.extents().size() != 1)
-    throw UserError(array.name() + ": an array " + shape_text(array.extents()) + "; expected [samples], a label for each",
-                    Exit::data);
-  if (array.extents().front() != images.samples())
-    throw UserError(array.name() + ": " + std::to_string(array.extents().front()) + " labels for the " +
-                        std::to_string(images.samples()) + " samples of " + images.name(),
-                    Exit::data);
-  const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()};
-  std::vector<std::int32_t> out;
-  for (const std::int64_t label : integers(array)) {
-    if (label < 0 || label >= most)
-      throw UserError(array.name() + ": sample " + std::to_string(out.size()) + " has the label " + std::to_string(label) +
-                          "; expected " + (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more"),
-                      Exit::data);
-    out.push_back(static_cast<std::int32_t>(label));
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -184,20 +232,21 @@ Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
   check(files.test_inputs.empty() || !files.test_images.empty(), "further test inputs are given with test images");
   struct Part {
     std::shared_ptr<NpySamples> images{};
-    std::vector<std::int32_t> labels{};
+    std::unique_ptr<const NpyLabels> labels{};
   };
   const auto load = [&](const fs::path& images, const fs::path& labels, const std::vector<Index>& sample) {
     Part part{std::make_shared<NpySamples>(images, sample, expected.dtype)};
     if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
-    part.labels = read_labels(labels, *part.images, expected.classes);
+    part.labels = std::make_unique<const NpyLabels>(labels, part.images->samples(), part.images->name(), expected);
     return part;
   };
-  std::vector<Part> parts{load(files.images, files.labels, expected.extents)};
+  std::vector<Part> parts;
+  parts.push_back(load(files.images, files.labels, expected.extents));
   if (!files.test_images.empty())
     parts.push_back(load(files.test_images, files.test_labels, parts.front().images->sample_extents()));
   Index classes = expected.classes;
   for (const Part& part : parts)
-    if (expected.classes == 0) classes = std::max(classes, Index{*std::max_element(part.labels.begin(), part.labels.end())} + 1);
+    if (expected.classes == 0) classes = std::max(classes, part.labels->largest() + 1);
   Datasets out;
   for (Part& part : parts) {
     part.images->set_labels(std::move(part.labels), classes);

@@ -32,16 +32,16 @@ void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
   }
 }
 
-// Those that name rows are below the number of rows. UserError (65).
-void check_numbers(const Passes& passes, const std::string& name, std::span<const std::byte> out) {
-  const Index below = at(passes.tensors, passes.find(name)).below;
+// Those that name rows or classes are below their number, or the one that is ignored. UserError (65).
+void check_numbers(const StepTensor& tensor, std::span<const std::byte> out) {
   std::int32_t number = 0;
-  for (std::size_t k = 0; below > 0 && k < out.size(); k += sizeof number) {
+  for (std::size_t k = 0; tensor.below > 0 && k < out.size(); k += sizeof number) {
     std::memcpy(&number, out.data() + k, sizeof number);
-    if (number < 0 || number >= below)
-      throw UserError(
-          "\"" + name + "\" holds " + std::to_string(number) + "; what reads it has the rows 0 to " + std::to_string(below - 1),
-          Exit::data);
+    if ((number >= 0 && number < tensor.below) || (tensor.ignored && number == *tensor.ignored)) continue;
+    throw UserError("\"" + tensor.name + "\" holds " + std::to_string(number) + "; what reads it has the " +
+                        (tensor.role == TensorRole::label ? "classes" : "rows") + " 0 to " + std::to_string(tensor.below - 1) +
+                        (tensor.ignored ? " and ignores " + std::to_string(*tensor.ignored) : ""),
+                    Exit::data);
   }
 }
 
@@ -51,8 +51,7 @@ PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
     : plan((compare_plans(rt, rt.transport(), p), p)),
       program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}), parameters)),
       f64_(plan.data().dtype == DType::f64 ? f64_backend() : nullptr),
-      backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())),
-      samples_(micro_batch_size(plan.data().passes)) {}
+      backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())) {}
 
 void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const {
   const Passes& passes = plan.data().passes;
@@ -64,16 +63,17 @@ void PlanOnRank::check_feeds(const std::map<std::string, ReadBox>& feeds) const 
     if (!read) throw UserError("input \"" + name + "\" is fed by an empty function");
   }
   for (const StepTensor& t : passes.tensors)
-    if (is_fed(t) && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");
+    if (is_fed(t) && t.fed_from < 0 && !feeds.contains(t.name)) throw UserError("input \"" + t.name + "\" is not fed");
 }
 
 void PlanOnRank::feed(Executor& executor, const std::map<std::string, ReadBox>& feeds, Index number, std::uint64_t seed,
                       Index step) const {
   executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-    const auto given = feeds.find(name);
+    const Passes& passes = plan.data().passes;
+    const auto given = feeds.find(fed_from(passes, name));
     const ReadBox all = given != feeds.end() ? given->second : random_keys(seed, name, step);
-    micro_batch_of(all, number, samples_)(box, out);
-    check_numbers(plan.data().passes, name, out);
+    fed_by(passes, name, all, number)(box, out);
+    check_numbers(at(passes.tensors, passes.find(name)), out);
   });
 }
 

@@ -31,7 +31,6 @@ class PlanOnRank {
  private:
   const std::unique_ptr<Backend> f64_;
   Backend* const backend_;
-  const Index samples_;  // of a micro-batch
 };
 
 // By the inputs' names. UserError: one is fed twice.

@@ -120,7 +120,7 @@ void MetricsFile::add(const StepReport& step, Index epoch, const StepFacts& fact
   line.set("step", step.step).set("epoch", epoch).set("loss", step.loss).set("seconds", step.measured_seconds);
   line.set("samples_per_second", facts.samples_per_second).set("learning_rate", step.learning_rate);
   if (step.gradient_norm) line.set("gradient_norm", *step.gradient_norm);
-  if (facts.test_accuracy) line.set("test_accuracy", *facts.test_accuracy).set("test_loss", known(facts.test_loss));
+  if (facts.test_loss) line.set("test_accuracy", known(facts.test_accuracy)).set("test_loss", known(facts.test_loss));
   const std::string text = to_text(line) + "\n";
   const off_t start = lseek(fd_, 0, SEEK_END);
   std::size_t at = 0;

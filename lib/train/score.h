@@ -12,7 +12,7 @@ struct Score {
   Index right = 0, rows = 0;
   double loss = 0;  // summed over rows
   void add(const std::vector<double>& logits, const std::vector<std::int32_t>& labels, Index classes, Index after = 1,
-           Index ignored = -1);  // after: elements of a class
+           Index ignored = -1, double smoothing = 0);  // after: elements of a class; smoothing: of labels
 };
 
 }  // namespace motley

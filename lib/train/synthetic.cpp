@@ -11,24 +11,29 @@
 namespace motley {
 namespace {
 
+constexpr Index kPatterns = 10;
+
 // value = 3/4 pattern of the label's class + 1/4 noise of the sample, both uniform in (0, 1). Whole numbers: in 3 of 4 elements
-// that of the class's pattern. Labels of elements: the sample's, moved by a number that is the element's alone.
+// that of the class's pattern. Labels of elements: the sample's, moved by a number that is the element's alone. Real labels:
+// numbers of the class and the element in (0, 1), of as many classes as kPatterns.
 class Synthetic : public Dataset {
  public:
   Synthetic(const SampleKind& kind, Index samples, std::uint64_t seed, const std::string& part)
       : extents_(kind.extents),
         label_extents_(kind.label_extents),
         dtype_(kind.dtype),
+        label_dtype_(kind.label_dtype),
         elements_(product(extents_)),
-        classes_(kind.classes),
+        classes_(label_dtype_ == DType::i32 ? kind.classes : kPatterns),
         numbers_(kind.numbers),
         samples_(samples),
         labels_(seed, "synthetic labels, " + part),
         noise_(seed, "synthetic noise, " + part),
         moves_(seed, "synthetic labels of elements"),
-        patterns_(seed, kind.input.empty() ? "synthetic patterns" : "synthetic patterns, " + kind.input) {}
+        patterns_(seed, kind.input.empty() ? "synthetic patterns" : "synthetic patterns, " + kind.input),
+        targets_(seed, "synthetic real labels") {}
   Index samples() const override { return samples_; }
-  Index classes() const override { return classes_; }
+  Index classes() const override { return label_dtype_ == DType::i32 ? classes_ : 0; }
   std::vector<Index> sample_extents() const override { return extents_; }
   DType dtype() const override { return dtype_; }
   std::vector<Index> label_extents() const override { return label_extents_; }
@@ -39,6 +44,15 @@ class Synthetic : public Dataset {
     for_each_row(label_extents_, box, [&](Index from, Index length) {
       for (Index i = from; i < from + length; i++)
         out[at++] = static_cast<std::int32_t>((first + moves_.bits(static_cast<std::uint64_t>(i))) % classes_);
+    });
+  }
+  DType label_dtype() const override { return label_dtype_; }
+  void read_targets(Index sample, const Box& box, std::span<double> out) const override {
+    if (label_dtype_ == DType::i32) return Dataset::read_targets(sample, box, out);
+    Numbers targets(targets_, label(sample) * product(label_extents_));
+    std::size_t at = 0;
+    for_each_row(label_extents_, box, [&](Index from, Index length) {
+      for (Index i = from; i < from + length; i++) out[at++] = targets.at(i);
     });
   }
   std::int32_t label(Index sample) const override {
@@ -77,9 +91,9 @@ class Synthetic : public Dataset {
 
   std::vector<Index> extents_;
   std::vector<Index> label_extents_;
-  DType dtype_;
+  DType dtype_, label_dtype_;
   Index elements_, classes_, numbers_, samples_;
-  RandomStream labels_, noise_, moves_, patterns_;
+  RandomStream labels_, noise_, moves_, patterns_, targets_;
 };
 
 }  // namespace
@@ -90,7 +104,8 @@ Datasets synthetic(std::vector<Index> sample_extents, Index classes, Index sampl
 
 Datasets synthetic(const SampleKind& kind, Index samples, std::uint64_t seed) {
   const Index classes = kind.classes;
-  if (classes < 1) throw UserError("synthetic data has at least one class, not " + std::to_string(classes));
+  if (classes < 1 && kind.label_dtype == DType::i32)
+    throw UserError("synthetic data has at least one class, not " + std::to_string(classes));
   if (samples < 1) throw UserError("synthetic data has at least one sample, not " + std::to_string(samples));
   const auto has_numbers = [](const SampleKind& its) { return its.dtype != DType::i32 || its.numbers > 0; };
   if (!has_numbers(kind) || !std::all_of(kind.further.begin(), kind.further.end(), has_numbers))

@@ -239,10 +239,11 @@ class Job {
   }
 
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
-    if (facts.test_accuracy) {
-      tested_ = fmt::format("  test accuracy {:.4f}", *facts.test_accuracy);
+    if (facts.test_loss) {
+      const std::string accuracy = facts.test_accuracy ? fmt::format("accuracy {:.4f}", *facts.test_accuracy) : "";
+      tested_ = "  test " + (accuracy.empty() ? fmt::format("loss {:.4f}", *facts.test_loss) : accuracy);
       if (in_.say)
-        in_.say(fmt::format("epoch {}: test accuracy {:.4f}, loss {:.4f}", epoch, *facts.test_accuracy, *facts.test_loss));
+        in_.say(fmt::format("epoch {}: test {}loss {:.4f}", epoch, accuracy.empty() ? "" : accuracy + ", ", *facts.test_loss));
     }
     if (in_.progress) in_.progress(report.line() + tested_);
     if (write_error_) return;
@@ -307,7 +308,7 @@ class Job {
     if (!evaluates() || evaluated_ == out_.steps) return;
     note(trainer_.figures());  // nothing of the step is on its way
     if (!predictor_) predictor_.emplace(rt_, *in_.evaluation, trainer_.state());
-    const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, {.image = in_.names.image, .over = in_.classes});
+    const Evaluation test = evaluate(rt_, *predictor_, in_.data.test, in_.evaluate);
     evaluated_ = out_.steps;
     out_.test_accuracy = test.accuracy;
     out_.test_loss = test.mean_loss;

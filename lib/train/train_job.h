@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/data.h>
 #include <motley/plan.h>
+#include <motley/predictor.h>
 #include <motley/runtime.h>
 
 #include <filesystem>
@@ -18,7 +19,7 @@ namespace motley {
 struct TrainPlanInput {
   const Plan* plan = nullptr;        // a training step
   const Plan* evaluation = nullptr;  // an inference step whose output is the logits, on the same State; none: nothing is evaluated
-  std::string classes{};             // the logits' dim of the classes
+  EvaluateOptions evaluate{};        // what it computes
   const Profile* profile = nullptr;  // what the plan was made from: the trace's simulated side; none or empty: there is none
   Datasets data{};                   // test: may be null, then nothing is evaluated
   std::function<std::shared_ptr<const Dataset>(Index epoch)> in_epoch{};  // what an epoch (from 0) trains on; empty: data.train

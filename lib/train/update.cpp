@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/at.h"
 #include "graph/passes.h"
 #include "mesh/control.h"
 
@@ -14,6 +15,25 @@ ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size) {
     Box there = box;
     if (first > 0) there.front() = {there.front().begin + first, there.front().end + first};  // an input may be a scalar
     all(there, out);
+  };
+}
+
+const std::string& fed_from(const Passes& passes, const std::string& name) {
+  const StepTensor& t = at(passes.tensors, passes.find(name));
+  return t.fed_from < 0 ? t.name : at(passes.tensors, t.fed_from).name;
+}
+
+ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all, Index micro_batch) {
+  const StepTensor& t = at(passes.tensors, passes.find(name));
+  const Index size = micro_batch_size(passes);
+  if (t.fed_from < 0) return micro_batch_of(all, micro_batch, size);
+  return [&all, size](const Box& box, std::span<std::byte> out) {  // of each micro-batch this part
+    const Box part(box.begin() + 1, box.end());
+    const Range which = box.front();
+    if (which.end <= which.begin) return;
+    const std::size_t bytes = out.size() / static_cast<std::size_t>(which.end - which.begin);
+    for (Index m = which.begin; m < which.end; m++)
+      micro_batch_of(all, m, size)(part, out.subspan(static_cast<std::size_t>(m - which.begin) * bytes, bytes));
   };
 }
 

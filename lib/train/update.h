@@ -10,8 +10,12 @@
 
 namespace motley {
 
-// One training step's inputs, micro-batch after micro-batch: reads of all of the batch become reads of one of them.
+// One training step's inputs, micro-batch after micro-batch: reads of all of the batch become reads of one of them. `all` outlives
+// it.
 ReadBox micro_batch_of(const ReadBox& all, Index micro_batch, Index size);
+// Of a tensor that is fed: the input whose values it has, and how they are read for this micro-batch.
+const std::string& fed_from(const Passes& passes, const std::string& name);
+ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all, Index micro_batch);
 // Samples of a micro-batch.
 Index micro_batch_size(const Passes& passes);
 

@@ -130,8 +130,8 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
     WholeTensor loss, logits;
     for (Index m = 0; m < passes.accumulate; m++) {
       executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> to) {
-        const auto its = feeds.find(name);
-        micro_batch_of(its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m, samples)(box, to);
+        const auto its = feeds.find(fed_from(passes, name));
+        fed_by(passes, name, its != feeds.end() ? its->second : random_keys(in.seed, name, s + 1), m)(box, to);
       });
       const std::size_t number = static_cast<std::size_t>(s * passes.accumulate + m);  // of this micro-batch
       executor.run_forward([&](int step) {
@@ -364,7 +364,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
   const Passes& passes = in.step->passes();
   if (passes.logits() < 0 || passes.find(in.names.label) < 0 || passes.outputs.size() != 1 || !passes.trains)
-    throw UserError("verify needs a training step whose loss is softmax_cross_entropy");
+    throw UserError("verify needs a training step with one loss, which compares with labels");
   if (in.steps < 1) throw UserError("verify runs one step at least, not " + std::to_string(in.steps), Exit::usage);
   std::optional<StopsAtOnce> nothing_to_save(std::in_place);
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };

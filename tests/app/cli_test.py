@@ -230,7 +230,8 @@ def foreign_words():
             *((f"/train/optimizer/{key}", 0.1, None) for key in ["decay"]), ("/data/augmentation", {}, "augment"),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None),
-            *((f"/model/loss/{key}", 0.1, None) for key in ["label_smoothing", "ignore_index"]), ("/model/loss/op", "mean_squared_error", None),
+            ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
+            ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lamb", None), ("/train/dtype", "float32", "f32"),
@@ -1182,7 +1183,54 @@ def progress():
     assert quiet.err == "", quiet.err
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, verifies_inference, progress]
+def losses():
+    """Each loss under cut classes and samples: verify, train, and what eval says of the run's weights."""
+    room = Room()
+    for n, loss in enumerate([{"op": "softmax_cross_entropy", "over": "classes", "label_smoothing": 0.1, "ignore_index": 2},
+                              {"op": "mean_squared_error"}, {"op": "binary_cross_entropy", "labels": "truth"}]):
+        its = job(accumulate=2)
+        its["model"]["loss"] = loss
+        its["layout"]["split"]["classes"] = {"axis": "all", "parts": [1, 3]}
+        room.write("job.json", its)
+        found = json.loads(room.run("verify", "job.json", "--batch", "6", "--format", "json", "--dump", f"dump{n}").out)
+        assert found["ok"] and max(found["f64"].values()) < 1e-13, found
+        room.run("train", "job.json", "--run-dir", f"run{n}")
+        run, test = room.json(f"run{n}/run.json"), json.loads(room.run("eval", "job.json", "--weights", f"run{n}", "--format", "json").out)
+        assert test == {"loss": run["test_loss"], "accuracy": run["test_accuracy"], "samples": 16}, (test, run)
+        assert (test["accuracy"] is None) == (n > 0) and run["test_loss"] > 0, test
+        steps = [json.loads(line)["loss"] for line in (room.path / f"run{n}/metrics.jsonl").read_text().splitlines()]
+        assert sum(steps[-5:]) < 0.98 * sum(steps[:5]), steps
+        has(room.run("eval", "job.json", "--weights", f"run{n}").out, "samples   16", *(["accuracy "] if n == 0 else []))
+        label = npy((room.path / f"dump{n}/inputs/{loss.get('labels', 'label')}.npy").read_bytes())
+        assert (label[0], label[1]) == (("<i8", [6]) if n == 0 else ("<f8", [6, 4])), label[:2]
+    # Real labels from arrays, of any type of number; and labels that are ignored.
+    values = [0.5 * (k % 3) for k in range(16 * 64)]
+    write_npy(room.path / "x.npy", [16, 1, 8, 8], values)
+    write_npy(room.path / "y.npy", [16, 4], [k % 2 for k in range(64)], "|u1")
+    write_npy(room.path / "classes.npy", [16], [k % 4 if k % 3 else -100 for k in range(16)], "<i8")
+    arrays = job(epochs=1)
+    arrays["data"] = {"kind": "npy", "images": "x.npy", "labels": "y.npy", "test_images": "x.npy", "test_labels": "y.npy"}
+    has(room.run("check", room.write("arrays.json", arrays), code=65).err, "/data/labels: ", "y.npy: an array [16, 4]; expected [samples], a label for each")
+    arrays["model"]["loss"] = {"op": "binary_cross_entropy"}
+    room.write("arrays.json", arrays)
+    room.run("train", "arrays.json", "--run-dir", "arrays")
+    assert room.json("arrays/run.json")["test_accuracy"] is None and room.json("arrays/run.json")["test_loss"] > 0
+    arrays["data"].update(labels="classes.npy", test_labels="classes.npy")
+    has(room.run("check", room.write("arrays.json", arrays), code=65).err, "classes.npy: an array [16]; expected [samples, 4]")
+    arrays["model"]["loss"] = {"op": "softmax_cross_entropy", "over": "classes"}
+    has(room.run("check", room.write("arrays.json", arrays), code=65).err, "classes.npy: sample 0 has the label -100; expected 0 to 3")
+    arrays["model"]["loss"]["ignore_index"] = -100
+    room.write("arrays.json", arrays)
+    room.run("train", "arrays.json", "--run-dir", "ignored")
+    right = room.json("ignored/run.json")["test_accuracy"] * 10  # ten labels count
+    assert abs(right - round(right)) < 1e-9, right
+    pictures = job()
+    pictures["model"]["loss"] = {"op": "mean_squared_error"}
+    pictures["data"] = {"kind": "mnist", "path": "."}
+    has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
+
+
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, losses, verifies_inference, progress]
 
 
 def main():

@@ -36,8 +36,10 @@ struct Runner {
     executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
       if (name.ends_with(".key")) return random_keys(3, name, 1)(box, out);
       const RandomStream stream(5, name);
+      const Passes& passes = plan.data().passes;
+      const bool whole = passes.tensors[static_cast<std::size_t>(passes.find(name))].dtype == DType::i32;
       for (Index i = 0; i < volume(box); i++) {
-        if (name == "label" || name == "tokens")
+        if (whole)
           reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>(i % 2);
         else
           reinterpret_cast<double*>(out.data())[i] = 2 * stream.uniform(static_cast<std::uint64_t>(i)) - 1;
@@ -115,6 +117,14 @@ TEST_CASE("gradient law: embeddings, shared weights, learned constants", "[law]"
   for (int number = 0; number < share_of(40); number++) {
     Random random(static_cast<unsigned>(49000 + number));
     const Network net = token_network(random);
+    check_gradients(net, number, random);
+  }
+}
+
+TEST_CASE("gradient law: losses", "[law]") {
+  for (int number = 0; number < share_of(200); number++) {
+    Random random(static_cast<unsigned>(47000 + number));
+    const Network net = loss_network(random);
     check_gradients(net, number, random);
   }
 }

@@ -86,6 +86,8 @@ class ErrorAnalysis {
     for (const Instruction& s : formula_.code) {
       if (s.op == Opcode::operand || s.op == Opcode::scalar)
         registers_.push_back(operand(s.a));
+      else if (s.op == Opcode::whole)
+        registers_.push_back({s.value, 0});
       else if (s.op == Opcode::integer || s.op == Opcode::position)
         registers_.push_back({static_cast<double>(integer(s)), 0});
       else

@@ -58,7 +58,7 @@ inline Formula softmax_formula(const std::string& what) {
   const Dim n{"n", 2}, classes{"classes", 3};
   const Tensor logits = dense(g.input("x", {n, {"c", 3}}), {.out = {classes}, .name = "d"});
   const Tensor label = g.input("label", {n}, DType::i32);
-  return formula_of(training(sum(softmax_cross_entropy(logits, label, classes, {"loss"})), Sgd{}), "loss " + what);
+  return formula_of(training(sum(softmax_cross_entropy(logits, label, classes, {.name = "loss"})), Sgd{}), "loss " + what);
 }
 
 }  // namespace motley::testing

@@ -342,6 +342,34 @@ Network token_network(Random& random) {
   return net;
 }
 
+Network loss_network(Random& random) {
+  const Dim batch{"batch", pick(random, 1, 6)}, positions{"positions", pick(random, 1, 5)}, in{"in", pick(random, 1, 4)},
+      hidden{"hidden", pick(random, 1, 6)}, classes{"classes", pick(random, 2, 9)};
+  Network net;
+  net.dims = {batch, positions, hidden, classes};
+  Graph& g = *net.graph;
+  Tensor h = g.input("image", {batch, positions, in});
+  net.inputs.emplace("image", h);
+  if (chance(random, 0.5)) h = relu(dense(h, {.in = {in}, .out = {hidden}}));
+  net.logits = dense(h, {.in = {h.shape().dims().back()}, .out = {classes}});
+  if (chance(random, 0.3)) net.logits = transpose(net.logits, {batch, classes, positions});
+  const bool of_classes = chance(random, 0.7);
+  const Tensor label = of_classes ? g.input("label", chance(random, 0.3) ? Shape{batch} : Shape{batch, positions}, DType::i32)
+                                  : g.input("label", net.logits.shape());
+  net.inputs.emplace("label", label);
+  if (!of_classes && chance(random, 0.5)) {
+    net.loss = mean_squared_error(net.logits, label);
+    return net;
+  }
+  CrossEntropyOptions options;
+  if (chance(random, 0.5)) options.label_smoothing = chance(random, 0.2) ? 1 : 0.1 * static_cast<double>(pick(random, 1, 9));
+  if (chance(random, 0.6)) options.ignore_index = chance(random, 0.2) ? -100 : pick(random, 0, 1);
+  Tensor each = of_classes ? softmax_cross_entropy(net.logits, label, classes, options) : binary_cross_entropy(net.logits, label);
+  if (chance(random, 0.3)) each = mean(each, {chance(random, 0.5) ? batch : positions});
+  net.loss = mean(each);
+  return net;
+}
+
 std::vector<Index> parts(Random& random, Index size, int ranks) {
   std::vector<Index> out(static_cast<std::size_t>(ranks), 0);
   if (chance(random, 0.15)) {

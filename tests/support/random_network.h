@@ -73,6 +73,10 @@ Network build(const Recipe& recipe);
 // Tokens: rows by number, a learned constant for each position, attention, and the rows' own weight once more for the logits.
 Network token_network(Random& random);
 
+// One or two dense layers over positions and a loss: softmax cross entropy, labels smoothed and some ignored or not, over the last
+// dim or another one; binary cross entropy; mean squared error; at times with a mean over some of the dims in between.
+Network loss_network(Random& random);
+
 // A rule whose parts are rescaled to whatever size its dim has.
 struct CutRecipe {
   std::string dim{};

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum, mean over dims, and the global average pool: y = scale * sum of x; dx = scale * broadcast(dy).
+// sum, mean over dims, and the global average pool: y = scale * sum of x; dx = scale * broadcast(dy). A mean of losses some of
+// which are ignored: y = sum of x / k; dx = broadcast(dy / k), k = how many count, at least 1.
 #include <algorithm>
 
+#include "graph/compiled.h"
 #include "graph/nodes.h"
 
 namespace motley {
@@ -25,6 +27,34 @@ class Reduce final : public Op {
   double scale_;
 };
 
+Formula counts(Index ignored) {  // label
+  return formula({select(matches(integer(0), whole(static_cast<int>(ignored))), 0.0, 1.0)});
+}
+Formula quotient() {  // x k
+  return formula({operand(0) / select(operand(1) < 1.0, 1.0, operand(1))});
+}
+const Compiled kWide({counts(7), quotient()}, Width::f64);
+
+// Of x and its labels.
+class MeanOfCounted final : public Op {
+ public:
+  MeanOfCounted(Index ignored, double repeated) : ignored_(ignored), repeated_(repeated) {}
+  int label_input() const override { return 1; }
+  void forward(Lowering& to, const Node& node) const override {
+    const int count = to.inner(node, "count", node.shape, DType::f64);
+    map_pass(to, node, "count", {to.value(node.inputs[1])}, count, counts(ignored_), repeated_).all_samples = true;
+    map_pass(to, node, "forward", {to.value(node.inputs[0]), count}, to.value(node), quotient());
+  }
+  void backward(Lowering& to, const Node& node) const override {
+    const int x = to.value(node.inputs[0]), count = to.inner(node, "count", node.shape, DType::f64);
+    if (to.wants_gradient(x)) map_pass(to, node, "backward_data", {to.gradient(to.value(node)), count}, to.gradient(x), quotient());
+  }
+
+ private:
+  Index ignored_;
+  double repeated_;  // elements that share a label
+};
+
 enum class Mean : std::uint8_t { no, yes };
 
 Tensor reduce(const Tensor& x, const std::vector<Dim>& over, const std::string& kind, const std::string& name, Mean mean) {
@@ -38,6 +68,13 @@ Tensor reduce(const Tensor& x, const std::vector<Dim>& over, const std::string& 
       count *= d.size;
     else
       kept.push_back(d);
+  }
+  if (const Node& made = GraphNodes::node(x); mean == Mean::yes && made.op && made.op->ignored()) {
+    const Tensor labels = GraphNodes::input_of(x, made.op->label_input());
+    double repeated = 1;
+    for (const Dim& d : x.shape().dims())
+      if (!Shape(kept).has(d.name) && !labels.shape().has(d.name)) repeated *= static_cast<double>(d.size);
+    return graph->add(kind, name, std::make_shared<MeanOfCounted>(*made.op->ignored(), repeated), {x, labels}, Shape(kept));
   }
   const double scale = mean == Mean::yes ? 1.0 / static_cast<double>(std::max<Index>(count, 1)) : 1.0;
   return graph->add(kind, name, std::make_shared<Reduce>(scale), {x}, Shape(kept));

@@ -58,6 +58,17 @@ void floats_only(const std::string& op, const Tensor& x) {
   if (x.dtype() == DType::i32) throw UserError(op + " works on floats; \"" + x.name() + "\" holds integers");
 }
 
+void check_float_labels(const std::string& op, const Tensor& x, const Tensor& labels) {
+  floats_only(op, x);
+  floats_only(op, labels);
+  const auto has_all = [](const Tensor& of, const Tensor& in) {
+    return std::all_of(of.shape().dims().begin(), of.shape().dims().end(),
+                       [&](const Dim& d) { return in.shape().has(d.name) && in.shape().size_of(d.name) == d.size; });
+  };
+  if (!has_all(x, labels) || !has_all(labels, x))
+    throw UserError(op + ": the labels \"" + labels.name() + "\" have other dims than \"" + x.name() + "\"");
+}
+
 Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key) {
   if (const auto at = x.shape().find(dim)) return x.shape()[*at];
   std::vector<std::string> known;

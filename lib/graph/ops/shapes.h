@@ -22,6 +22,7 @@ void shape_gradient(Lowering& to, const Node& node, const std::string& what, int
 
 // UserErrors of a shape op, which name op and tensor.
 void floats_only(const std::string& op, const Tensor& x);
+void check_float_labels(const std::string& op, const Tensor& x, const Tensor& labels);  // of x's dims
 Dim dim_of(const std::string& op, const Tensor& x, const std::string& dim, const std::string& key);
 // A dim that the op makes: size 0 means `size`. Declares it.
 Dim made_dim(const std::string& op, const Tensor& x, const Dim& out, Index size);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // loss[n..] = log(exp(h - m) + s) + m - h, m = max over c of l[n.. c], h = l[n.., label], s = sum over all other c of exp(l[n.. c]
-// - m). Over a cut class dim the passes' three small results travel, never the logits.
+// - m). Over a cut class dim the passes' small results travel, never the logits. With labels smoothed by a the target of a class is
+// a / C, of the label 1 - a besides (Szegedy et al., arXiv 1512.00567, section 7): loss + a (h - m + d), d = mean over c of m -
+// l[n.. c]. Where the label is ignored, loss and gradient are 0.
 #include "graph/compiled.h"
 #include "graph/nodes.h"
 
@@ -16,47 +18,69 @@ Formula other_exp(int classes) {  // l m label
 Formula label_logit(int classes) {  // l label
   return formula({select(matches(position(classes), integer(1)), operand(0), 0.0)});
 }
-Formula loss() {  // m s h
-  const Value m = operand(0), s = operand(1), h = operand(2), label = exp(h - m);
-  return formula({select(s < label, log1p(s / label), log(label + s) + m - h)});
-}
-Formula gradient(int classes) {  // l m s h label g
-  const Value l = operand(0), m = operand(1), s = operand(2), h = operand(3);
-  const Value each = select(matches(position(classes), integer(4)), -s, exp(l - m));
-  return formula({each / (exp(h - m) + s) * operand(5)});
+Formula distance() {  // l m
+  return formula({operand(1) - operand(0)});
 }
 
-const Compiled kCompiled({other_exp(1), label_logit(1), loss(), gradient(1), other_exp(2), label_logit(2), gradient(2)});
+// What differs from log(sum) - h.
+struct Targets {
+  double smoothing = 0;
+  std::optional<Index> ignored{};
+  Index classes = 0;
+};
+// `value` where the label, operand k, counts.
+Value counted(const Targets& t, int k, const Value& value) {
+  return t.ignored ? select(matches(integer(k), whole(static_cast<int>(*t.ignored))), 0.0, value) : value;
+}
+
+Formula loss(const Targets& t) {  // m s h, d where labels are smoothed, label where some are ignored
+  const Value m = operand(0), s = operand(1), h = operand(2), label = exp(h - m);
+  Value each = select(s < label, log1p(s / label), log(label + s) + m - h);
+  if (t.smoothing > 0) each = each + t.smoothing * (h - m + operand(3));
+  return formula({counted(t, t.smoothing > 0 ? 4 : 3, each)});
+}
+Formula gradient(const Targets& t, int classes) {  // l m s h label g
+  const Value l = operand(0), m = operand(1), s = operand(2), h = operand(3), sum = exp(h - m) + s;
+  const Value is_label = matches(position(classes), integer(4));
+  if (!(t.smoothing > 0)) return formula({counted(t, 4, select(is_label, -s, exp(l - m)) / sum * operand(5))});
+  const double share = t.smoothing / static_cast<double>(t.classes);
+  return formula({counted(t, 4, select(is_label, t.smoothing - share - s / sum, exp(l - m) / sum - share) * operand(5))});
+}
+
+std::vector<Formula> formulas() {
+  std::vector<Formula> out{other_exp(1), other_exp(2), label_logit(1), label_logit(2), distance()};
+  for (const Targets& t : {Targets{}, {.smoothing = 0.1, .classes = 10}, {.ignored = 7}, {0.1, 7, 10}}) {
+    out.push_back(loss(t));
+    for (const int classes : {1, 2}) out.push_back(gradient(t, classes));
+  }
+  return out;
+}
+const Compiled kCompiled(formulas());
 
 class SoftmaxCrossEntropy final : public Op {
  public:
-  explicit SoftmaxCrossEntropy(std::string over) : over_(std::move(over)) {}
+  SoftmaxCrossEntropy(std::string over, Targets targets) : over_(std::move(over)), targets_(targets) {}
   int label_input() const override { return 1; }
+  std::optional<Index> ignored() const override { return targets_.ignored; }
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
     const Shape logits = to.tensor(t.logits).shape;
-    {
-      Pass& p = pass(to, node, "max", logits, t.max);
-      p.reads = {{t.logits, indices_in(p.indices, logits)}};
-      p.combine = Combine::max;
+    const int classes = static_cast<int>(logits.position(over_));
+    if (to.tensor(t.label).role == TensorRole::label) to.numbers_below(t.label, targets_.classes, targets_.ignored);
+    pass(to, node, "max", logits, {t.logits}, t.max).combine = Combine::max;
+    pass(to, node, "sum_exp", logits, {t.logits, t.max, t.label}, t.exp).formula = other_exp(classes);
+    pass(to, node, "pick_label", logits, {t.logits, t.label}, t.hit).formula = label_logit(classes);
+    std::vector<int> reads{t.max, t.exp, t.hit};
+    if (targets_.smoothing > 0) {
+      const int distances = to.inner(node, "distance", node.shape);
+      Pass& p = pass(to, node, "distance", logits, {t.logits, t.max}, distances);
+      p.formula = distance();
+      p.scale = 1.0 / static_cast<double>(targets_.classes);
+      reads.push_back(distances);
     }
-    {
-      Pass& p = pass(to, node, "sum_exp", logits, t.exp);
-      p.reads = {{t.logits, indices_in(p.indices, logits)},
-                 {t.max, indices_in(p.indices, node.shape)},
-                 {t.label, indices_in(p.indices, to.tensor(t.label).shape)}};
-      p.formula = other_exp(static_cast<int>(logits.position(over_)));
-    }
-    {
-      Pass& p = pass(to, node, "pick_label", logits, t.hit);
-      p.reads = {{t.logits, indices_in(p.indices, logits)}, {t.label, indices_in(p.indices, to.tensor(t.label).shape)}};
-      p.formula = label_logit(static_cast<int>(logits.position(over_)));
-    }
-    Pass& p = pass(to, node, "forward", node.shape, to.value(node));
-    const std::vector<int> all = indices_in(p.indices, node.shape);
-    p.reads = {{t.max, all}, {t.exp, all}, {t.hit, all}};
-    p.formula = loss();
+    if (targets_.ignored) reads.push_back(t.label);
+    pass(to, node, "forward", node.shape, reads, to.value(node)).formula = loss(targets_);
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -64,15 +88,8 @@ class SoftmaxCrossEntropy final : public Op {
     if (!to.wants_gradient(t.logits)) return;
     const int dy = to.gradient(to.value(node)), dx = to.gradient(t.logits);
     const Shape logits = to.tensor(t.logits).shape;
-    Pass& p = pass(to, node, "backward_data", logits, dx);
-    const std::vector<int> each = indices_in(p.indices, node.shape);
-    p.reads = {{t.logits, indices_in(p.indices, logits)},
-               {t.max, each},
-               {t.exp, each},
-               {t.hit, each},
-               {t.label, indices_in(p.indices, to.tensor(t.label).shape)},
-               {dy, each}};
-    p.formula = gradient(static_cast<int>(logits.position(over_)));
+    pass(to, node, "backward_data", logits, {t.logits, t.max, t.exp, t.hit, t.label, dy}, dx).formula =
+        gradient(targets_, static_cast<int>(logits.position(over_)));
   }
 
  private:
@@ -84,23 +101,30 @@ class SoftmaxCrossEntropy final : public Op {
             to.inner(node, "exp", node.shape), to.inner(node, "hit", node.shape)};
   }
   // A map over the indices of `over`, in its dims' order.
-  static Pass& pass(Lowering& to, const Node& node, const std::string& what, const Shape& over, int into) {
+  static Pass& pass(Lowering& to, const Node& node, const std::string& what, const Shape& over, const std::vector<int>& reads,
+                    int into) {
     const Shape result = to.tensor(into).shape;
     Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
     p.indices = indices_of(over);
     p.writes = {into, indices_in(p.indices, result)};
+    for (const int t : reads) p.reads.push_back({t, indices_in(p.indices, to.tensor(t).shape)});
     return p;
   }
 
   std::string over_;
+  Targets targets_;
 };
 
 }  // namespace
 
-Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const NameOption& o) {
+Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Dim& over, const CrossEntropyOptions& o) {
   auto graph = GraphNodes::graph_of({logits, labels});
-  logits.shape().position(over.name);
+  const Index classes = logits.shape()[logits.shape().position(over.name)].size;
   if (labels.dtype() != DType::i32) throw UserError("labels are integers: declare \"" + labels.name() + "\" with DType::i32");
+  if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
+    throw UserError("label_smoothing is from 0 to 1, this one is " + std::to_string(o.label_smoothing));
+  if (o.ignore_index && (*o.ignore_index < -kMostWhole || *o.ignore_index > kMostWhole))
+    throw UserError("ignore_index is from -2^24 to 2^24, this one is " + std::to_string(*o.ignore_index));
   std::vector<Dim> kept;
   for (const Dim& d : logits.shape().dims())
     if (d.name != over.name) kept.push_back(d);
@@ -110,7 +134,8 @@ Tensor softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const D
     if (!each.has(d.name) || each.size_of(d.name) != d.size)
       throw UserError("the labels' dim \"" + d.name + "\" is none of the logits' dims but \"" + over.name + "\"");
   }
-  return graph->add("softmax_cross_entropy", o.name, std::make_shared<SoftmaxCrossEntropy>(over.name), {logits, labels},
+  const Targets targets{o.label_smoothing, o.ignore_index, classes};
+  return graph->add("softmax_cross_entropy", o.name, std::make_shared<SoftmaxCrossEntropy>(over.name, targets), {logits, labels},
                     Shape(kept));
 }
 
