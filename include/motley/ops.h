@@ -74,6 +74,15 @@ struct Pool2dOptions {
   Padding padding{};          ///< none unless given
   std::string name{};         ///< of the output; empty: `<op>_<position>`
 };
+/// How upsample2d() fills in.
+enum class Upsampling : std::uint8_t { nearest, bilinear };
+/// Options of upsample2d().
+struct Upsample2dOptions {
+  Index scale = 1;                        ///< so many rows and columns for each
+  Upsampling mode = Upsampling::nearest;  ///< how they are filled in
+  std::array<Dim, 2> over{};              ///< what grows, rows first; empty: the last two dims
+  std::string name{};                     ///< of the output; empty: `upsample2d_<position>`
+};
 /// Options of dense().
 struct DenseOptions {
   std::vector<Dim> in{};    ///< contracted; empty: all but the first dim and `keep`
@@ -190,6 +199,9 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// The mean over both slid-over dims, which the output does not have.
 Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+/// `scale` times the rows and columns, each a copy of the nearest one of x, or between the two nearest by their distance: the
+/// centre of row p is at (p + 0.5) / scale - 0.5 of x's, outside of x it is as x's edge (PyTorch's align_corners=False).
+Tensor upsample2d(const Tensor& x, const Upsample2dOptions& options);
 /// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out, in...]`.
 Tensor dense(const Tensor& x, const DenseOptions& options);
 /// Products of two tensors: contracts `over`; the other dims of both count a batch of products, and those of one alone are kept.

@@ -155,6 +155,8 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
   }
   if (layer.kind == Layer::Kind::product) return in_products(net, layer, x);
   if (layer.kind == Layer::Kind::attention) return in_attention(net, layer, x);
+  if (layer.kind == Layer::Kind::upsample)
+    return upsample2d(x, {.scale = layer.inner, .mode = layer.form == 0 ? Upsampling::nearest : Upsampling::bilinear});
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
@@ -296,6 +298,16 @@ Recipe with_attention(Recipe r, Random& random) {
   return r;
 }
 
+Recipe with_upsampling(Recipe r, Random& random) {
+  Layer upsample;
+  upsample.kind = Layer::Kind::upsample;
+  upsample.id = 300;
+  upsample.inner = pick(random, 1, 4);
+  upsample.form = r.integers ? 0 : pick(random, 0, 1);  // means of integers are none
+  r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), upsample);
+  return r;
+}
+
 Network build(const Recipe& r) {
   Network net;
   const Dim batch{"batch", r.batch}, rows{"rows", r.rows}, cols{"cols", r.cols};
@@ -403,14 +415,15 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention", "upsample"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
       text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.groups > 1) text << " groups " << l.groups;
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
-    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention) {
+    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention ||
+        l.kind == Layer::Kind::upsample) {
       text << " " << l.form << " at " << l.inner << " " << l.activation;
       continue;
     }

@@ -9,7 +9,7 @@ namespace {
 
 class Conv2d final : public Op {
  public:
-  Conv2d(std::string in, Dim out, std::array<Slide, 2> slides, Index groups, WeightOptions weight, bool bias)
+  Conv2d(std::string in, Dim out, Slides slides, Index groups, WeightOptions weight, bool bias)
       : in_(std::move(in)),
         out_(std::move(out)),
         slides_(std::move(slides)),
@@ -89,7 +89,7 @@ class Conv2d final : public Op {
 
   std::string in_;
   Dim out_;
-  std::array<Slide, 2> slides_;
+  Slides slides_;
   Index groups_;
   WeightOptions weight_;
   bool bias_;

@@ -40,7 +40,7 @@ Slide slide(const std::string& dim, Index in, Index window, Index stride, Index 
 
 }  // namespace
 
-std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
+Slides slides_of(const Tensor& x, const SlideOptions& o) {
   const Shape& shape = x.shape();
   std::array<std::string, 2> over{o.over[0].name, o.over[1].name};
   if (over[0].empty() && over[1].empty()) {
@@ -57,14 +57,14 @@ std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
           slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false)};
 }
 
-std::vector<std::string> other_dims(const Tensor& x, const std::array<Slide, 2>& slides) {
+std::vector<std::string> other_dims(const Tensor& x, const Slides& slides) {
   std::vector<std::string> out;
   for (const Dim& d : x.shape().dims())
     if (d.name != slides[0].dim && d.name != slides[1].dim) out.push_back(d.name);
   return out;
 }
 
-WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide, 2>& slides, const Dim& f) {
+WindowIndices window_indices(const Dim& n, const Dim& c, const Slides& slides, const Dim& f) {
   WindowIndices out;
   auto index = [&](const std::string& name, Index size) {
     if (name.empty()) return -1;
@@ -74,7 +74,7 @@ WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide,
   const Slide& rows = slides[0];
   const Slide& cols = slides[1];
   const int ni = index(n.name, n.size), ci = index(c.name, c.size);
-  const int h = index("in:" + rows.dim, rows.in), w = index("in:" + cols.dim, cols.in);
+  const int h = index("in:" + rows.name(WindowEnd::read), rows.in), w = index("in:" + cols.name(WindowEnd::read), cols.in);
   const int fi = index(f.name, f.size);
   const int r = index("window-" + rows.dim, rows.window), s = index("window-" + cols.dim, cols.window);
   const int p = index(rows.dim, rows.out), q = index(cols.dim, cols.out);
@@ -83,16 +83,22 @@ WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide,
   return out;
 }
 
-std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const std::array<Slide, 2>& slides, WindowEnd end) {
+std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const Slides& slides, WindowEnd end) {
   std::vector<int> out;
   for (const Dim& d : shape.dims()) {
-    const bool slid = d.name == slides[0].dim || d.name == slides[1].dim;
+    const bool slid = d.name == slides[0].name(end) || d.name == slides[1].name(end);
     const std::string name = slid && end == WindowEnd::read ? "in:" + d.name : d.name;
     auto at = std::find_if(w.indices.begin(), w.indices.end(), [&](const PassIndex& i) { return i.name == name; });
     check(at != w.indices.end(), "a window op's tensor has only its dims");
     out.push_back(static_cast<int>(at - w.indices.begin()));
   }
   return out;
+}
+
+std::array<Dim, 2> slid_over(const std::string& op, const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  if (names.size() != 2) throw UserError(op + " slides over two dims, rows first; `over` names " + std::to_string(names.size()));
+  return {Dim{names[0], 0}, Dim{names[1], 0}};
 }
 
 }  // namespace motley
