@@ -66,6 +66,21 @@ struct Conv2dOptions {
   WeightOptions weight{};     ///< where the weight comes from
   std::string name{};         ///< of the output; empty: `conv2d_<position>`
 };
+/// Options of conv_transpose2d().
+struct ConvTranspose2dOptions {
+  Dim in{};                   ///< contracted; empty: the dim before those that its windows are put over
+  Dim out{};                  ///< the filters; takes the place of `in`
+  std::array<Dim, 2> over{};  ///< what its windows are put over, rows first; empty: the last two
+  Extent2 window{};           ///< extent of the window
+  Extent2 stride{};           ///< steps from window to window
+  Extent2 dilation{};         ///< steps from element to element of a window
+  Padding padding{};          ///< what is cut off the result; same: what leaves stride times the rows and columns
+  Extent2 output_padding{0};  ///< rows and columns more at the end; less than the stride or the dilation
+  Index groups = 1;           ///< divides `in` and `out` into so many groups
+  bool bias = true;           ///< whether `b[out]` is added
+  WeightOptions weight{};     ///< where the weight comes from
+  std::string name{};         ///< of the output; empty: `conv_transpose2d_<position>`
+};
 /// Options of max_pool2d() and avg_pool2d(); of global_avg_pool2d(): `over` and `name`.
 struct Pool2dOptions {
   std::array<Dim, 2> over{};  ///< slid over, rows first; empty: the last two
@@ -193,6 +208,9 @@ struct StackOptions {
 /// r s]`. By groups a filter reads the channels of its group alone: its weight is `[f c/groups r s]`, and `out` is cut as `in` is
 /// unless a rule says otherwise.
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
+/// The other way: `y[n f p*stride-padding+r*dilation ..]` = sum over c, r, s of `x[n c p ..] * w[c f r s]`, plus `b[f]`; of p rows
+/// it makes (p - 1) stride - padding + (window - 1) dilation + 1 + output_padding. Weight `[c f/groups r s]`, as PyTorch's.
+Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& options);
 /// The maximum of each window; padding never wins.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// The mean of each window; padding does not count.

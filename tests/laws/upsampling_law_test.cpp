@@ -3,6 +3,7 @@
 // copies too; and what it computes, by PyTorch's formulas.
 #include <motley/error.h>
 #include <motley/ops.h>
+#include <motley/state.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -110,4 +111,72 @@ TEST_CASE("upsample2d, by PyTorch's formula", "[law]") {
         INFO(rows << " x " << cols << ", scale " << scale << (mode == Upsampling::nearest ? " nearest" : " bilinear"));
         CHECK(out.loss == Approx(loss).epsilon(1e-12));
       }
+}
+
+TEST_CASE("conv_transpose2d, by loops", "[law]") {
+  struct Form {
+    Index groups, window, stride, dilation, before, after, more;
+  };
+  constexpr Index kBatch = 2, kIn = 4, kOut = 6, kRows = 5, kCols = 3;
+  for (const Form& f : {Form{1, 2, 2, 1, 0, 0, 0},
+                        {1, 3, 1, 1, 1, 1, 0},
+                        {2, 3, 2, 1, 1, 0, 1},
+                        {2, 2, 3, 1, 0, 1, 2},
+                        {1, 3, 1, 2, 2, 1, 1},
+                        {2, 1, 2, 1, 0, 0, 1},
+                        {1, 4, 2, 2, 3, 2, 0}}) {
+    Graph g;
+    const Tensor x = g.input("x", {{"batch", kBatch}, {"in", kIn}, {"rows", kRows}, {"cols", kCols}});
+    const Tensor y = conv_transpose2d(x, {.out = {"out", kOut},
+                                          .window = {f.window, 2},
+                                          .stride = {f.stride, 1},
+                                          .dilation = {f.dilation, 1},
+                                          .padding = {{f.before, f.after}, {0, 1}},
+                                          .output_padding = {f.more, 0},
+                                          .groups = f.groups,
+                                          .name = "t"});
+    const Index made = (kRows - 1) * f.stride - f.before - f.after + (f.window - 1) * f.dilation + 1 + f.more;
+    CHECK(y.shape() == Shape{{"batch", kBatch}, {"out", kOut}, {"rows", made}, {"cols", kCols}});
+    const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 0});
+    const LayoutRules rules{{Dim{"rows", kRows}, "all", Sizes{{2, 0, 3}}}};
+    const Outcome out = run_plan(balance(step, mesh_of({{"all", 3}}), rules, {}, {.dtype = DType::f64}), {.steps = 1});
+    const RandomStream stream(RunOptions{}.seed, "x");
+    const std::vector<double>&weight = out.weights.at("t.weight"), &bias = out.weights.at("t.bias");
+    std::vector<double> values;
+    for (Index n = 0; n < kBatch; n++)
+      for (Index o = 0; o < kOut; o++)
+        values.insert(values.end(), static_cast<std::size_t>(made * (kCols + 1)), bias[static_cast<std::size_t>(o)]);
+    for (Index n = 0; n < kBatch; n++)
+      for (Index i = 0; i < kIn; i++)
+        for (Index o = i * f.groups / kIn * (kOut / f.groups), k = 0; k < kOut / f.groups; k++)
+          for (Index p = 0; p < kRows; p++)
+            for (Index q = 0; q < kCols; q++)
+              for (Index r = 0; r < f.window; r++)
+                for (Index s = 0; s < 2; s++) {
+                  const Index h = p * f.stride - f.before + r * f.dilation;
+                  if (h < 0 || h >= made) continue;
+                  const double in = 2 * stream.uniform(static_cast<std::uint64_t>(((n * kIn + i) * kRows + p) * kCols + q)) - 1;
+                  values[static_cast<std::size_t>(((n * kOut + o + k) * made + h) * (kCols + 1) + q + s)] +=
+                      in * weight[static_cast<std::size_t>(((i * (kOut / f.groups) + k) * f.window + r) * 2 + s)];
+                }
+    double loss = 0;
+    for (std::size_t e = 0; e < values.size(); e++)
+      if (e % (kCols + 1) != kCols) loss += values[e] * values[e];  // a column is cut off
+    INFO("window " << f.window << " stride " << f.stride << " dilation " << f.dilation << " groups " << f.groups);
+    CHECK(out.loss == Approx(loss).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a transposed convolution starts from the same values in a training and in an inference") {
+  Graph g;
+  const Tensor x = g.input("x", {{"batch", 2}, {"in", 3}, {"rows", 2}, {"cols", 2}});
+  const Tensor y = conv_transpose2d(x, {.out = {"out", 5}, .window = 2, .stride = 2, .name = "t"});
+  const Mesh mesh = mesh_of({{"one", 1}});
+  const auto weights = [&](const Step& step) {
+    return State(balance(step, mesh, {}, {}, {.dtype = DType::f64}), 0, 7).shard("t.weight").front().values;
+  };
+  const std::vector<double> trained = weights(training(sum(y), Sgd{.learning_rate = 0}));
+  CHECK(trained.size() == 3 * 5 * 2 * 2);
+  CHECK(trained == weights(inference({y})));
+  for (const double w : trained) CHECK(std::abs(w) <= std::sqrt(6.0 / (5 * 2 * 2)));
 }

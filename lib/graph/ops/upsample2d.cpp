@@ -156,6 +156,7 @@ static const LayerKind kKind(
                                  .mode = l.words.at("mode") == "bilinear" ? Upsampling::bilinear : Upsampling::nearest,
                                  .over = slid_over("upsample2d", l.names.at("over")),
                                  .name = l.name});
-    });
+    },
+    {.reshapes = true});
 
 }  // namespace motley

@@ -28,6 +28,8 @@ using Slides = std::array<Slide, 2>;  // rows, columns
 
 // UserError: `over` is no two dims of x, extents below 1, padding below 0, a window that does not fit.
 Slides slides_of(const Tensor& x, const SlideOptions& options);
+// Of windows that make their inputs from their outputs x; `more`: rows and columns at the end that they would not reach.
+Slides transposed_slides_of(const Tensor& x, const SlideOptions& options, const Extent2& more);
 // x's dims but the slid-over ones, in order.
 std::vector<std::string> other_dims(const Tensor& x, const Slides& slides);
 // Indices n c h w f r s p q (c, f: 0 sized names when absent) and the pass's windows.
