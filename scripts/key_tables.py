@@ -28,7 +28,7 @@ def words(schema):
         return " \\| ".join(f"`{json.dumps(one)}`" for one in schema["enum"])
     for key in ("anyOf", "oneOf"):
         if key in schema:
-            return " or ".join(words(one) for one in schema[key])
+            return " or ".join(dict.fromkeys(words(one) for one in schema[key]))
     kind = schema.get("type", "anything")
     if kind == "array":
         return "list of " + words(schema["items"]) if "items" in schema else "list"

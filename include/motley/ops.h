@@ -67,6 +67,21 @@ struct Conv2dOptions {
   WeightOptions weight{};     ///< where the weight comes from
   std::string name{};         ///< of the output; empty: `conv2d_<position>`
 };
+/// Options of conv_transpose2d().
+struct ConvTranspose2dOptions {
+  Dim in{};                   ///< contracted; empty: the dim before those that its windows are put over
+  Dim out{};                  ///< the filters; takes the place of `in`
+  std::array<Dim, 2> over{};  ///< what its windows are put over, rows first; empty: the last two
+  Extent2 window{};           ///< extent of the window
+  Extent2 stride{};           ///< steps from window to window
+  Extent2 dilation{};         ///< steps from element to element of a window
+  Padding padding{};          ///< what is cut off the result; same: what leaves stride times the rows and columns
+  Extent2 output_padding{0};  ///< rows and columns more at the end; less than the stride or the dilation
+  Index groups = 1;           ///< divides `in` and `out` into so many groups
+  bool bias = true;           ///< whether `b[out]` is added
+  WeightOptions weight{};     ///< where the weight comes from
+  std::string name{};         ///< of the output; empty: `conv_transpose2d_<position>`
+};
 /// Options of max_pool2d() and avg_pool2d(); of global_avg_pool2d(): `over` and `name`.
 struct Pool2dOptions {
   std::array<Dim, 2> over{};  ///< slid over, rows first; empty: the last two
@@ -74,6 +89,15 @@ struct Pool2dOptions {
   Extent2 stride{0};          ///< steps from window to window; 0: the window
   Padding padding{};          ///< none unless given
   std::string name{};         ///< of the output; empty: `<op>_<position>`
+};
+/// How upsample2d() fills in.
+enum class Upsampling : std::uint8_t { nearest, bilinear };
+/// Options of upsample2d().
+struct Upsample2dOptions {
+  Index scale = 1;                        ///< so many rows and columns for each
+  Upsampling mode = Upsampling::nearest;  ///< how they are filled in
+  std::array<Dim, 2> over{};              ///< what grows, rows first; empty: the last two dims
+  std::string name{};                     ///< of the output; empty: `upsample2d_<position>`
 };
 /// Options of dense().
 struct DenseOptions {
@@ -194,12 +218,18 @@ struct StackOptions {
 /// r s]`. By groups a filter reads the channels of its group alone: its weight is `[f c/groups r s]`, and `out` is cut as `in` is
 /// unless a rule says otherwise.
 Tensor conv2d(const Tensor& x, const Conv2dOptions& options);
+/// The other way: `y[n f p*stride-padding+r*dilation ..]` = sum over c, r, s of `x[n c p ..] * w[c f r s]`, plus `b[f]`; of p rows
+/// it makes (p - 1) stride - padding + (window - 1) dilation + 1 + output_padding. Weight `[c f/groups r s]`, as PyTorch's.
+Tensor conv_transpose2d(const Tensor& x, const ConvTranspose2dOptions& options);
 /// The maximum of each window; padding never wins.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// The mean of each window; padding does not count.
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// The mean over both slid-over dims, which the output does not have.
 Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
+/// `scale` times the rows and columns, each a copy of the nearest one of x, or between the two nearest by their distance: the
+/// centre of row p is at (p + 0.5) / scale - 0.5 of x's, outside of x it is as x's edge (PyTorch's align_corners=False).
+Tensor upsample2d(const Tensor& x, const Upsample2dOptions& options);
 /// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out, in...]`.
 Tensor dense(const Tensor& x, const DenseOptions& options);
 /// Products of two tensors: contracts `over`; the other dims of both count a batch of products, and those of one alone are kept.

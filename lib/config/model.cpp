@@ -142,6 +142,7 @@ class Builder {
   // assumption. Nothing where even its dims are unknown.
   void assume(LayerSpec layer, const std::vector<Tensor>& x) {
     if (!assumption_ || layer.name == "label" || x.empty()) return;
+    if (const LayerKind* kind = LayerKind::find(layer.op); kind != nullptr && kind->form.reshapes) return;
     if (layer.op == "add" || Pointwise::find(layer.op) != nullptr || LayerKind::find(layer.op) != nullptr)
       return keep(layer.name, *assumption_ == 0 ? x.front() : x.back());
     if (!is_one_of(layer.op, {"conv2d", "dense", "max_pool2d", "avg_pool2d"}) ||

@@ -89,10 +89,10 @@ void read_extent(Reader& r, const Json& j, Extent2& out, std::int64_t least) {
 }
 
 // "valid", "same", a number, or [[top, bottom], [left, right]].
-void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
+void read_padding(Reader& r, const Json& j, Padding& out) {
   if (std::holds_alternative<std::string>(j.value)) {
     std::string word;
-    if (r.text(j, word, kPaddings)) layer.padding = word == "same" ? same : valid;
+    if (r.text(j, word, kPaddings)) out = word == "same" ? same : valid;
     return;
   }
   if (const auto* list = std::get_if<Json::Array>(&j.value)) {
@@ -105,13 +105,13 @@ void read_padding(Reader& r, const Json& j, LayerSpec& layer) {
     r.list(j, [&](const Json& pair, std::size_t i) {
       r.list(pair, [&](const Json& one, std::size_t k) { r.integer(one, sizes[i][k], 0, kMostWindow); });
     });
-    layer.padding = Padding(sizes[0], sizes[1]);
+    out = Padding(sizes[0], sizes[1]);
     return;
   }
   if (!std::holds_alternative<std::int64_t>(j.value) && !std::holds_alternative<double>(j.value))
     return r.complain(j, "expected \"valid\", \"same\", a number or [[top, bottom], [left, right]], found " + Reader::kind(j));
   std::int64_t all = 0;
-  if (r.integer(j, all, 0, kMostWindow)) layer.padding = Padding(all);
+  if (r.integer(j, all, 0, kMostWindow)) out = Padding(all);
 }
 
 void read_over(Reader& r, const Json& j, LayerSpec& layer) {
@@ -181,7 +181,7 @@ const std::map<std::string, LayerField>& layer_fields() {
               "\"valid\", \"same\", a number or [[top, bottom], [left, right]]",
               "text, integer or list",
               false,
-              read_padding,
+              [](Reader&r, const Json&j, LayerSpec&l) { read_padding(r, j, l.padding); },
               {},
               kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
              {"groups",
@@ -254,8 +254,12 @@ bool reads_several(const std::string& op) {
 
 LayerField field_of(const LayerKey& key) {
   using Kind = LayerKey::Kind;
-  LayerField f{key.name, key.doc, key.kind == Kind::names ? "name or list" : key.kind == Kind::whole ? "integer" : "number",
-               false,    {},      {},
+  LayerField f{key.name,
+               key.doc,
+               key.kind == Kind::names ? "name or list" : key.kind == Kind::whole ? "integer" : "number",
+               key.required,
+               {},
+               {},
                {}};
   if (key.kind == Kind::names) {
     f.read = [key](Reader& r, const Json& j, LayerSpec& l) { read_names(r, j, l.arguments.names[key.name]); };
@@ -268,6 +272,27 @@ LayerField field_of(const LayerKey& key) {
       bool on = false;
       if (r.boolean(j, on)) l.arguments.numbers[key.name] = on ? 1 : 0;
     };
+    return f;
+  }
+  if (key.kind == Kind::word) {
+    f.type = "text";
+    f.schema = schema_of_words(key.words);
+    if (!key.required) f.usual = key.words.front();
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) { r.text(j, l.arguments.words[key.name], key.words); };
+    return f;
+  }
+  if (key.kind == Kind::extent) {
+    f.type = "integer or list";
+    if (!key.required) f.usual = static_cast<std::int64_t>(key.standard);
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) {
+      read_extent(r, j, l.arguments.extents[key.name], static_cast<std::int64_t>(key.least));
+    };
+    return f;
+  }
+  if (key.kind == Kind::padding) {
+    f.type = "text, integer or list";
+    f.usual = kPaddings.front();
+    f.read = [key](Reader& r, const Json& j, LayerSpec& l) { read_padding(r, j, l.arguments.paddings[key.name]); };
     return f;
   }
   if (key.kind == Kind::dim || key.kind == Kind::dims) {
@@ -293,7 +318,7 @@ LayerField field_of(const LayerKey& key) {
       r.number(j, to, key.least, key.most);
     }
   };
-  f.usual = key.standard;
+  if (!key.required) f.usual = key.standard;
   return f;
 }
 
@@ -324,6 +349,21 @@ Table<LayerSpec> layer_table(const std::string& op) {
   return table;
 }
 
+void give_standards(const std::vector<LayerKey>& keys, LayerArguments& to) {
+  using Kind = LayerKey::Kind;
+  for (const LayerKey& key : keys) switch (key.kind) {
+      case Kind::names: to.names[key.name]; break;
+      case Kind::dim:
+      case Kind::dims: to.dims[key.name]; break;
+      case Kind::word: to.words[key.name] = key.words.front(); break;
+      case Kind::extent: to.extents[key.name] = Extent2(static_cast<Index>(key.standard)); break;
+      case Kind::padding: to.paddings[key.name]; break;
+      case Kind::number:
+      case Kind::whole:
+      case Kind::flag: to.numbers[key.name] = key.standard; break;
+    }
+}
+
 LayerSpec read_layer(Reader& r, const Json& j) {
   LayerSpec layer;
   layer.good = false;
@@ -342,15 +382,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   bool good = false;
   r.in("op", [&] { good = r.text(*op, layer.op, known); });
   if (!good) return layer;
-  if (const LayerKind* kind = LayerKind::find(layer.op))
-    for (const LayerKey& key : kind->keys) {
-      if (key.kind == LayerKey::Kind::names)
-        layer.arguments.names[key.name];
-      else if (key.kind == LayerKey::Kind::dim || key.kind == LayerKey::Kind::dims)
-        layer.arguments.dims[key.name];
-      else
-        layer.arguments.numbers[key.name] = key.standard;
-    }
+  if (const LayerKind* kind = LayerKind::find(layer.op)) give_standards(kind->keys, layer.arguments);
   r.object(j, layer_table(layer.op), layer);
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);

@@ -16,6 +16,9 @@ struct LayerArguments {
   std::vector<Tensor> x{};
   std::string name{};
   std::map<std::string, double> numbers{};
+  std::map<std::string, std::string> words{};
+  std::map<std::string, Extent2> extents{};
+  std::map<std::string, Padding> paddings{};
   std::map<std::string, std::vector<std::string>> names{};  // empty: not written
   std::map<std::string, std::vector<Dim>> dims{};           // size 0: a dim that has been declared before
   std::optional<WeightOptions> weight{};                    // where a key says something of it
@@ -24,16 +27,20 @@ struct LayerArguments {
 };
 
 struct LayerKey {
-  enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims };  // names: of dims, one or several; dim, dims: required
+  // names: of dims, one or several; dim, dims: required; word: one of `words`; extent: a number or [rows, cols]
+  enum class Kind : std::uint8_t { number, whole, flag, names, dim, dims, word, extent, padding };
   std::string name{}, doc{};
   Kind kind = Kind::number;
-  double standard = 0;             // of a number or flag: its value where it is not written
-  double least = 0, most = 1e300;  // of a number
+  double standard = 0;               // of a number, flag or extent: its value where it is not written
+  double least = 0, most = 1e300;    // of a number or extent
+  std::vector<std::string> words{};  // the first where none is written
+  bool required = false;
 };
 
 // At namespace scope in an op's file: model files then know the op.
 struct LayerForm {
-  bool weight = false;  // has the keys weight, initial, deviation
+  bool weight = false;    // has the keys weight, initial, deviation
+  bool reshapes = false;  // what it makes has other dims or sizes than what it reads
 };
 struct LayerKind {
   LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,

@@ -29,6 +29,10 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
   known_.resize(passes.tensors.size());
   candidates_.resize(passes.passes.size());
   for (double seconds : seconds_alone(passes, mesh, cost)) speeds_.push_back(1 / std::max(seconds, 1e-30));
+  const auto of_data = [&](const Pass& p) {  // a kernel for the gradient of what a layer reads
+    return p.op != KernelOp::map && p.kind != PassKind::backward_filter &&
+           at(passes.tensors, p.writes.tensor).role == TensorRole::gradient;
+  };
   // A tensor is decided when all its readers are: in reverse order of its last writer; what no pass writes comes last.
   auto add = [&](int t) {
     if (std::find(order_.begin(), order_.end(), t) == order_.end()) order_.push_back(t);
@@ -40,7 +44,7 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
       return other.layer == p.layer && std::none_of(other.reads.begin(), other.reads.end(),
                                                     [&](const PassOperand& o) { return o.tensor == p.writes.tensor; });
     };
-    while (p.kind == PassKind::backward_data && here != pass_order_.begin() && after(at(passes.passes, here[-1]))) here--;
+    while (of_data(p) && here != pass_order_.begin() && after(at(passes.passes, here[-1]))) here--;
     pass_order_.insert(here, static_cast<int>(i));
   }
   for (int p : pass_order_) add(at(passes.passes, p).writes.tensor);

@@ -16,11 +16,17 @@ namespace motley {
 
 namespace {
 
-// Elements contracted per output: of the pass that reads the layer's weight.
+// Elements contracted per output: of the pass that reads the layer's weight. Of a transposed convolution, as PyTorch has it, those
+// of its convolution.
 Index fan_in(const Passes& passes, int parameter) {
   const std::string& layer = at(passes.tensors, parameter).layer;
   for (const Pass& p : passes.passes) {
-    if (p.layer != layer || p.kind != PassKind::forward || (p.op != KernelOp::conv2d && p.op != KernelOp::dense)) continue;
+    if (p.layer != layer || p.kind == PassKind::backward_filter) continue;
+    if (p.op == KernelOp::conv2d) {
+      const Shape& weight = at(passes.tensors, p.reads[1].tensor).shape;
+      return weight.elements() / weight[0].size;
+    }
+    if (p.op != KernelOp::dense || p.kind != PassKind::forward) continue;
     Index n = 1;
     for (int i : p.reads[1].indices)
       if (std::find(p.writes.indices.begin(), p.writes.indices.end(), i) == p.writes.indices.end()) n *= at(p.indices, i).size;

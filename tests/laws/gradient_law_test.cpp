@@ -105,6 +105,14 @@ TEST_CASE("gradient law: convolutions by groups and products of activations", "[
   }
 }
 
+TEST_CASE("gradient law: upsampling", "[law]") {
+  for (int number = 0; number < share_of(40); number++) {
+    Random random(static_cast<unsigned>(47000 + number));
+    const Network net = build(with_upsampling(random_recipe(random), random));
+    check_gradients(net, number, random);
+  }
+}
+
 TEST_CASE("gradient law: attention", "[law]") {
   for (int number = 0; number < share_of(40); number++) {
     Random random(static_cast<unsigned>(48000 + number));

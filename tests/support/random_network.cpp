@@ -123,6 +123,36 @@ Tensor in_attention(Network& net, const Layer& layer, const Tensor& x) {
   return activated(layer.activation, attention(x, {.heads = heads, .over = over, .causal = layer.form > 1, .bias = layer.bias}));
 }
 
+Index shared_groups(const Layer& layer, const Tensor& x) {
+  Index groups = std::min(layer.groups, x.shape()[1].size);
+  while (x.shape()[1].size % groups != 0) groups--;
+  return groups;
+}
+
+// Padding that leaves something of what these windows make of `size`.
+Sliding fitted_over(Sliding s, Index size) {
+  const Index all = (size - 1) * s.stride + (s.window - 1) * s.dilation + 1;
+  s.before = std::min(s.before, all - 1);
+  s.after = std::min(s.after, all - 1 - s.before);
+  return s;
+}
+
+Tensor in_transposed(Network& net, const Layer& layer, const Tensor& x) {
+  const Sliding rows = fitted_over(layer.rows, x.shape()[2].size), cols = fitted_over(layer.cols, x.shape()[3].size);
+  const Index groups = shared_groups(layer, x);
+  const Dim f{"t" + std::to_string(layer.id), (layer.filters + groups - 1) / groups * groups};
+  net.dims.push_back(f);
+  const auto more = [&](const Sliding& s) { return layer.same ? 0 : layer.inner % std::max(s.stride, s.dilation); };
+  return activated(layer.activation, conv_transpose2d(x, {.out = f,
+                                                          .window = {rows.window, cols.window},
+                                                          .stride = {rows.stride, cols.stride},
+                                                          .dilation = {rows.dilation, cols.dilation},
+                                                          .padding = padding_of(layer, rows, cols),
+                                                          .output_padding = {more(rows), more(cols)},
+                                                          .groups = groups,
+                                                          .bias = layer.bias}));
+}
+
 constexpr Index kNormForms = 10;
 
 Tensor in_norm(const Layer& layer, const Tensor& x) {
@@ -155,6 +185,9 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
   }
   if (layer.kind == Layer::Kind::product) return in_products(net, layer, x);
   if (layer.kind == Layer::Kind::attention) return in_attention(net, layer, x);
+  if (layer.kind == Layer::Kind::upsample && layer.form == 2) return in_transposed(net, layer, x);
+  if (layer.kind == Layer::Kind::upsample)
+    return upsample2d(x, {.scale = layer.inner, .mode = layer.form == 0 ? Upsampling::nearest : Upsampling::bilinear});
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
@@ -167,8 +200,7 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
         .window = {rows.window, cols.window}, .stride = {rows.stride, cols.stride}, .padding = padding_of(layer, rows, cols)};
     return layer.kind == Layer::Kind::max_pool ? max_pool2d(x, options) : avg_pool2d(x, options);
   }
-  Index groups = std::min(layer.groups, x.shape()[1].size);
-  while (x.shape()[1].size % groups != 0) groups--;
+  const Index groups = shared_groups(layer, x);
   const Dim f{"f" + std::to_string(layer.id), (layer.filters + groups - 1) / groups * groups};
   net.dims.push_back(f);
   Tensor h = conv2d(x, {.out = f,
@@ -293,6 +325,25 @@ Recipe with_attention(Recipe r, Random& random) {
   attention.bias = chance(random, 0.7);
   attention.activation = chance(random, 0.3) ? "gelu" : "";
   r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), attention);
+  return r;
+}
+
+Recipe with_upsampling(Recipe r, Random& random) {
+  Layer upsample;
+  upsample.kind = Layer::Kind::upsample;
+  upsample.id = 300;
+  upsample.inner = pick(random, 1, 4);
+  const Index form = pick(random, 0, 3);
+  upsample.form = form >= 2 ? 2 : r.integers ? 0 : form;  // means of integers are none
+  upsample.filters = pick(random, 2, 6);
+  upsample.rows = any_sliding(random, false);
+  upsample.cols = any_sliding(random, false);
+  upsample.rows.window = std::min<Index>(upsample.rows.window, 3);
+  upsample.same = chance(random, 0.3);
+  upsample.bias = chance(random, 0.7);
+  upsample.groups = chance(random, 0.5) ? 1 : pick(random, 2, 6);
+  upsample.activation = r.integers || chance(random, 0.5) ? "" : any_activation(random);
+  r.layers.insert(r.layers.begin() + pick(random, 1, static_cast<Index>(r.layers.size())), upsample);
   return r;
 }
 
@@ -431,16 +482,18 @@ std::string to_text(const Case& one) {
   std::ostringstream text;
   const Recipe& r = one.net;
   text << "image " << r.batch << "x" << r.in << "x" << r.rows << "x" << r.cols;
-  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention"};
+  static const char* kinds[] = {"conv", "max_pool", "avg_pool", "residual", "shape", "product", "norm", "attention", "upsample"};
   for (const Layer& l : r.layers) {
     text << "; " << kinds[static_cast<std::size_t>(l.kind)];
     if (l.kind == Layer::Kind::conv || l.kind == Layer::Kind::residual)
       text << " f" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     if (l.groups > 1) text << " groups " << l.groups;
     if (l.kind == Layer::Kind::residual) text << " g" << l.id << "=" << l.inner;
-    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention) {
+    if (l.kind == Layer::Kind::shape || l.kind == Layer::Kind::product || l.kind == Layer::Kind::attention ||
+        l.kind == Layer::Kind::upsample) {
       text << " " << l.form << " at " << l.inner << " " << l.activation;
-      continue;
+      if (l.kind != Layer::Kind::upsample || l.form != 2) continue;
+      text << " t" << l.id << "=" << l.filters << (l.bias ? " bias" : "");
     }
     for (const Sliding* s : {&l.rows, &l.cols}) {
       text << (s == &l.rows ? " rows " : " cols ") << s->window << "/" << s->stride;

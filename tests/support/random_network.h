@@ -37,11 +37,21 @@ struct Sliding {
   Index window = 1, stride = 1, dilation = 1, before = 0, after = 0;
 };
 struct Layer {
-  enum class Kind : std::uint8_t { conv, max_pool, avg_pool, residual, shape, product, norm, attention } kind = Kind::conv;
+  enum class Kind : std::uint8_t {
+    conv,
+    max_pool,
+    avg_pool,
+    residual,
+    shape,
+    product,
+    norm,
+    attention,
+    upsample
+  } kind = Kind::conv;
   Index id = 0;                  // names its dims
-  Index filters = 1, inner = 0;  // inner: of a residual's branch; of a shape: where it cuts
-  Index form = 0;                // of a shape, a product, a norm or an attention: which (random_network.cpp)
-  Index groups = 1;              // of a conv and a residual, as many as divide its channels; its filters are made to fit
+  Index filters = 1, inner = 0;  // inner: of a residual's branch; of a shape: where it cuts; of an upsampling: its scale
+  Index form = 0;                // of a shape, a product, a norm, an attention or an upsampling: which (random_network.cpp)
+  Index groups = 1;              // of a convolution and a residual, as many as divide its channels; its filters are made to fit
   Sliding rows{}, cols{};
   bool same = false, bias = false;
   std::string activation{};  // a pointwise op; empty: none
@@ -62,6 +72,8 @@ Recipe with_products(Recipe recipe, Random& random);
 Recipe with_attention(Recipe recipe, Random& random);
 // And norms, dropout, softmax or a product by a broadcast tensor after some of its layers.
 Recipe with_norms(Recipe recipe, Random& random);
+// And an upsampling after one of its layers: nearest, bilinear, or a transposed convolution, by groups too.
+Recipe with_upsampling(Recipe recipe, Random& random);
 
 struct Network {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();

@@ -61,6 +61,6 @@ static const LayerKind kKind("embedding", 1,
                                                          .weight = l.weight.value_or(EmbeddingOptions{}.weight),
                                                          .name = l.name});
                              },
-                             {.weight = true});
+                             {.weight = true, .reshapes = true});
 
 }  // namespace motley

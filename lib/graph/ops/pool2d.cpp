@@ -10,16 +10,19 @@ namespace motley {
 
 namespace {
 
+WindowIndices pool_indices(const Slides& slides, const Shape& read) {
+  std::vector<Dim> others;
+  for (const Dim& d : read.dims())
+    if (d.name != slides[0].name(WindowEnd::read) && d.name != slides[1].name(WindowEnd::read)) others.push_back(d);
+  return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides, Dim{});
+}
+
 class Pool2d final : public Op {
  public:
-  Pool2d(KernelOp op, std::array<Slide, 2> slides) : op_(op), slides_(std::move(slides)) {}
+  Pool2d(KernelOp op, Slides slides) : op_(op), slides_(std::move(slides)) {}
 
   void forward(Lowering& to, const Node& node) const override {
-    const int x = to.value(node.inputs[0]), y = to.value(node);
-    const WindowIndices window = indices(to.tensor(x).shape);
-    Pass& p = pass(to, node, window, "forward", PassKind::forward);
-    p.reads = {{x, window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read)}};
-    p.writes = {y, window_operand(window, node.shape, slides_, WindowEnd::made)};
+    Pass& p = pool_pass(to, node, "forward", op_, PassKind::forward, slides_, to.value(node.inputs[0]), to.value(node));
     if (op_ == KernelOp::max_pool2d) p.combine = Combine::max;
   }
 
@@ -27,21 +30,11 @@ class Pool2d final : public Op {
     const int x = to.value(node.inputs[0]);
     if (!to.wants_gradient(x)) return;
     const int dy = to.gradient(to.value(node)), dx = to.gradient(x);
-    const WindowIndices window = indices(to.tensor(x).shape);
-    const std::vector<int> x_at = window_operand(window, to.tensor(x).shape, slides_, WindowEnd::read);
-    Pass& p = pass(to, node, window, "backward_data", PassKind::backward_data);
-    p.reads = {{dy, window_operand(window, node.shape, slides_, WindowEnd::made)}};
-    p.writes = {dx, x_at};
-    if (op_ == KernelOp::max_pool2d) p.reads.push_back({x, add_reach(p, x_at)});
+    Pass& p = pool_pass(to, node, "backward_data", op_, PassKind::backward_data, slides_, dx, dy);
+    if (op_ == KernelOp::max_pool2d) p.reads.push_back({x, add_reach(p, p.writes.indices)});
   }
 
  private:
-  WindowIndices indices(const Shape& x) const {
-    std::vector<Dim> others;
-    for (const Dim& d : x.dims())
-      if (d.name != slides_[0].dim && d.name != slides_[1].dim) others.push_back(d);
-    return window_indices(others[0], others.size() > 1 ? others[1] : Dim{}, slides_, Dim{});
-  }
   // A winner is found from all of its window: x's rows and columns become indices apart from dx's, which reach as far as the
   // windows do.
   static std::vector<int> add_reach(Pass& p, std::vector<int> x_at) {
@@ -57,16 +50,9 @@ class Pool2d final : public Op {
     }
     return x_at;
   }
-  Pass& pass(Lowering& to, const Node& node, const WindowIndices& window, const std::string& what, PassKind kind) const {
-    Pass& p = to.pass(node, what, op_, kind);
-    p.indices = window.indices;
-    p.windows = window.windows;
-    p.roles = window.roles;
-    return p;
-  }
 
   KernelOp op_;
-  std::array<Slide, 2> slides_;
+  Slides slides_;
 };
 
 // A mean or maximum over padding alone: there is none.
@@ -92,6 +78,20 @@ Tensor pool(const Tensor& x, const Pool2dOptions& o, KernelOp op, const std::str
 }
 
 }  // namespace
+
+Pass& pool_pass(Lowering& to, const Node& node, const std::string& what, KernelOp op, PassKind kind, const Slides& slides, int read,
+                int made) {
+  const WindowIndices window = pool_indices(slides, to.tensor(read).shape);
+  const PassOperand before{read, window_operand(window, to.tensor(read).shape, slides, WindowEnd::read)},
+      after{made, window_operand(window, to.tensor(made).shape, slides, WindowEnd::made)};
+  Pass& p = to.pass(node, what, op, kind);
+  p.indices = window.indices;
+  p.windows = window.windows;
+  p.roles = window.roles;
+  p.reads = {kind == PassKind::forward ? before : after};
+  p.writes = kind == PassKind::forward ? after : before;
+  return p;
+}
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& o) {
   return pool(x, o, KernelOp::max_pool2d, "max_pool2d");

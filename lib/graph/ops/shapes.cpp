@@ -11,9 +11,12 @@ bool is_in(const std::string& name, const std::vector<std::string>& list) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// read, written: tensors of a copy; index_maps as the written side sees them.
-void copy_between(Lowering& to, Pass& p, int read, int written, const std::vector<DimMap>& index_maps) {
-  const Shape source = to.tensor(read).shape, result = to.tensor(written).shape;
+}  // namespace
+
+void shape_copy(Lowering& to, const Node& node, const std::string& what, int from, int into,
+                const std::vector<DimMap>& index_maps) {
+  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
+  const Shape source = to.tensor(from).shape, result = to.tensor(into).shape;
   p.indices = indices_of(result);
   const auto mapped = [&](const std::string& name) {
     return std::any_of(index_maps.begin(), index_maps.end(), [&](const DimMap& t) { return is_in(name, t.in); });
@@ -34,24 +37,22 @@ void copy_between(Lowering& to, Pass& p, int read, int written, const std::vecto
     for (const std::string& name : t.out) map.made.push_back(static_cast<int>(result.position(name)));
     p.index_maps.push_back(std::move(map));
   }
-  p.reads = {{read, source_at}};
-  p.writes = {written, indices_in(p.indices, result)};
+  p.reads = {{from, source_at}};
+  p.writes = {into, indices_in(p.indices, result)};
 }
 
-}  // namespace
-
 void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps) {
-  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
-  copy_between(to, p, from, to.value(node), index_maps);
+  shape_copy(to, node, what, from, to.value(node), index_maps);
+}
+
+std::vector<DimMap> turned(const std::vector<DimMap>& index_maps) {
+  std::vector<DimMap> back;
+  for (const DimMap& t : index_maps) back.push_back({t.out, t.in, -t.offset});
+  return back;
 }
 
 void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps) {
-  if (!to.wants_gradient(from)) return;
-  std::vector<DimMap> back;
-  for (const DimMap& t : index_maps) back.push_back({t.out, t.in, -t.offset});
-  const int dy = to.gradient(to.value(node)), dx = to.gradient(from);
-  Pass& p = to.pass(node, what, KernelOp::map, PassKind::forward);
-  copy_between(to, p, dy, dx, back);
+  if (to.wants_gradient(from)) shape_copy(to, node, what, to.gradient(to.value(node)), to.gradient(from), turned(index_maps));
 }
 
 void floats_only(const std::string& op, const Tensor& x) {

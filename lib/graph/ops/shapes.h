@@ -14,10 +14,13 @@ struct DimMap {
   Index offset = 0;
 };
 
-// Forward: `into` (the node's output) is copied from `from`, dims of one name are one index, mapped dims are mapped.
+// `into` is copied from `from`: dims of one name are one index, mapped dims are mapped (`in`: those of `from`).
+void shape_copy(Lowering& to, const Node& node, const std::string& what, int from, int into, const std::vector<DimMap>& index_maps);
+// Forward: into the node's output.
 void shape_pass(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps);
-// Backward of the same: the gradient of `from` is copied from the output's, index_maps turned round. Nothing where it is not
-// wanted.
+// Maps that lead back.
+std::vector<DimMap> turned(const std::vector<DimMap>& index_maps);
+// Backward of shape_pass: the gradient of `from` is copied from the output's. Nothing where it is not wanted.
 void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps);
 
 // UserErrors of a shape op, which name op and tensor.

@@ -38,11 +38,38 @@ Slide slide(const std::string& dim, Index in, Index window, Index stride, Index 
   return s;
 }
 
-}  // namespace
+// The other way: windows put over `in` rows, side by side and one over the other, make the rows that they would be read from.
+Slide transposed(const std::string& dim, Index in, Index window, Index stride, Index dilation, const Padding& padding, bool rows,
+                 Index more) {
+  at_least(window, 1, "window");
+  at_least(stride, 1, "stride");
+  at_least(dilation, 1, "dilation");
+  if (more < 0 || more >= std::max(stride, dilation))
+    throw UserError("`output_padding` is " + std::to_string(more) + "; expected at least 0, and less than the stride of " +
+                    std::to_string(stride) + " or the dilation of " + std::to_string(dilation));
+  if (padding.kind == Padding::Kind::same) {
+    if (more > 0)
+      throw UserError("`output_padding` goes with a padding in numbers: \"same\" makes stride times the rows and columns");
+    return slide(dim, in * stride, window, stride, dilation, padding, rows);
+  }
+  const Index reach = (window - 1) * dilation + 1, all = (in - 1) * stride + reach;
+  Slide s{dim, 0, in, window, stride, dilation, 0};
+  Index after = 0;
+  if (padding.kind == Padding::Kind::sizes) {
+    s.before = rows ? padding.top : padding.left;
+    after = rows ? padding.bottom : padding.right;
+    at_least(std::min(s.before, after), 0, "padding");
+  }
+  s.in = all - s.before - after + more;
+  if (s.in < 1)
+    throw UserError("padding " + std::to_string(s.before) + " and " + std::to_string(after) + " leaves nothing of the " +
+                    std::to_string(all) + " that the windows make of \"" + dim + "\" of size " + std::to_string(in) + "; pad less");
+  return s;
+}
 
-std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
+std::array<Dim, 2> dims_under(const Tensor& x, const std::array<Dim, 2>& named) {
   const Shape& shape = x.shape();
-  std::array<std::string, 2> over{o.over[0].name, o.over[1].name};
+  std::array<std::string, 2> over{named[0].name, named[1].name};
   if (over[0].empty() && over[1].empty()) {
     if (shape.rank() < 3)
       throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) +
@@ -52,19 +79,31 @@ std::array<Slide, 2> slides_of(const Tensor& x, const SlideOptions& o) {
   if (over[0] == over[1]) throw UserError("`over` names \"" + over[0] + "\" twice; expected two dims");
   if (shape.rank() < 3 || shape.rank() > 4)
     throw UserError("\"" + x.name() + "\" has " + std::to_string(shape.rank()) + " dims; window ops take tensors of 3 or 4 dims");
-  const Dim rows = shape[shape.position(over[0])], cols = shape[shape.position(over[1])];
+  return {shape[shape.position(over[0])], shape[shape.position(over[1])]};
+}
+
+}  // namespace
+
+Slides slides_of(const Tensor& x, const SlideOptions& o) {
+  const auto [rows, cols] = dims_under(x, o.over);
   return {slide(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true),
           slide(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false)};
 }
 
-std::vector<std::string> other_dims(const Tensor& x, const std::array<Slide, 2>& slides) {
+Slides transposed_slides_of(const Tensor& x, const SlideOptions& o, const Extent2& more) {
+  const auto [rows, cols] = dims_under(x, o.over);
+  return {transposed(rows.name, rows.size, o.window.rows, o.stride.rows, o.dilation.rows, o.padding, true, more.rows),
+          transposed(cols.name, cols.size, o.window.cols, o.stride.cols, o.dilation.cols, o.padding, false, more.cols)};
+}
+
+std::vector<std::string> other_dims(const Tensor& x, const Slides& slides) {
   std::vector<std::string> out;
   for (const Dim& d : x.shape().dims())
     if (d.name != slides[0].dim && d.name != slides[1].dim) out.push_back(d.name);
   return out;
 }
 
-WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide, 2>& slides, const Dim& f) {
+WindowIndices window_indices(const Dim& n, const Dim& c, const Slides& slides, const Dim& f) {
   WindowIndices out;
   auto index = [&](const std::string& name, Index size) {
     if (name.empty()) return -1;
@@ -74,7 +113,7 @@ WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide,
   const Slide& rows = slides[0];
   const Slide& cols = slides[1];
   const int ni = index(n.name, n.size), ci = index(c.name, c.size);
-  const int h = index("in:" + rows.dim, rows.in), w = index("in:" + cols.dim, cols.in);
+  const int h = index("in:" + rows.name(WindowEnd::read), rows.in), w = index("in:" + cols.name(WindowEnd::read), cols.in);
   const int fi = index(f.name, f.size);
   const int r = index("window-" + rows.dim, rows.window), s = index("window-" + cols.dim, cols.window);
   const int p = index(rows.dim, rows.out), q = index(cols.dim, cols.out);
@@ -83,16 +122,22 @@ WindowIndices window_indices(const Dim& n, const Dim& c, const std::array<Slide,
   return out;
 }
 
-std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const std::array<Slide, 2>& slides, WindowEnd end) {
+std::vector<int> window_operand(const WindowIndices& w, const Shape& shape, const Slides& slides, WindowEnd end) {
   std::vector<int> out;
   for (const Dim& d : shape.dims()) {
-    const bool slid = d.name == slides[0].dim || d.name == slides[1].dim;
+    const bool slid = d.name == slides[0].name(end) || d.name == slides[1].name(end);
     const std::string name = slid && end == WindowEnd::read ? "in:" + d.name : d.name;
     auto at = std::find_if(w.indices.begin(), w.indices.end(), [&](const PassIndex& i) { return i.name == name; });
     check(at != w.indices.end(), "a window op's tensor has only its dims");
     out.push_back(static_cast<int>(at - w.indices.begin()));
   }
   return out;
+}
+
+std::array<Dim, 2> slid_over(const std::string& op, const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  if (names.size() != 2) throw UserError(op + " slides over two dims, rows first; `over` names " + std::to_string(names.size()));
+  return {Dim{names[0], 0}, Dim{names[1], 0}};
 }
 
 }  // namespace motley
