@@ -166,7 +166,9 @@ struct AttentionOptions {
   Dim over{};           ///< the positions; empty: the last dim but one
   bool causal = false;  ///< whether a position attends to those up to itself alone
   bool bias = true;     ///< whether query, key, value and output add a bias
-  std::string name{};   ///< of the output; empty: `attention_<position>`
+  std::optional<Tensor>
+      mask{};          ///< an input of x's dims without the features: positions where it is not above 0 are attended by none
+  std::string name{};  ///< of the output; empty: `attention_<position>`
 };
 /// Options of ops that have no other option.
 struct NameOption {
@@ -264,7 +266,7 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& options);
 /// of size d = c / heads. A position's y is the sum of v over all positions, weighted by the softmax of the products of its q and
 /// their k, divided by the root of d; the heads' y go through one more dense layer. Parameters: NAME.query.weight, .key.weight,
 /// .value.weight (heads, d, c), their biases (heads, d), NAME.out.weight (c, heads, d), NAME.out.bias (c). The dim d is called
-/// head-HEADS, the positions of k and v key-POSITIONS.
+/// head-HEADS, the positions of k and v key-POSITIONS. A query whose keys are all masked weighs all positions alike.
 Tensor attention(const Tensor& x, const AttentionOptions& options);
 /// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
 /// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.

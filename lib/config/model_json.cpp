@@ -345,6 +345,7 @@ Table<LayerSpec> layer_table(const std::string& op) {
   if (const LayerKind* kind = LayerKind::find(op); !reads_several(op) && (kind == nullptr || kind->reads > 0)) {
     table.push_back(layer_fields().at("from"));
     table.back().doc += "; default: the layer before it";
+    if (kind != nullptr && !kind->form.optional.empty()) table.back().doc += "; a second one: " + kind->form.optional;
   }
   return table;
 }
@@ -390,8 +391,13 @@ LayerSpec read_layer(Reader& r, const Json& j) {
       r.in("from", [&] { r.complain(*from, layer.op + " needs at least two, as [\"a\", \"b\"]"); });
     if ((layer.op == "matmul" || LayerKind::find(layer.op) != nullptr) && reads_several(layer.op) && layer.from.size() > 2)
       r.in("from", [&] { r.complain(*from, layer.op + " reads two tensors, these are " + std::to_string(layer.from.size())); });
-    if (!reads_several(layer.op) && layer.from.size() > 1)
-      r.in("from", [&] { r.complain(*from, layer.op + " reads one tensor, these are " + std::to_string(layer.from.size())); });
+    const LayerKind* kind = LayerKind::find(layer.op);
+    const bool two = kind != nullptr && !kind->form.optional.empty();
+    if (!reads_several(layer.op) && layer.from.size() > (two ? 2 : 1))
+      r.in("from", [&] {
+        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + "; these are " +
+                              std::to_string(layer.from.size()));
+      });
   }
   layer.good = r.complaints.list.size() == before;
   layer.only_out =

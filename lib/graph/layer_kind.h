@@ -39,8 +39,9 @@ struct LayerKey {
 
 // At namespace scope in an op's file: model files then know the op.
 struct LayerForm {
-  bool weight = false;    // has the keys weight, initial, deviation
-  bool reshapes = false;  // what it makes has other dims or sizes than what it reads
+  bool weight = false;     // has the keys weight, initial, deviation
+  std::string optional{};  // what it may read besides; empty: nothing
+  bool reshapes = false;   // what it makes has other dims or sizes than what it reads
 };
 struct LayerKind {
   LayerKind(const std::string& name, int reads, std::vector<LayerKey> keys, std::function<Tensor(const LayerArguments&)> build,

@@ -120,14 +120,16 @@ def norm(layer, x, weight, trains=True):
     return Named(x.dims, v + weight("bias", sizes).reshape(shape) if op != "rms_norm" else v)
 
 
-def attention(layer, x, weight):
+def attention(layer, x, mask, weight):
     (heads, count), = layer["heads"].items()
     n, positions, hidden = x.values.shape
     def linear(what, v):
         y = v @ weight(what + ".weight", [hidden, hidden]).reshape(hidden, hidden).T
         return y + weight(what + ".bias", [hidden]).flatten() if layer.get("bias", True) else y
     q, k, v = (linear(what, x.values).reshape(n, positions, count, -1).transpose(1, 2) for what in ("query", "key", "value"))
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False))
+    seen = torch.ones(positions, positions).tril() if layer.get("causal", False) else torch.ones(positions, positions)
+    seen = seen[None, None] * (mask.values[:, None, None, :] > 0 if mask else 1)
+    y = F.softmax((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(seen == 0, -(2.0**100)), -1) @ v
     return Named(x.dims, linear("out", y.transpose(1, 2).reshape(n, positions, hidden)))
 
 
@@ -166,7 +168,7 @@ def apply(layer, inputs, weight):
     elif op.endswith("_norm"):
         y = norm(layer, x, weight)
     elif op == "attention":
-        y = attention(layer, x, weight)
+        y = attention(layer, x, inputs[1] if len(inputs) > 1 else None, weight)
     elif op == "softmax":
         y = Named(x.dims, torch.softmax(x.values, x.dims.index(layer.get("over", x.dims[-1]))))
     elif op == "leaky_relu":
@@ -299,7 +301,8 @@ class Generator:
         kind = self.one("attention", "attention", "mlp", "norm", "act", "add")
         if kind == "attention":
             self.add(op="attention", heads={self.fresh("h"): self.one(*(h for h in range(1, x.values.shape[2] + 1) if x.values.shape[2] % h == 0))},
-                     causal=self.one(None, True), bias=self.one(None, False))
+                     causal=self.one(None, True), bias=self.one(None, False),
+                     **({"from": [self.layers[-1]["name"], "mask"]} if "mask" in self.values and r.random() < 0.7 else {}))
         elif kind == "mlp":
             self.add(op="dense", keep=x.dims[:2], out={self.fresh("m"): r.randint(2, 7)}, activation=self.activation())
             self.add(op="dense", keep=x.dims[:2], out={hidden: x.values.shape[2]}, bias=self.one(None, False))
@@ -321,6 +324,9 @@ class Generator:
             inputs = {"tokens": {"dtype": "i32", "batch": batch, "positions": positions}}
             self.last = self.values["tokens"] = Named(["batch", "positions"], torch.zeros(batch, positions, dtype=torch.long))
             self.add(op="embedding", rows={"vocabulary": vocabulary}, out={"hidden": hidden})
+            if r.random() < 0.5:
+                inputs["mask"] = {"batch": batch, "positions": positions}
+                self.values["mask"] = Named(inputs["mask"], torch.ones(batch, positions, dtype=torch.float64))
             if r.random() < 0.5:
                 p = self.add(op="parameter", shape={"positions": positions, "hidden": hidden}, initial="normal", deviation=0.5)
                 self.add(op="add", **{"from": [self.layers[0]["name"], p]})
@@ -382,7 +388,7 @@ def case(motley, number, folder):
         return f"exit code {done.returncode}:\n{done.stdout}{done.stderr}"
     files = {p.stem: np.load(p) for p in (dump / "weights_before").glob("*.npy")}
     weights = {name: torch.from_numpy(v).double().requires_grad_() for name, v in files.items()}
-    inputs = {name: torch.from_numpy(np.load(dump / f"inputs/{name}.npy")) for name in model["inputs"]}
+    inputs = {name: torch.from_numpy(np.load(dump / f"inputs/{name}.npy")) for name in model["inputs"] if (dump / f"inputs/{name}.npy").exists()}
     inputs = {name: v.long() if "dtype" in model["inputs"][name] else v.double() for name, v in inputs.items()}
     label = torch.from_numpy(np.load(dump / "inputs/label.npy")).long()
     logits = evaluate(model, inputs, lambda layer, what, shape: weights[f"{layer}.{what}"])

@@ -71,14 +71,18 @@ TEST_CASE("layout and pick law: embeddings, shared weights, learned constants", 
 TEST_CASE("attention, by loops", "[law]") {
   constexpr Index kBatch = 2, kPositions = 5, kFeatures = 6, kHeads = 3, kSize = kFeatures / kHeads;
   const Shape shape({{"batch", kBatch}, {"positions", kPositions}, {"features", kFeatures}});
-  for (const bool causal : {false, true}) {
+  for (const int form : {0, 1, 2, 3}) {
+    const bool causal = form % 2 == 1, masked = form > 1;
     Graph g;
     const Tensor x = g.input("x", shape);
-    const Tensor y = attention(x, {.heads = {"heads", kHeads}, .causal = causal, .name = "a"});
+    const std::optional<Tensor> mask =
+        masked ? std::optional(g.input("mask", {{"batch", kBatch}, {"positions", kPositions}})) : std::nullopt;
+    const Tensor y = attention(x, {.heads = {"heads", kHeads}, .causal = causal, .mask = mask, .name = "a"});
     const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 0});
-    const LayoutRules rules{{Dim{"heads", kHeads}, "all", Sizes{{2, 1}}}};
+    const LayoutRules rules{masked ? Rule{Dim{"positions", kPositions}, "all", Sizes{{2, 3}}}
+                                   : Rule{Dim{"heads", kHeads}, "all", Sizes{{2, 1}}}};
     const Outcome one = run_plan(balance(step, mesh_of({{"all", 2}}), rules, {}, {.dtype = DType::f64}), {.steps = 1});
-    const RandomStream stream(RunOptions{}.seed, "x");
+    const RandomStream stream(RunOptions{}.seed, "x"), mask_stream(RunOptions{}.seed, "mask");
     const auto image = [&](Index n, Index i, Index c) {
       return 2 * stream.uniform(static_cast<std::uint64_t>((n * kPositions + i) * kFeatures + c)) - 1;
     };
@@ -95,12 +99,18 @@ TEST_CASE("attention, by loops", "[law]") {
         for (Index row = 0; row < kFeatures; row++) {
           double sum = 0, value = 0;
           for (Index j = 0; j < (causal ? i + 1 : kPositions); j++) {
+            if (masked && 2 * mask_stream.uniform(static_cast<std::uint64_t>(n * kPositions + j)) - 1 <= 0) continue;
             double score = 0;
             for (Index d = row / kSize * kSize; d < (row / kSize + 1) * kSize; d++)
               score += projected("query", n, i, d) * projected("key", n, j, d);
             const double e = std::exp(score / std::sqrt(static_cast<double>(kSize)));
             sum += e;
             value += e * projected("value", n, j, row);
+          }
+          // Where none counts all do alike.
+          if (sum == 0) {
+            for (Index j = 0; j < kPositions; j++) value += projected("value", n, j, row);
+            sum = kPositions;
           }
           joined.push_back(value / sum);
         }

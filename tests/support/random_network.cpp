@@ -386,7 +386,11 @@ Network token_network(Random& random) {
   Tensor h = embedding(tokens, {.rows = vocabulary, .out = hidden, .name = "e"});
   const Tensor place = g.parameter({{"context", positions.size + 2}, hidden}, {.deviation = 0.5});
   h = add(slice(place, {.in = {"context"}, .range = {1, positions.size + 1}, .out = positions}), h);
-  if (chance(random, 0.7)) h = add(h, attention(h, {.heads = heads, .causal = chance(random, 0.5)}));
+  if (chance(random, 0.7)) {
+    std::optional<Tensor> mask;
+    if (chance(random, 0.5)) mask = net.inputs.emplace("mask", g.input("mask", {batch, positions})).first->second;
+    h = add(h, attention(h, {.heads = heads, .causal = chance(random, 0.5), .mask = mask}));
+  }
   if (chance(random, 0.4)) h = rename(dense(h, {.in = {hidden}, .out = {{"other", hidden.size}}}), {"other"}, hidden);
   net.logits = dense(h, {.in = {hidden}, .out = {vocabulary}, .bias = chance(random, 0.5), .weight = {.layer = "e"}});
   net.loss = mean(softmax_cross_entropy(net.logits, label, vocabulary));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention: per head y[i] = sum over j of softmax over j of (q[i] k[j] / sqrt(head size)) times v[j], for i and j along one dim;
 // q, k, v and the output are dense layers of x (Vaswani et al., arXiv 1706.03762, 3.2). Heads and positions i are cut as any dim; j
-// has a dim of its own, "key-<positions>", so that a rule for the positions cuts the queries and all keys come to each.
+// has a dim of its own, "key-<positions>", so that a rule for the positions cuts the queries and all keys come to each. Of a mask
+// the values at j are read.
+#include <algorithm>
 #include <cmath>
 
 #include "graph/compiled.h"
@@ -13,18 +15,28 @@ namespace motley {
 
 namespace {
 
-// What a score counts as: scaled; of a position after the query's none (so little that its exponential is 0).
-Value score(const Value& s, double scale, int query, int key) {
-  return query < 0 ? s * scale : select(precedes(position(query), position(key)), -0x1p100, s * scale);
+// What a score (operand 0) counts as: scaled; of a position after the query's or one that the mask leaves out, so little that its
+// exponential is 0.
+struct Scores {
+  double scale = 1;
+  int query = -1, key = -1;  // indices of the positions, where causal
+  int mask = 0;              // which operand; 0: there is none
+  Value value() const {
+    Value out = operand(0) * scale;
+    if (mask > 0) out = select(0.0 < operand(mask), out, -0x1p100);
+    return query < 0 ? out : select(precedes(position(query), position(key)), -0x1p100, out);
+  }
+  // As the operand after `others` ones.
+  Scores masked_after(int others) const { return {scale, query, key, mask > 0 ? others : 0}; }
+};
+Formula scaled(const Scores& s) {  // scores, mask
+  return formula({s.masked_after(1).value()});
 }
-Formula scaled(double scale, int query = -1, int key = -1) {  // scores
-  return formula({score(operand(0), scale, query, key)});
+Formula exponential(const Scores& s) {  // scores max, mask
+  return formula({exp(s.masked_after(2).value() - operand(1))});
 }
-Formula exponential(double scale, int query = -1, int key = -1) {  // scores max
-  return formula({exp(score(operand(0), scale, query, key) - operand(1))});
-}
-Formula softmax_of(double scale, int query = -1, int key = -1) {  // scores max sum
-  return formula({exp(score(operand(0), scale, query, key) - operand(1)) / operand(2)});
+Formula softmax_of(const Scores& s) {  // scores max sum, mask
+  return formula({exp(s.masked_after(3).value() - operand(1)) / operand(2)});
 }
 Formula product() {  // gradient of the weights, weights
   return formula({operand(0) * operand(1)});
@@ -32,8 +44,10 @@ Formula product() {  // gradient of the weights, weights
 Formula softmax_gradient(double scale) {  // weights, their gradient, sum
   return formula({operand(0) * (operand(1) - operand(2)) * scale});
 }
-const Compiled kCompiled({scaled(0.125), product(), exponential(0.125), softmax_of(0.125), scaled(0.125, 2, 3),
-                          exponential(0.125, 2, 3), softmax_of(0.125, 2, 3), softmax_gradient(0.125)});
+constexpr Scores kAll{0.125}, kCausal{0.125, 2, 3}, kMasked{0.125, -1, -1, 1};
+const Compiled kCompiled({scaled(kAll), product(), exponential(kAll), softmax_of(kAll), scaled(kCausal), exponential(kCausal),
+                          softmax_of(kCausal), softmax_gradient(0.125), scaled(kMasked), exponential(kMasked),
+                          softmax_of(kMasked)});
 
 class Attention final : public Op {
  public:
@@ -50,9 +64,20 @@ class Attention final : public Op {
     contract(to, node, t, "scores", PassKind::forward, t.query.queries, t.key.keys, t.scores);
     const int scores = t.scores.tensor, weights = t.weights.tensor;
     const int query = causal_ ? static_cast<int>(to.tensor(scores).shape.position(over_)) : -1, key = causal_ ? query + 1 : -1;
-    map_pass(to, node, "max", {scores}, t.max, scaled(t.scale, query, key)).combine = Combine::max;
-    map_pass(to, node, "sum", {scores, t.max}, t.sum, exponential(t.scale, query, key));
-    map_pass(to, node, "weights", {scores, t.max, t.sum}, weights, softmax_of(t.scale, query, key));
+    const Scores values{t.scale, query, key, t.mask >= 0 ? 1 : 0};
+    std::vector<int> reads{scores};
+    const auto with_mask = [&](Pass& p) -> Pass& {  // its positions are those of the keys
+      if (t.mask < 0) return p;
+      PassOperand mask{t.mask, {}};
+      for (const Dim& d : to.tensor(t.mask).shape.dims())
+        for (std::size_t i = 0; i < p.indices.size(); i++)
+          if (p.indices[i].name == (d.name == over_ ? "key-" + over_ : d.name)) mask.indices.push_back(static_cast<int>(i));
+      p.reads.push_back(mask);
+      return p;
+    };
+    with_mask(map_pass(to, node, "max", {scores}, t.max, scaled(values))).combine = Combine::max;
+    with_mask(map_pass(to, node, "sum", {scores, t.max}, t.sum, exponential(values)));
+    with_mask(map_pass(to, node, "weights", {scores, t.max, t.sum}, weights, softmax_of(values)));
     contract(to, node, t, "heads", PassKind::forward, t.weights, t.value.keys, t.joined);
     contract(to, node, t, "forward", PassKind::forward, t.joined, t.out_weight, t.y);
     if (bias_) copy_pass(to, node, "bias", t.out_bias, t.y.tensor);
@@ -93,12 +118,13 @@ class Attention final : public Op {
     std::vector<PassIndex> indices{};  // batch.., heads, positions i, positions j, head, features
     Projection query{"query"}, key{"key"}, value{"value"};
     PassOperand x{}, scores{}, weights{}, joined{}, out_weight{}, y{};
-    int max = -1, sum = -1, out_bias = -1;
+    int max = -1, sum = -1, out_bias = -1, mask = -1;  // mask: -1: none
   };
 
   Parts parts(Lowering& to, const Node& node) const {
     Parts t;
     const int x = to.value(node.inputs[0]);
+    if (node.inputs.size() > 1) t.mask = to.value(node.inputs[1]);
     const Shape shape = to.tensor(x).shape;
     const Dim features = shape.dims().back(), positions = shape[shape.position(over_)], keys{"key-" + over_, positions.size};
     std::vector<Dim> rows;  // one softmax each
@@ -174,9 +200,24 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
     throw UserError("attention: " + std::to_string(o.heads.size) + " heads do not divide the " + std::to_string(features.size) +
                     " features of \"" + x.name() + "\"");
   const Dim head{"head-" + o.heads.name, features.size / o.heads.size};
-  auto graph = GraphNodes::graph_of({x});
+  std::vector<Tensor> reads{x};
+  if (o.mask) {
+    const Shape& mask = o.mask->shape();
+    const bool fits = mask.rank() > 0 && mask.has(over.name) && !mask.has(features.name) &&
+                      std::all_of(mask.dims().begin(), mask.dims().end(),
+                                  [&](const Dim& d) { return shape.has(d.name) && shape.size_of(d.name) == d.size; });
+    floats_only("attention's mask", *o.mask);
+    if (!fits)
+      throw UserError("attention: the mask \"" + o.mask->name() +
+                      "\" says for each position whether it is there: expected dims of \"" + x.name() + "\", \"" + over.name +
+                      "\" among them, not \"" + features.name + "\"");
+    if (GraphNodes::node(*o.mask).op != nullptr)
+      throw UserError("attention: a mask is an input; \"" + o.mask->name() + "\" is computed");
+    reads.push_back(*o.mask);
+  }
+  auto graph = GraphNodes::graph_of(reads);
   for (const Dim& d : {o.heads, head, Dim{"key-" + over.name, over.size}}) graph->declare(d);
-  return graph->add("attention", o.name, std::make_shared<Attention>(o.heads, head, over.name, o.causal, o.bias), {x}, shape);
+  return graph->add("attention", o.name, std::make_shared<Attention>(o.heads, head, over.name, o.causal, o.bias), reads, shape);
 }
 
 static const LayerKind kKind("attention", 1,
@@ -192,7 +233,9 @@ static const LayerKind kKind("attention", 1,
                                                          .over = over.empty() ? Dim{} : Dim{over.front(), 0},
                                                          .causal = l.numbers.at("causal") != 0,
                                                          .bias = l.numbers.at("bias") != 0,
+                                                         .mask = l.x.size() > 1 ? std::optional(l.x[1]) : std::nullopt,
                                                          .name = l.name});
-                             });
+                             },
+                             {.optional = "a mask, above 0 where a position is attended to"});
 
 }  // namespace motley
