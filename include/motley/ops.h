@@ -131,6 +131,13 @@ struct BatchNormOptions {
   double epsilon = 1e-5;  ///< added to the variance
   std::string name{};     ///< of the output; empty: `batch_norm_<position>`
 };
+/// Options of group_norm().
+struct GroupNormOptions {
+  Index groups = 1;       ///< of the values of `of`, one after the other; they divide it
+  Dim of{};               ///< whose values are grouped; empty: the second dim
+  double epsilon = 1e-5;  ///< added to the variance
+  std::string name{};     ///< of the output; empty: `group_norm_<position>`
+};
 /// Options of dropout().
 struct DropoutOptions {
   double rate = 0.5;   ///< probability that an element becomes 0; at least 0 and below 1
@@ -265,6 +272,8 @@ Tensor rms_norm(const Tensor& x, const RmsNormOptions& options = {});
 /// `<name>.running_mean` and `.running_var` instead, which every training step moves by `momentum` towards its own (variance
 /// unbiased). UserError from training(): a step has one element per value.
 Tensor batch_norm(const Tensor& x, const BatchNormOptions& options = {});
+/// Per element of the first dim and group of the values of `of`, over the other dims; weight and bias per value of `of`.
+Tensor group_norm(const Tensor& x, const GroupNormOptions& options);
 /// 0 with probability `rate`, else x / (1 - rate), drawn by seed, name, step and global index; of an inference x.
 Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 /// Element by element; `b` is repeated along the dims of `a` that it lacks.
