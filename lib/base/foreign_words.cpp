@@ -126,8 +126,8 @@ const std::map<std::string, Words>& not_built() {
   static const std::map<std::string, Words> table{
       {"relu", {"leakyrelu", "prelu", "selu", "celu", "softplus", "mish", "hardsigmoid", "softmax"}},
       {"conv2d",
-       {"logsoftmax", "identity", "instancenorm", "dropout2d", "conv1d", "conv3d", "depthwiseconv2d", "separableconv2d",
-        "embedding", "lstm", "gru", "rnn", "parameter"}},
+       {"logsoftmax", "identity", "instancenorm", "instancenorm2d", "dropout2d", "conv1d", "conv3d", "depthwiseconv2d",
+        "separableconv2d", "embedding", "lstm", "gru", "rnn", "parameter"}},
       {"window", {"paddingmode"}},
       {"sgd", {"lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},
       {"momentum", {"beta1", "beta2", "betas", "dampening", "epsilon", "eps", "decay"}},

@@ -327,7 +327,7 @@ def schemas():
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
-    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2"]:
+    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2", "unet"]:
         room.run("model", network, "-o", f"{network}.json")
         has(room.run("check", f"{network}.json").out, "model, nothing wrong")
     assert json.loads(room.run("model", "resnet18").out) == room.json("resnet18.json")
