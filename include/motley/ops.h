@@ -132,6 +132,13 @@ struct BatchNormOptions {
   double epsilon = 1e-5;  ///< added to the variance
   std::string name{};     ///< of the output; empty: `batch_norm_<position>`
 };
+/// Options of group_norm().
+struct GroupNormOptions {
+  Index groups = 1;       ///< of the values of `of`, one after the other; they divide it
+  Dim of{};               ///< whose values are grouped; empty: the second dim
+  double epsilon = 1e-5;  ///< added to the variance
+  std::string name{};     ///< of the output; empty: `group_norm_<position>`
+};
 /// Options of dropout().
 struct DropoutOptions {
   double rate = 0.5;   ///< probability that an element becomes 0; at least 0 and below 1
@@ -266,7 +273,7 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& options);
 /// of size d = c / heads. A position's y is the sum of v over all positions, weighted by the softmax of the products of its q and
 /// their k, divided by the root of d; the heads' y go through one more dense layer. Parameters: NAME.query.weight, .key.weight,
 /// .value.weight (heads, d, c), their biases (heads, d), NAME.out.weight (c, heads, d), NAME.out.bias (c). The dim d is called
-/// head-HEADS, the positions of k and v key-POSITIONS. A query whose keys are all masked weighs all positions alike.
+/// head-HEADS, the positions of k and v key-POSITIONS. A query whose keys are all masked gets 0 of v.
 Tensor attention(const Tensor& x, const AttentionOptions& options);
 /// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
 /// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.
@@ -277,6 +284,8 @@ Tensor rms_norm(const Tensor& x, const RmsNormOptions& options = {});
 /// `<name>.running_mean` and `.running_var` instead, which every training step moves by `momentum` towards its own (variance
 /// unbiased). UserError from training(): a step has one element per value.
 Tensor batch_norm(const Tensor& x, const BatchNormOptions& options = {});
+/// Per element of the first dim and group of the values of `of`, over the other dims; weight and bias per value of `of`.
+Tensor group_norm(const Tensor& x, const GroupNormOptions& options);
 /// 0 with probability `rate`, else x / (1 - rate), drawn by seed, name, step and global index; of an inference x.
 Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
 /// Element by element; `b` is repeated along the dims of `a` that it lacks.

@@ -43,6 +43,8 @@ const std::map<std::string, Words>& others() {
       {"attention", {"multiheadattention", "selfattention", "mha"}},
       {"heads", {"numheads", "nheads", "nhead"}},
       {"batch_norm", {"batchnorm", "batchnorm2d", "batchnormalization", "bn"}},
+      {"group_norm", {"groupnormalization"}},
+      {"groups", {"numgroups", "group"}},
       {"layer_norm", {"layernorm", "layernormalization"}},
       {"rms_norm", {"rmsnorm"}},
       {"hard_swish", {"hardswish"}},
@@ -129,7 +131,7 @@ const std::map<std::string, Words>& not_built() {
   static const std::map<std::string, Words> table{
       {"relu", {"leakyrelu", "prelu", "selu", "celu", "softplus", "mish", "hardsigmoid", "softmax"}},
       {"conv2d",
-       {"logsoftmax", "identity", "groupnorm", "instancenorm", "dropout2d", "conv1d", "conv3d", "depthwiseconv2d",
+       {"logsoftmax", "identity", "instancenorm", "instancenorm2d", "dropout2d", "conv1d", "conv3d", "depthwiseconv2d",
         "separableconv2d", "embedding", "lstm", "gru", "rnn", "parameter"}},
       {"window", {"paddingmode"}},
       {"sgd", {"lamb", "rmsprop", "adagrad", "adadelta", "lars", "lion", "muon"}},

@@ -184,8 +184,8 @@ class Builder {
     if (l.op == "dense")
       return dense(in, {.in = named(l.in), .out = l.out, .keep = named(l.keep), .bias = l.bias, .weight = weight, .name = l.name});
     if (l.op == "matmul") return matmul(in, x.back(), {.over = named(l.over), .name = l.name});
-    if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);
     if (const LayerKind* kind = LayerKind::find(l.op)) return made_by(*kind, l, x);
+    if (const Pointwise* f = Pointwise::find(l.op)) return (*f)(in, l.name);  // after those that have keys
     if (l.op == "add") return add(x, {l.name});
     if (l.op == "concat") return concat(x, {.in = named(l.in), .out = l.out.front(), .name = l.name});
     if (l.op == "stack") return stack(x, {.out = l.out.front(), .name = l.name});

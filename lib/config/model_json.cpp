@@ -576,43 +576,39 @@ struct ZooSpec {
   ZooChoice choice{};
   std::string stem{};
 };
-const std::vector<std::string> kStems{"imagenet", "cifar"}, kLaterNetworks{"unet"};
+const std::vector<std::string> kStems{"imagenet", "cifar"};
 
 Table<ZooSpec> zoo_table(VersionKey version) {
-  return {version_field<ZooSpec>(version),
-          {"zoo", "a published network", "text", true,
-           [](Reader& r, const Json& j, ZooSpec& z) {
-             if (const auto* text = std::get_if<std::string>(&j.value); text != nullptr && Reader::is_one_of(*text, kLaterNetworks))
-               return r.complain(j, "\"" + *text + "\" is not built yet");
-             r.text(j, z.choice.network, zoo_networks());
-           },
-           schema_of_words(zoo_networks())},
-          {"name", "name of the model, informative", "text", false,
-           [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.model.name); }},
-          {"inputs",
-           "name -> its dims and their sizes: samples, channels, rows, columns; of gpt and bert (\"dtype\": \"i32\"): samples, "
-           "positions",
-           "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); }, schema_of_map(input_schema())},
-          {"classes",
-           "size of the dim \"classes\" that it makes; of gpt and bert that of the vocabulary (default: as published)",
-           "integer",
-           false,
-           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.classes, 1, kMostSize); },
-           {},
-           Json(ZooChoice{}.classes)},
-          {"layers", "of gpt, bert and vit: so many blocks; default: as published, 12", "integer", false,
-           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.layers, 1, 10000); }},
-          {"heads", "of their attention; default: as published, 12", "integer", false,
-           [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.heads, 1, kMostSize); }},
-          {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text",
-           false, [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
-          {"width",
-           "factor of every layer's channels",
-           "number",
-           false,
-           [](Reader& r, const Json& j, ZooSpec& z) { r.number(j, z.choice.width, 1e-3, 1e3); },
-           {},
-           Json(ZooChoice{}.width)}};
+  return {
+      version_field<ZooSpec>(version),
+      {"zoo", "a published network", "text", true,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.choice.network, zoo_networks()); }, schema_of_words(zoo_networks())},
+      {"name", "name of the model, informative", "text", false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.model.name); }},
+      {"inputs",
+       "name -> its dims and their sizes: samples, channels, rows, columns; of gpt and bert (\"dtype\": \"i32\"): samples, "
+       "positions",
+       "object", true, [](Reader& r, const Json& j, ZooSpec& z) { read_inputs(r, j, z.model); }, schema_of_map(input_schema())},
+      {"classes",
+       "size of the dim \"classes\" that it makes; of gpt and bert that of the vocabulary (default: as published)",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.classes, 1, kMostSize); },
+       {},
+       Json(ZooChoice{}.classes)},
+      {"layers", "of gpt, bert and vit: so many blocks; default: as published, 12", "integer", false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.layers, 1, 10000); }},
+      {"heads", "of their attention; default: as published, 12", "integer", false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.integer(j, z.choice.heads, 1, kMostSize); }},
+      {"stem", "of resnet18, resnet34 and resnet50: \"cifar\" is a 3x3 convolution without a pool, for small images", "text", false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.text(j, z.stem, kStems); }, schema_of_words(kStems), kStems.front()},
+      {"width",
+       "factor of every layer's channels",
+       "number",
+       false,
+       [](Reader& r, const Json& j, ZooSpec& z) { r.number(j, z.choice.width, 1e-3, 1e3); },
+       {},
+       Json(ZooChoice{}.width)}};
 }
 
 ModelSpec read_zoo(Reader& r, const Json& j, VersionKey version) {

@@ -2,6 +2,7 @@
 #include "config/zoo.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -64,6 +65,18 @@ class Layers {
     Json l = layer("add", name);
     l.set("from", Json::Array{a, b});
     add(std::move(l), activation);
+  }
+  void conv_transpose(const std::string& name, const std::string& out, Index channels, Index scale) {
+    Json l = layer("conv_transpose2d", name);
+    l.set("out", Json().set(out, Int{channels})).set("window", Int{scale}).set("stride", Int{scale});
+    add(std::move(l));
+  }
+  // One after the other along the dims of these names, which become `out`.
+  void join(const std::string& name, const std::array<std::string, 2>& layers, const std::array<std::string, 2>& dims,
+            const std::string& out) {
+    Json l = layer("concat", name);
+    l.set("from", Json::Array{layers[0], layers[1]}).set("in", Json::Array{dims[0], dims[1]}).set("out", out);
+    add(std::move(l));
   }
   void pad_channels(const std::string& name, const std::string& in, const std::string& out, Index before, Index after) {
     Json l = layer("pad", name);
@@ -265,6 +278,41 @@ void mobilenet_v2(Layers& net) {
   net.dense("classifier.1", "classes", net.choice().classes);
 }
 
+// Ronneberger et al., arXiv 1505.04597, figure 1, as it is used today: convolutions are padded, so that each pixel of the image has
+// its logits, and have batch norms. Layers are called as in github.com/milesial/Pytorch-UNet; bilinear=False there.
+void unet(Layers& net) {
+  constexpr Index kLevels = 4;
+  const Dim &rows = net.choice().image[2], &cols = net.choice().image[3];
+  for (const Dim* d : {&rows, &cols})
+    if (d->size % (Index{1} << kLevels) != 0)
+      throw UserError("unet halves rows and columns four times: expected multiples of 16, \"" + d->name + "\" has " +
+                      std::to_string(d->size));
+  const auto twice = [&](const std::string& block, const std::string& dim, Index channels) {
+    net.conv(block + "double_conv.0", channels, {.out = dim + "_inner"});
+    net.batch_norm(block + "double_conv.1", "relu");
+    net.conv(block + "double_conv.3", channels, {.out = dim});
+    net.batch_norm(block + "double_conv.4", "relu");
+  };
+  std::vector<std::pair<std::string, std::string>> skips;  // layers and their dims
+  std::string dim = "inc";
+  twice("inc.", dim, net.width(64));
+  for (Index level = 1; level <= kLevels; level++) {
+    skips.emplace_back(net.last(), dim);
+    dim = "down" + std::to_string(level);
+    net.max_pool(dim + ".maxpool_conv.0", 2, 2, 0);
+    twice(dim + ".maxpool_conv.1.", dim, net.width(Index{64} << level));
+  }
+  for (Index level = kLevels; level-- > 0;) {
+    const std::string block = "up" + std::to_string(kLevels - level);
+    const auto [skip, skipped] = skips[static_cast<std::size_t>(level)];
+    const Index channels = net.width(Index{64} << level);
+    net.conv_transpose(block + "_up", block + "_up", channels, 2);
+    net.join(block + "_cat", {skip, net.last()}, {skipped, block + "_up"}, block + "_cat");
+    twice(block + ".conv.", block, channels);
+  }
+  net.conv("outc_conv", net.choice().classes, {.window = 1, .padding = 0, .bias = true, .out = "classes"});
+}
+
 // LeCun et al., "Gradient-based learning applied to document recognition", 1998, as it is used today: average pools, tanh, no
 // connection table.
 void lenet5(Layers& net) {
@@ -327,6 +375,7 @@ const std::map<std::string, std::function<void(Layers&)>>& networks() {
       {"resnet56", [](Layers& net) { resnet_cifar(net, 56); }},
       {"resnet110", [](Layers& net) { resnet_cifar(net, 110); }},
       {"resnet1001", [](Layers& net) { resnet_preactivated(net, 1001); }},
+      {"unet", unet},
       {"vgg11", [a](Layers& net) { vgg(net, a, false); }},
       {"vgg16", [d](Layers& net) { vgg(net, d, false); }},
       {"vgg11_bn", [a](Layers& net) { vgg(net, a, true); }},
@@ -359,6 +408,8 @@ ZooChoice usual_choice(const std::string& network) {
             .classes = network == "gpt" ? 50257 : 30522};
   const bool digits = network == "lenet5" || network == "paper_mnist";
   const std::vector<std::string> small{"paper_cifar", "resnet20", "resnet56", "resnet110", "resnet1001"};
+  if (network == "unet")
+    return {.network = network, .image = {{"batch", 8}, {"channels", 3}, {"rows", 256}, {"cols", 256}}, .classes = 2};
   const bool cifar = std::find(small.begin(), small.end(), network) != small.end();
   const Index size = digits ? 28 : cifar ? 32 : 224;
   return {.network = network,

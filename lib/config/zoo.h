@@ -23,7 +23,7 @@ struct ZooChoice {
 
 const std::vector<std::string>& zoo_networks();
 bool has_small_stem(const std::string& network);
-// For the images that it was published for, 32 of them.
+// For the images that it was published for (unet: as many that is used with), 32 of them (unet: 8).
 ZooChoice usual_choice(const std::string& network);
 // A model file's text as a tree, without the name of a file. The choice is checked by who reads it.
 Json zoo_model(const ZooChoice& choice);

@@ -160,7 +160,8 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
     for (int i : pass.writes.indices) extents.push_back(at(work, i).size());
     const std::vector<Index> dense = strides_of(format_of(pass.writes), extents);
     spec.extents = extents;
-    spec.operands = {{dtype, dense}, {dtype, dense}};
+    const DType copied = dtype_of(at(passes.tensors, pass.writes.tensor), dtype);
+    spec.operands = {{copied, dense}, {copied, dense}};
     return spec;
   }
   if (reads_position(pass.formula, -1))

@@ -225,7 +225,7 @@ def foreign_words():
             (f"{layer}/strides", {**conv, "strides": 2}, "stride"), (f"{layer}/op", {**conv, "op": "Linear"}, "dense"),
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "BatchNorm2d"}, "batch_norm"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
             (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
-            (f"{layer}/op", {**conv, "op": "group_norm"}, None),
+            (f"{layer}/op", {**conv, "op": "InstanceNorm2d"}, None),
             *((f"/train/{key}", {}, None) for key in ["average", "rebalance"]),
             *((f"/train/optimizer/{key}", 0.1, None) for key in ["decay"]), ("/data/augmentation", {}, "augment"),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
@@ -328,7 +328,7 @@ def schemas():
     room.run("schema", "nonsense", code=64)
     good = job()
     assert fits(good, schema["job"])
-    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2"]:
+    for network in ["lenet5", "resnet18", "vgg11_bn", "mobilenet_v2", "unet"]:
         room.run("model", network, "-o", f"{network}.json")
         has(room.run("check", f"{network}.json").out, "model, nothing wrong")
     assert json.loads(room.run("model", "resnet18").out) == room.json("resnet18.json")

@@ -129,7 +129,7 @@ def attention(layer, x, mask, weight):
     q, k, v = (linear(what, x.values).reshape(n, positions, count, -1).transpose(1, 2) for what in ("query", "key", "value"))
     seen = torch.ones(positions, positions).tril() if layer.get("causal", False) else torch.ones(positions, positions)
     seen = seen[None, None] * (mask.values[:, None, None, :] > 0 if mask else 1)
-    y = F.softmax((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(seen == 0, -(2.0**100)), -1) @ v
+    y = F.softmax((q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(seen == 0, -math.inf), -1).nan_to_num() @ v
     return Named(x.dims, linear("out", y.transpose(1, 2).reshape(n, positions, hidden)))
 
 

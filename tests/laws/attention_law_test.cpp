@@ -107,12 +107,7 @@ TEST_CASE("attention, by loops", "[law]") {
             sum += e;
             value += e * projected("value", n, j, row);
           }
-          // Where none counts all do alike.
-          if (sum == 0) {
-            for (Index j = 0; j < kPositions; j++) value += projected("value", n, j, row);
-            sum = kPositions;
-          }
-          joined.push_back(value / sum);
+          joined.push_back(sum == 0 ? 0 : value / sum);
         }
         for (Index c = 0; c < kFeatures; c++) {
           double out = weight("out.bias", c);

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "base/random.h"
 #include "plan/plan_data.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
@@ -74,6 +75,50 @@ TEST_CASE("layout law: a batch norm's statistics are those of the complete batch
   }
   CHECK(one.loss == Approx(sum).epsilon(1e-12));
   CHECK(one.gradients.count("norm.running_mean") == 0);
+}
+
+TEST_CASE("group_norm: every cut of its channels into three parts, and what it computes, by loops", "[law]") {
+  const Dim batch{"batch", 2}, c{"c", 6}, rows{"rows", 3}, cols{"cols", 2};
+  for (const Index groups : {1, 2, 3, 6}) {
+    Graph g;
+    const Tensor x = g.input("x", {batch, c, rows, cols});
+    const Tensor y = group_norm(x, {.groups = groups, .epsilon = 1e-3, .name = "norm"});
+    const Tensor flat = dense(y, {.in = {c, cols}, .out = {{"one", 1}}, .bias = false, .name = "d"});
+    const Step step = training(sum(mul(flat, flat)), Sgd{.learning_rate = 0});
+    CHECK(step.parameters() == std::vector<std::string>{"norm.weight", "norm.bias", "d.weight"});
+    const Outcome one = run_plan(in_f64(step, mesh_of({{"one", 1}})), {.steps = 1});
+    const RandomStream stream(RunOptions{}.seed, "x");
+    const std::vector<double>&weight = one.weights.at("norm.weight"), &bias = one.weights.at("norm.bias"),
+          &d = one.weights.at("d.weight");
+    const auto value = [&](Index k) { return 2 * stream.uniform(static_cast<std::uint64_t>(k)) - 1; };
+    const Index each = c.size / groups * rows.size * cols.size;  // one after the other in memory
+    double loss = 0;
+    std::vector<double> sums(static_cast<std::size_t>(batch.size * rows.size), 0.0);
+    for (Index first = 0; first < batch.size * c.size * rows.size * cols.size; first += each) {
+      double mean = 0, variance = 0;
+      for (Index k = first; k < first + each; k++) mean += value(k) / static_cast<double>(each);
+      for (Index k = first; k < first + each; k++) variance += (value(k) - mean) * (value(k) - mean) / static_cast<double>(each);
+      for (Index k = first; k < first + each; k++) {
+        const auto channel = static_cast<std::size_t>(k / (rows.size * cols.size) % c.size),
+                   col = static_cast<std::size_t>(k % cols.size);
+        const double normal = (value(k) - mean) / std::sqrt(variance + 1e-3) * weight[channel] + bias[channel];
+        const Index n = k / (c.size * rows.size * cols.size), row = k / cols.size % rows.size;
+        sums[static_cast<std::size_t>(n * rows.size + row)] += normal * d[channel * static_cast<std::size_t>(cols.size) + col];
+      }
+    }
+    for (const double s : sums) loss += s * s;
+    INFO(groups << " groups");
+    CHECK(one.loss == Approx(loss).epsilon(1e-12));
+    for (Index a = 0; a <= c.size; a++)
+      for (Index b = 0; a + b <= c.size; b++) {
+        INFO("c " << a << " " << b << " " << c.size - a - b);
+        const Plan many = in_f64(step, mesh_of({{"all", 3}}), LayoutRules{{c, "all", Sizes{{a, b, c.size - a - b}}}});
+        CHECK(difference(run_plan(many, {.steps = 1}), one) < 1e-12);
+        // Sums of members travel and change their shape in f64 beside f32.
+        const Plan single = balance(step, many.mesh(), LayoutRules{{c, "all", Sizes{{a, b, c.size - a - b}}}}, {});
+        CHECK(difference(run_plan(single, {.steps = 1, .cpu_backend = true}), one) < 1e-5);
+      }
+  }
 }
 
 TEST_CASE("layout law: what is dropped is decided by seed, name, step and place", "[law]") {

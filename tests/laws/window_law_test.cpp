@@ -36,7 +36,10 @@ Step step_of(const Network& net, Index micro_batches) {
 
 // Up to 4 ranks, at times on two hosts, at times with picks or schedules at random; nothing: the rules do not go together.
 std::optional<Plan> random_plan(Random& random, DType dtype) {
-  Case one{random_recipe(random), {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
+  Recipe recipe = random_recipe(random);
+  if (chance(random, 0.2)) recipe = with_upsampling(recipe, random);
+  if (chance(random, 0.2)) recipe = with_norms(recipe, random);
+  Case one{recipe, {{"a", static_cast<int>(pick(random, 2, 4))}}, {}, 0};
   if (chance(random, 0.4)) one.axes = {{"a", 2}, {"b", 2}};
   const Network net = build(one.net);
   one.cuts = random_cuts(random, net, one.axes, {.often = 0.4, .spatial = 0.3, .nested = 0.1, .jagged = 0.15});

@@ -5,6 +5,7 @@
 #include "config/check.h"
 #include "config/job.h"
 #include "graph/passes.h"
+#include "graph/pointwise.h"
 #include "tests/support/config_files.h"
 
 using namespace motley;
@@ -170,6 +171,41 @@ TEST_CASE("every op and key of a model") {
   CHECK_NOTHROW(training(model.loss, Sgd{}));
 }
 
+TEST_CASE("layers that make rows and columns more, norms by groups, and a GELU by tanh") {
+  const Folder folder("motley-model");
+  const ModelSpec spec = ModelSpec::load(folder.write("m.json", R"({ "version": 1,
+  "inputs": { "image": { "n": 4, "c": 4, "y": 5, "x": 3 } },
+  "layers": [
+    { "op": "conv_transpose2d", "in": "c", "out": { "f": 6 }, "over": ["y", "x"], "window": [3, 2], "stride": [2, 1], "dilation": 1,
+      "padding": [[1, 0], [0, 0]], "output_padding": [1, 0], "groups": 2, "bias": false, "initial": "normal", "deviation": 0.5,
+      "activation": "relu" },
+    { "op": "group_norm", "groups": 3, "epsilon": 1e-3 },
+    { "op": "group_norm", "groups": 11, "of": "y" },
+    { "op": "upsample2d", "scale": 2 },
+    { "op": "upsample2d", "scale": 3, "mode": "bilinear", "over": ["x", "y"] },
+    { "op": "gelu", "approximate": "tanh" },
+    { "op": "gelu" },
+    { "op": "conv_transpose2d", "out": { "g": 2 }, "window": 4, "stride": 3, "padding": "same" },
+    { "op": "dense", "out": { "classes": 2 } } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })"));
+  const Model model = build_model(spec, 0);
+  const Step step = training(model.loss, Sgd{});
+  const Passes& passes = step.passes();
+  auto shape = [&](const std::string& name) { return passes.tensors.at(static_cast<std::size_t>(passes.find(name))).shape; };
+  CHECK(shape("conv_transpose2d_1") == Shape{{"n", 4}, {"f", 6}, {"y", 11}, {"x", 4}});
+  CHECK(shape("conv_transpose2d_1.weight") == Shape{{"c", 4}, {"window-f", 3}, {"window-y", 3}, {"window-x", 2}});
+  CHECK(passes.find("conv_transpose2d_1.bias") == -1);
+  CHECK(shape("group_norm_2.weight") == Shape{{"f", 6}});
+  CHECK(shape("group_norm_3.bias") == Shape{{"y", 11}});
+  CHECK(shape("upsample2d_5") == Shape{{"n", 4}, {"f", 6}, {"y", 66}, {"x", 24}});
+  CHECK(shape("conv_transpose2d_8") == Shape{{"n", 4}, {"g", 2}, {"y", 198}, {"x", 72}});
+  const auto formula = [&](const std::string& pass) {
+    return std::find_if(passes.passes.begin(), passes.passes.end(), [&](const Pass& p) { return p.name == pass; })->formula;
+  };
+  CHECK(formula("gelu_6 forward") == Pointwise::find("gelu_tanh")->forward());
+  CHECK(formula("gelu_7 forward") == Pointwise::find("gelu")->forward());
+}
+
 TEST_CASE("what is wrong in a model file") {
   const std::vector<std::tuple<std::string, std::string, Lines>> cases{
       {"\"window\": 5", "\"windw\": 5", {"m.json:4:49: error: /layers/0/windw: unknown key; did you mean \"window\"?"}},
@@ -277,6 +313,15 @@ TEST_CASE("what is wrong in a model file") {
        "{ \"op\": \"conv_transpose2d\", \"out\": { \"f\": 4 }, \"kernel_size\": 2, \"padding\": [1] }",
        {"m.json:7:52: error: /layers/3/kernel_size: unknown key; did you mean \"window\"?",
         "m.json:7:81: error: /layers/3/padding: a list of paddings is [[top, bottom], [left, right]]"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"group_norm\", \"groups\": 3 }",
+       {"m.json:7:5: error: /layers/3: `groups` is 3; expected a number that divides the 8 of \"filters2\""}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"group_norm\", \"num_groups\": 4, \"of\": \"batch\" }",
+       {"m.json:7:27: error: /layers/3/num_groups: unknown key; did you mean \"groups\"?"}},
+      {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"group_norm\", \"groups\": 4, \"of\": \"batch\" }",
+       {"m.json:7:5: error: /layers/3: group_norm normalises each sample by itself: `of` cannot be \"batch\", which counts them"}},
       {"{ \"op\": \"relu\" }",
        "{ \"op\": \"upsample2d\", \"scale\": 2, \"over\": \"rows\" }",
        {"m.json:7:5: error: /layers/3: upsample2d slides over two dims, rows first; `over` names 1"}},

@@ -51,8 +51,8 @@ Index parameters_of(const std::string& keys, Index channels, Index size) {
 
 }  // namespace
 
-// torchvision's documentation of each; of the CIFAR networks what the layers of their papers add up to (0.27, 0.85, 1.7, 10.2
-// million there).
+// torchvision's documentation of each, of unet the published code's count of its own (bilinear=False, 3 channels, 1 and 2 classes);
+// of the CIFAR networks what the layers of their papers add up to (0.27, 0.85, 1.7, 10.2 million there).
 TEST_CASE("the zoo's parameters are as many as published", "[zoo]") {
   CHECK(parameters_of(R"("zoo": "resnet18")", 3, 224) == 11689512);
   CHECK(parameters_of(R"("zoo": "resnet34")", 3, 224) == 21797672);
@@ -62,6 +62,8 @@ TEST_CASE("the zoo's parameters are as many as published", "[zoo]") {
   CHECK(parameters_of(R"("zoo": "vgg11_bn")", 3, 224) == 132868840);
   CHECK(parameters_of(R"("zoo": "vgg16_bn")", 3, 224) == 138365992);
   CHECK(parameters_of(R"("zoo": "mobilenet_v2")", 3, 224) == 3504872);
+  CHECK(parameters_of(R"("zoo": "unet", "classes": 1)", 3, 64) == 31037633);
+  CHECK(parameters_of(R"("zoo": "unet", "classes": 2)", 3, 64) == 31037698);
   CHECK(parameters_of(R"("zoo": "lenet5", "classes": 10)", 1, 28) == 61706);
   CHECK(parameters_of(R"("zoo": "lenet5", "classes": 10)", 1, 32) == 61706);
   CHECK(parameters_of(R"("zoo": "resnet20", "classes": 10)", 3, 32) == 269722);
@@ -129,6 +131,26 @@ TEST_CASE("every network of the zoo at an eighth of its width, cut by batch and 
   }
 }
 
+TEST_CASE("a U-Net cut along rows, columns and channels, in two ways too, equals the unsharded one", "[zoo]") {
+  using namespace motley::law;
+  const Model model = build_model(spec_of(R"("zoo": "unet", "width": 0.125, "classes": 3)", 2, 32, 2), 0);
+  CHECK(model.logits.shape() == Shape{{"batch", 2}, {"classes", 3}, {"rows", 32}, {"cols", 32}});
+  CHECK(model.label.shape() == Shape{{"batch", 2}, {"rows", 32}, {"cols", 32}});
+  const Step step = step_of(model);
+  const Outcome truth = run_plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64}));
+  const auto on = [&](const std::vector<Axis>& axes, const LayoutRules& rules) {
+    return difference(run_plan(balance(step, mesh_of(axes), rules, {}, {.dtype = DType::f64})), truth);
+  };
+  const Dim rows{"rows", 32}, cols{"cols", 32};
+  CHECK(on({{"a", 3}}, LayoutRules{{rows, "a", Sizes{{21, 0, 11}}}}) < 1e-9);
+  CHECK(on({{"a", 2}, {"b", 2}}, LayoutRules{{rows, "a", Sizes{{13, 19}}}, {cols, "b", Sizes{{9, 23}}}}) < 1e-9);
+  CHECK(on({{"a", 3}}, LayoutRules{{Dim{"down4", 128}, "a", Sizes{{100, 0, 28}}},
+                                   {Dim{"up1_cat", 128}, "a", Sizes{{1, 70, 57}}},
+                                   {Dim{"up4_up", 8}, "a", Sizes{{1, 0, 7}}},
+                                   {Dim{"classes", 3}, "a", Sizes{{2, 1, 0}}}}) < 1e-9);
+  CHECK(on({{"a", 2}, {"b", 2}}, LayoutRules{{rows, "a", Sizes{{20, 12}}}, {Dim{"down3", 64}, "b", Sizes{{40, 24}}}}) < 1e-9);
+}
+
 TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") {
   const auto said_of = [](const std::string& keys) {
     const Folder folder("motley-zoo");
@@ -138,7 +160,8 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
   const std::string image = R"("inputs": { "image": { "batch": 2, "channels": 3, "rows": 32, "cols": 32 } })";
   CHECK(said_of(R"("zoo": "resnet19", )" + image) ==
         Lines{R"(m.json:2:8: error: /zoo: "resnet19" is not known here; did you mean "resnet18"?)"});
-  CHECK(said_of(R"("zoo": "unet", )" + image) == Lines{R"(m.json:2:8: error: /zoo: "unet" is not built yet)"});
+  CHECK(said_of(R"("zoo": "unet", "inputs": { "image": { "batch": 2, "channels": 3, "rows": 32, "cols": 24 } })") ==
+        Lines{"m.json:1:1: error: unet halves rows and columns four times: expected multiples of 16, \"cols\" has 24"});
   CHECK(said_of(R"("zoo": "gpt", )" + image).front().find("expected whole numbers of two dims") != std::string::npos);
   CHECK(said_of(R"("zoo": "vit", "heads": 7, )" + image).front().find("7 heads do not divide the 768 features") !=
         std::string::npos);

@@ -153,7 +153,14 @@ Tensor in_transposed(Network& net, const Layer& layer, const Tensor& x) {
                                                           .bias = layer.bias}));
 }
 
-constexpr Index kNormForms = 10;
+constexpr Index kNormForms = 12;
+
+// A few, or groups of a few.
+Index groups_of(Index size, Index form) {
+  Index least = std::min<Index>(2, size);
+  while (size % least != 0) least++;
+  return form == 0 ? least : size / least;
+}
 
 Tensor in_norm(const Layer& layer, const Tensor& x) {
   const Dim n = x.shape()[0], f = x.shape()[1], rows = x.shape()[2], cols = x.shape()[3];
@@ -168,6 +175,8 @@ Tensor in_norm(const Layer& layer, const Tensor& x) {
     case 6: return dropout(reshape(x, {.in = {f, rows, cols}, .out = {{"all" + std::to_string(layer.id)}}}), {.rate = 0.6});
     case 7: return softmax(x, {.over = layer.inner % 2 == 0 ? f : cols});
     case 8: return mul(x, sigmoid(sum(x, {rows, cols})));
+    case 9: return group_norm(x, {.groups = groups_of(f.size, layer.inner), .epsilon = 1e-2});
+    case 10: return group_norm(x, {.groups = groups_of(rows.size, layer.inner), .of = rows, .epsilon = 1e-2});
     default: return leaky_relu(hard_swish(x), {.slope = 0.2});
   }
 }

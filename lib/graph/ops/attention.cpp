@@ -36,7 +36,8 @@ Formula exponential(const Scores& s) {  // scores max, mask
   return formula({exp(s.masked_after(2).value() - operand(1))});
 }
 Formula softmax_of(const Scores& s) {  // scores max sum, mask
-  return formula({exp(s.masked_after(3).value() - operand(1)) / operand(2)});
+  const Value weight = exp(s.masked_after(3).value() - operand(1)) / operand(2);
+  return formula({s.mask > 0 ? select(operand(1) <= -0x1p100, 0.0, weight) : weight});  // 0 where no key is left
 }
 Formula product() {  // gradient of the weights, weights
   return formula({operand(0) * operand(1)});

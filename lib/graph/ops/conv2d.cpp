@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d: x[n c h w], w[f c r s] -> y[n f p q]; reduced c r s.
 #include "graph/ops/convolution.h"
+#include "graph/ops/shapes.h"
 
 namespace motley {
 

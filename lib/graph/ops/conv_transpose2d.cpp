@@ -4,6 +4,7 @@
 // chapter 4).
 #include "graph/layer_kind.h"
 #include "graph/ops/convolution.h"
+#include "graph/ops/shapes.h"
 
 namespace motley {
 

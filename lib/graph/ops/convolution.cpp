@@ -87,8 +87,4 @@ Channels channels_of(const std::string& op, const Tensor& x, const Slides& slide
   return dims;
 }
 
-void cut_alike(Lowering& to, const Dim& out, const Dim& in) {
-  to.out().derived_dims.push_back({out.name, in.name, out.size, in.size, 0, DerivedDim::Kind::scaled});
-}
-
 }  // namespace motley

@@ -28,7 +28,4 @@ struct Channels {
 };
 Channels channels_of(const std::string& op, const Tensor& x, const Slides& slides, const Dim& in, const Dim& out, Index groups);
 
-// By groups `out` is cut as `in` is.
-void cut_alike(Lowering& to, const Dim& out, const Dim& in);
-
 }  // namespace motley

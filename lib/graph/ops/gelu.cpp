@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // x times the normal distribution's probability up to x (Hendrycks and Gimpel, arXiv 1606.08415, eq. 1).
-#include <motley/ops.h>
-
+// A model file's layer may choose the tanh of gelu_tanh.cpp in erf's place.
+#include "graph/layer_kind.h"
 #include "graph/pointwise.h"
 
 namespace motley {
@@ -14,5 +14,14 @@ static const Pointwise kOp("gelu", [](const Value& x) {
 Tensor gelu(const Tensor& x, const NameOption& o) {
   return kOp(x, o.name);
 }
+
+static const LayerKind kKind("gelu", 1,
+                             {{.name = "approximate",
+                               .doc = "tanh: of it in the place of erf, as GPT-2; \"activation\": \"gelu_tanh\" is the same",
+                               .kind = LayerKey::Kind::word,
+                               .words = {"none", "tanh"}}},
+                             [](const LayerArguments& l) {
+                               return l.words.at("approximate") == "tanh" ? gelu_tanh(l.in(), {l.name}) : gelu(l.in(), {l.name});
+                             });
 
 }  // namespace motley

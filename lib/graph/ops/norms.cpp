@@ -51,15 +51,16 @@ class Norm final : public Op {
 
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
+    if (!form_.grouped.empty()) cut_alike(to, {group_name(), form_.groups}, {form_.grouped, node.shape.size_of(form_.grouped)});
     if (form_.running && !to.trains()) {
       map_pass(to, node, "scale", {t.running_variance}, t.scale, inverse_root(form_.epsilon));
     } else {
       if (form_.centered) {
-        map_pass(to, node, "mean", {t.x}, t.mean, {}, 1 / t.count);
-        map_pass(to, node, "center", {t.mean}, t.center, {});
+        total(to, node, t, "mean", {t.x}, t.mean, {});
+        each(to, node, t, "center", t.mean, t.center, {});
       }
-      map_pass(to, node, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered), 1 / t.count);
-      map_pass(to, node, "scale", {t.variance}, t.scale, inverse_root(form_.epsilon));
+      total(to, node, t, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered));
+      each(to, node, t, "scale", t.variance, t.scale, inverse_root(form_.epsilon));
     }
     map_pass(to, node, "forward", with({t.x, t.scale, t.weight}, {t.center, t.bias}), to.value(node), output(form_.centered));
   }
@@ -68,7 +69,7 @@ class Norm final : public Op {
     const Parts t = parts(to, node);
     const int dy = to.gradient(to.value(node));
     const std::vector<int> terms = with({dy, t.x, t.scale}, {t.center});
-    const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept;
+    const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept || !form_.grouped.empty();
     int plain = -1, normal = -1;  // the means of g weight, and of g weight normal
     if (per_value) {              // of weight and bias, from the same sums
       const int sum = to.inner(node, "sum_g", t.kept, DType::f64), sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
@@ -79,12 +80,8 @@ class Norm final : public Op {
         map_pass(to, node, "backward_bias", {sum}, to.gradient(t.bias), {});
       }
       if (wanted) {
-        normal = to.inner(node, "mean_g_normal", t.kept);
-        map_pass(to, node, "mean_g_normal", {sum_normal, t.weight}, normal, times(), 1 / t.count);
-        if (form_.centered) {
-          plain = to.inner(node, "mean_g", t.kept);
-          map_pass(to, node, "mean_g", {sum, t.weight}, plain, times(), 1 / t.count);
-        }
+        normal = weighted_mean(to, node, t, "mean_g_normal", sum_normal);
+        if (form_.centered) plain = weighted_mean(to, node, t, "mean_g", sum);
       }
     } else if (wanted) {
       const int sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
@@ -111,23 +108,33 @@ class Norm final : public Op {
 
  private:
   struct Parts {
-    Shape kept{}, affine{};  // kept: the dims that are not normalised over
+    Shape kept{}, affine{};   // kept: the dims that are not normalised over
+    Shape split{}, groups{};  // kept, its grouped dim as groups and their members; without these; of a norm by groups
     double count = 1;
     int x = -1, weight = -1, bias = -1, mean = -1, center = -1, variance = -1, scale = -1, running_mean = -1, running_variance = -1;
   };
 
   Parts parts(Lowering& to, const Node& node) const {
     Parts t;
-    std::vector<Dim> kept, affine;
+    std::vector<Dim> kept, affine, split, groups;
     for (const Dim& d : node.shape.dims()) {
-      if (std::find(form_.over.begin(), form_.over.end(), d.name) == form_.over.end())
-        kept.push_back(d);
-      else
+      if (std::find(form_.over.begin(), form_.over.end(), d.name) != form_.over.end()) {
         t.count *= static_cast<double>(d.size);
+      } else if (d.name == form_.grouped) {
+        const Dim members{"in-" + group_name(), d.size / form_.groups};
+        t.count *= static_cast<double>(members.size);
+        kept.push_back(d);
+        groups.push_back({group_name(), form_.groups});
+        split.insert(split.end(), {groups.back(), members});
+      } else {
+        for (auto* list : {&kept, &groups, &split}) list->push_back(d);
+      }
       if (std::find(form_.affine.begin(), form_.affine.end(), d.name) != form_.affine.end()) affine.push_back(d);
     }
     t.kept = Shape(kept);
     t.affine = Shape(affine);
+    t.split = Shape(split);
+    t.groups = Shape(groups);
     t.x = to.value(node.inputs[0]);
     t.weight = to.parameter(node, "weight", t.affine, Initial::ones);
     t.scale = to.inner(node, "scale", t.kept);
@@ -138,11 +145,50 @@ class Norm final : public Op {
       if (!to.trains()) return t.center = t.running_mean, t;
     }
     if (form_.centered) {
-      t.mean = to.inner(node, "mean", t.kept, DType::f64);
+      t.mean = to.inner(node, "mean", t.groups, DType::f64);
       t.center = to.inner(node, "center", t.kept);
     }
-    t.variance = to.inner(node, "variance", t.kept, DType::f64);
+    t.variance = to.inner(node, "variance", t.groups, DType::f64);
     return t;
+  }
+
+  // ---- by groups: sums per value of the grouped dim come first, so that x is never put in another shape; only these are
+  std::string group_name() const { return "groups" + std::to_string(form_.groups) + "-" + form_.grouped; }
+  std::vector<DimMap> members() const { return {{{form_.grouped}, {group_name(), "in-" + group_name()}, 0}}; }
+
+  // The mean of formula(operands) over what is normalised together.
+  void total(Lowering& to, const Node& node, const Parts& t, const std::string& what, const std::vector<int>& operands, int into,
+             Formula formula) const {
+    if (form_.grouped.empty()) return static_cast<void>(map_pass(to, node, what, operands, into, std::move(formula), 1 / t.count));
+    const int parts = to.inner(node, what + "_parts", t.kept, DType::f64);
+    map_pass(to, node, what + " parts", operands, parts, std::move(formula), 1 / t.count);
+    add_members(to, node, t, what, parts, into);
+  }
+  void add_members(Lowering& to, const Node& node, const Parts& t, const std::string& what, int parts, int into) const {
+    const int split = to.inner(node, what + "_members", t.split, DType::f64);
+    shape_copy(to, node, what + " members", parts, split, members());
+    map_pass(to, node, what, {split}, into, {});
+  }
+  // formula(one per group) for every value.
+  void each(Lowering& to, const Node& node, const Parts& t, const std::string& what, int from, int into, Formula formula) const {
+    if (form_.grouped.empty()) return static_cast<void>(map_pass(to, node, what, {from}, into, std::move(formula)));
+    const int of_group = to.inner(node, what + "_of_group", t.groups), split = to.inner(node, what + "_of_members", t.split);
+    map_pass(to, node, what + " of a group", {from}, of_group, std::move(formula));
+    copy_pass(to, node, what + " of its members", of_group, split);
+    shape_copy(to, node, what, split, into, turned(members()));
+  }
+  int weighted_mean(Lowering& to, const Node& node, const Parts& t, const std::string& what, int sum) const {
+    const int mean = to.inner(node, what, t.kept);
+    if (form_.grouped.empty()) {
+      map_pass(to, node, what, {sum, t.weight}, mean, times(), 1 / t.count);
+      return mean;
+    }
+    const int parts = to.inner(node, what + "_parts", t.kept, DType::f64),
+              all = to.inner(node, what + "_sum", t.groups, DType::f64);
+    map_pass(to, node, what + " parts", {sum, t.weight}, parts, times(), 1 / t.count);
+    add_members(to, node, t, what + "_sum", parts, all);
+    each(to, node, t, what, all, mean, {});
+    return mean;
   }
 
   // Those of the last ones that a norm without a center has not are left out.
@@ -173,6 +219,19 @@ Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, 
   if (form.over.size() == x.shape().rank())
     throw UserError(op + " would normalise all of \"" + x.name() + "\" at once; keep one of its dims, as the batch");
   return GraphNodes::graph_of({x})->add(op, name, std::make_shared<Norm>(form), {x}, x.shape());
+}
+
+Dim normalised_dim(const std::string& op, const Tensor& x, const Dim& of) {
+  if (!of.name.empty()) return dim_of(op, x, of.name, "of");
+  if (x.shape().rank() < 2)
+    throw UserError(op + " is of its input's second dim; \"" + x.name() + "\" has " + std::to_string(x.shape().rank()) +
+                    ", name another one with `of`");
+  return x.shape()[1];
+}
+
+Dim named_dim(const std::string& op, const std::vector<std::string>& names) {
+  if (names.size() > 1) throw UserError(op + " is of one dim; `of` names " + std::to_string(names.size()));
+  return names.empty() ? Dim{} : Dim{names.front(), 0};
 }
 
 LayerKey over_key(const std::string& doc) {

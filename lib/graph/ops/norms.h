@@ -17,9 +17,16 @@ struct NormForm {
   double epsilon = 1e-5;
   bool running = false;   // statistics are kept for inference, which reads them instead
   double momentum = 0.1;  // of these
+  std::string grouped{};  // a dim that is not in `over`, but so many groups of whose values are normalised together
+  Index groups = 0;       // of these; they divide it
 };
 
 Tensor normalised(const std::string& op, const Tensor& x, const NormForm& form, const std::string& name);
+
+// The dim that a norm is `of`: this one, or x's second.
+Dim normalised_dim(const std::string& op, const Tensor& x, const Dim& of);
+// The one that a model file's `of` names, if any.
+Dim named_dim(const std::string& op, const std::vector<std::string>& names);
 
 LayerKey over_key(const std::string& doc);
 LayerKey epsilon_key(double standard);

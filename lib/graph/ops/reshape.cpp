@@ -18,7 +18,7 @@ class Reshape final : public Op {
     shape_pass(to, node, "forward", x, maps_);
     const Shape from = to.tensor(x).shape;
     const std::string &first = maps_[0].in.front(), &made = maps_[0].out.front();
-    to.out().derived_dims.push_back({made, first, node.shape.size_of(made), from.size_of(first), 0, DerivedDim::Kind::scaled});
+    cut_alike(to, {made, node.shape.size_of(made)}, {first, from.size_of(first)});
   }
   void backward(Lowering& to, const Node& node) const override {
     shape_gradient(to, node, "backward_data", to.value(node.inputs[0]), maps_);

@@ -55,6 +55,10 @@ void shape_gradient(Lowering& to, const Node& node, const std::string& what, int
   if (to.wants_gradient(from)) shape_copy(to, node, what, to.gradient(to.value(node)), to.gradient(from), turned(index_maps));
 }
 
+void cut_alike(Lowering& to, const Dim& out, const Dim& in) {
+  to.out().derived_dims.push_back({out.name, in.name, out.size, in.size, 0, DerivedDim::Kind::scaled});
+}
+
 void floats_only(const std::string& op, const Tensor& x) {
   if (x.dtype() == DType::i32) throw UserError(op + " works on floats; \"" + x.name() + "\" holds integers");
 }

@@ -23,6 +23,9 @@ std::vector<DimMap> turned(const std::vector<DimMap>& index_maps);
 // Backward of shape_pass: the gradient of `from` is copied from the output's. Nothing where it is not wanted.
 void shape_gradient(Lowering& to, const Node& node, const std::string& what, int from, const std::vector<DimMap>& index_maps);
 
+// Without a rule of its own `out` is cut as `in` is, its boundaries scaled.
+void cut_alike(Lowering& to, const Dim& out, const Dim& in);
+
 // UserErrors of a shape op, which name op and tensor.
 void floats_only(const std::string& op, const Tensor& x);
 void check_float_labels(const std::string& op, const Tensor& x, const Tensor& labels);  // of x's dims
