@@ -196,7 +196,8 @@ Tensor add_layer(Network& net, const Layer& layer, const Tensor& x) {
   if (layer.kind == Layer::Kind::attention) return in_attention(net, layer, x);
   if (layer.kind == Layer::Kind::upsample && layer.form == 2) return in_transposed(net, layer, x);
   if (layer.kind == Layer::Kind::upsample)
-    return upsample2d(x, {.scale = layer.inner, .mode = layer.form == 0 ? Upsampling::nearest : Upsampling::bilinear});
+    return upsample2d(
+        x, {.scale = std::max<Index>(1, layer.inner), .mode = layer.form == 0 ? Upsampling::nearest : Upsampling::bilinear});
   if (layer.kind == Layer::Kind::shape) {
     const Tensor y = in_form(net, layer, x);
     if (y.shape()[1].name != x.shape()[1].name) net.dims.push_back(y.shape()[1]);
