@@ -194,6 +194,9 @@ void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<v
 namespace {
 
 constexpr double kZero = 1e-9;  // a tensor this much smaller than the largest one is zero but for rounding: a bias before a norm
+// One this much smaller than the largest may be a difference of values like that one's (a weight between two norms), with their
+// rounding. Differences are then divided by so much of the largest: in f64 what is wrong shows still.
+constexpr double kSmall = 1e-3;
 
 double largest(const std::vector<double>& values) {
   double most = 0;
@@ -210,7 +213,7 @@ double apart(const std::vector<double>& values, const std::vector<double>& truth
     if (!std::isfinite(values[i]) || !std::isfinite(truth[i])) return std::numeric_limits<double>::quiet_NaN();
     worst = std::max(worst, std::abs(values[i] - truth[i]));
   }
-  if (most >= 1e-30 && most < kZero * all) most = all;
+  if (most >= 1e-30) most = most < kZero * all ? all : std::max(most, kSmall * all);
   return most < 1e-30 ? worst : worst / most;
 }
 

@@ -120,10 +120,11 @@ std::map<std::string, ReadBox> feeds(Index size) {
     for_each_index(box,
                    [&, start = start_of("image")](const std::vector<Index>& i) { *p++ = number(start, position_of(shape, i)); });
   };
-  const auto label = [](const Box& box, std::span<std::byte> out) {
+  const auto label = [size](const Box& box, std::span<std::byte> out) {
     auto* p = reinterpret_cast<std::int32_t*>(out.data());
+    const Shape shape = box.size() == 1 ? Shape({{"n", kSamples}}) : Shape({{"n", kSamples}, {"r", size}, {"k", size}});
     for_each_index(box, [&, start = start_of("label")](const std::vector<Index>& i) {
-      *p++ = static_cast<std::int32_t>((number(start, i[0]) + 1) / 2 * static_cast<double>(kClasses));
+      *p++ = static_cast<std::int32_t>((number(start, position_of(shape, i)) + 1) / 2 * static_cast<double>(kClasses));
     });
   };
   return {{"image", image}, {"label", label}};
@@ -181,7 +182,7 @@ void compare(const std::map<std::string, Fingerprint>& made, const std::map<std:
 
 TEST_CASE("networks of the zoo compute what PyTorch computes of them, under cuts of the batch and of filters", "[golden]") {
   const std::string network = GENERATE(as<std::string>{}, "lenet5", "vgg11", "vgg16_bn", "resnet20", "resnet56", "resnet18",
-                                       "resnet34", "resnet50", "mobilenet_v2", "vit");
+                                       "resnet34", "resnet50", "mobilenet_v2", "vit", "unet");
   const Json file = read("tests/golden/" + network + ".json");
   const Made truth = golden(file);
   const Index size = std::get<std::int64_t>(file.find("size")->value);

@@ -58,7 +58,7 @@ def named(name, tensor, heads):
         return
     if name in ("class_token", "encoder.pos_embedding"):
         name, tensor = name.replace(".", "_") + ".weight", tensor[0]
-    for part in ("encoder.ln.", "heads.head."):
+    for part in ("encoder.ln.", "heads.head.", "up1.up.", "up2.up.", "up3.up.", "up4.up.", "outc.conv."):
         if name.startswith(part):
             name = name.replace(".", "_", 1)
     yield name.replace(".out_proj.", ".out."), tensor
@@ -146,6 +146,63 @@ def lenet():
     return LeNet()
 
 
+class Twice(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        n = torch.nn
+        self.double_conv = n.Sequential(n.Conv2d(i, o, 3, padding=1, bias=False), n.BatchNorm2d(o), n.ReLU(), n.Conv2d(o, o, 3, padding=1, bias=False), n.BatchNorm2d(o), n.ReLU())
+
+    def forward(self, x):
+        return self.double_conv(x)
+
+
+class Down(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.maxpool_conv = nn.Sequential(nn.MaxPool2d(2), Twice(i, o))
+
+    def forward(self, x):
+        return self.maxpool_conv(x)
+
+
+class Up(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.up, self.conv = nn.ConvTranspose2d(i, o, 2, stride=2), Twice(i, o)
+
+    def forward(self, x, skip):
+        return self.conv(torch.cat([skip, self.up(x)], 1))
+
+
+class Out(nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.conv = nn.Conv2d(i, o, 1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+class UNet(nn.Module):
+    """Layers called as in github.com/milesial/Pytorch-UNet."""
+    def __init__(self, c, classes):
+        super().__init__()
+        self.inc = Twice(3, c)
+        for k in range(4):
+            setattr(self, f"down{k + 1}", Down(c << k, c << k + 1))
+            setattr(self, f"up{k + 1}", Up(c << 4 - k, c << 3 - k))
+        self.outc = Out(c, classes)
+
+    def forward(self, x):
+        skips = [self.inc(x)]
+        for k in range(4):
+            skips.append(getattr(self, f"down{k + 1}")(skips[-1]))
+        x = skips.pop()
+        for k in range(4):
+            x = getattr(self, f"up{k + 1}")(x, skips.pop())
+        return self.outc(x)
+
+
 def vit():
     return torchvision.models.VisionTransformer(image_size=64, patch_size=16, num_layers=12, num_heads=12, hidden_dim=96, mlp_dim=384,
                                                 num_classes=CLASSES)
@@ -157,7 +214,7 @@ Basic, Bottleneck = torchvision.models.resnet.BasicBlock, torchvision.models.res
 NETWORKS = {"lenet5": (lenet, 32), "vgg11": (lambda: vgg(A, False), 32), "vgg16_bn": (lambda: vgg(D, True), 32),
             "resnet20": (lambda: CifarResNet(20), 32), "resnet56": (lambda: CifarResNet(56), 32),
             "resnet18": (lambda: resnet(Basic, [2, 2, 2, 2]), 64), "resnet34": (lambda: resnet(Basic, [3, 4, 6, 3]), 64),
-            "resnet50": (lambda: resnet(Bottleneck, [3, 4, 6, 3]), 64), "mobilenet_v2": (mobilenet, 64), "vit": (vit, 64)}
+            "resnet50": (lambda: resnet(Bottleneck, [3, 4, 6, 3]), 64), "mobilenet_v2": (mobilenet, 64), "vit": (vit, 64), "unet": (lambda: UNet(8, CLASSES), 32)}
 
 
 def golden(name):
@@ -174,7 +231,8 @@ def golden(name):
             for key, part in named(whole, tensor.data, heads):
                 part.copy_(torch.from_numpy(initial(key, part.shape)).reshape(part.shape))
     image = torch.from_numpy(numbers("image", 4 * 3 * size * size)).reshape(4, 3, size, size)
-    label = torch.from_numpy(((numbers("label", 4) + 1) / 2 * CLASSES).astype(np.int64))
+    shape = (4, size, size) if name == "unet" else (4,)
+    label = torch.from_numpy(((numbers("label", math.prod(shape)) + 1) / 2 * CLASSES).astype(np.int64)).reshape(shape)
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
     out = {"network": name, "size": size, "losses": []}
     net.train()

@@ -410,7 +410,7 @@ def case(motley, number, folder):
     return ""
 
 
-NEW_CONVS, NEW_NORMS, NEW_UPS = ["conv_transpose2d"], [], True
+NEW_CONVS, NEW_NORMS, NEW_UPS = ["conv_transpose2d"], ["group_norm"], True
 if __name__ == "__main__":
     program = pathlib.Path(sys.argv[1]).resolve()
     count, first = (int(sys.argv[2]) if len(sys.argv) > 2 else 100), (int(sys.argv[3]) if len(sys.argv) > 3 else 1)
