@@ -395,7 +395,7 @@ LayerSpec read_layer(Reader& r, const Json& j) {
     const bool two = kind != nullptr && !kind->form.optional.empty();
     if (!reads_several(layer.op) && layer.from.size() > (two ? 2 : 1))
       r.in("from", [&] {
-        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + "; these are " +
+        r.complain(*from, layer.op + " reads one tensor" + (two ? " and " + kind->form.optional : "") + ", these are " +
                               std::to_string(layer.from.size()));
       });
   }

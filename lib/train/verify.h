@@ -28,8 +28,8 @@ struct VerifyInput {
   std::filesystem::path dump{};  // empty: none
 };
 
-// The largest difference from the unsharded f64 run, divided by the tensor's largest magnitude there (absolute below 1e-30; at least
-// a thousandth of the largest of all gradients, or weights); the worst tensor's.
+// The largest difference from the unsharded f64 run, divided by the tensor's largest magnitude there (absolute below 1e-30; at
+// least a thousandth of the largest of all gradients, or weights); the worst tensor's.
 struct Difference {
   double loss = 0, logits = 0, gradients = 0, weights = 0;
   char worst_gradient[96]{}, worst_weights[96]{};  // the parameters (a report travels as bytes)
