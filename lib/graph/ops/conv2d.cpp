@@ -27,7 +27,7 @@ class Conv2d final : public Op {
       const Index channels = to.tensor(t.x).shape.size_of(in_);
       to.out().derived_dims.push_back({out_.name, in_, out_.size, channels, 0, DerivedDim::Kind::scaled});
     }
-    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape{out_}, Initial::bias), t.y);
+    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape{out_}, Initial::bias, Decays::no), t.y);
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -43,7 +43,8 @@ class Conv2d final : public Op {
     filter.reads = {{t.x, t.x_at}, {dy, t.y_at}};
     filter.writes = {dw, t.w_at};
     if (groups_ > 1) filter.whole = {t.window.roles[1]};  // a part of the channels makes parts of dw that are no box
-    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape{out_}, Initial::bias)));
+    if (bias_)
+      copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape{out_}, Initial::bias, Decays::no)));
   }
 
  private:
