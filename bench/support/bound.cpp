@@ -55,16 +55,18 @@ Plan without_tiles(const Plan& plan) {
 
 Program kernels_alone(Program program) {
   std::vector<ProgramStep> kernels;
-  int forward = 0, until_update = 0;
+  int forward = 0, until_update = 0, until_move = 0;
   for (std::size_t i = 0; i < program.steps.size(); i++) {
     if (!std::holds_alternative<RunKernel>(program.steps[i].what)) continue;
     kernels.push_back(program.steps[i]);
     forward += static_cast<int>(i) < program.forward_steps;
     until_update += static_cast<int>(i) < program.update_begin;
+    until_move += static_cast<int>(i) < program.move_begin;
   }
   program.steps = std::move(kernels);
   program.forward_steps = forward;
   program.update_begin = until_update;
+  program.move_begin = until_move;
   return program;
 }
 

@@ -34,7 +34,8 @@ class Executor {
  public:
   /// Compiles every kernel once and takes all memory: run() allocates nothing. DeviceError: more memory than the device has, with
   /// the five largest buffers.
-  Executor(const Program& program, Backend& backend, Transport& transport, State& state);
+  /// Parameters are the State's; with `slot` what it keeps of them there (running statistics have none: their values).
+  Executor(const Program& program, Backend& backend, Transport& transport, State& state, const std::string& slot = {});
   ~Executor();  // before the transport's: with messages unfinished (an error) the transport keeps the memory that they use
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -47,7 +48,7 @@ class Executor {
   Ran run_backward();  ///< Collective: the gradients of a micro-batch whose run_forward() was just called.
   Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
                       ///< clipped.
-  Ran run_update();   ///< After run_combine().
+  Ran run_update();   ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).
   /// For the updates from now on, in the place of {the optimizer's, 1}.
   void set_update(double learning_rate, double factor_of_gradients, Index step = 1);
   /// Of the gradients of the parameters that this rank owns, after run_combine(); 0 where the step does not clip them.

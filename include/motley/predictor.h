@@ -18,13 +18,17 @@ namespace motley {
 /// @addtogroup running
 /// @{
 
+/// Which parameters of a State a Predictor runs on: their averages where the State keeps them (TrainingOptions::average), or
+/// (current) themselves in any case. Running statistics are themselves.
+enum class PredictedWeights : std::uint8_t { averaged, current };
+
 /// One rank's inference: a plan of its own, with its own batch, cuts and memory, on parameters that a Trainer (or another plan)
 /// stores. Plan it with where they are: `rules.homes = training_plan.homes()`.
 class Predictor {
  public:
   /// Collective: the ranks compare the plan's hash. `state` outlives it. UserError: the plans differ; the plan trains; the State
   /// stores its parameters in other boxes. DeviceError: out of memory.
-  Predictor(Runtime& rt, const Plan& plan, State& state);
+  Predictor(Runtime& rt, const Plan& plan, State& state, PredictedWeights weights = PredictedWeights::averaged);
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;

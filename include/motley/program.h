@@ -103,10 +103,16 @@ struct Program {
   int forward_steps = 0;                      ///< the first so many steps make the loss and the logits
   int combine_begin = 0;                      ///< the first step after a micro-batch's gradients: sums of all, norms
   int update_begin = 0;                       ///< the first step of the update; before it all ranks agree that it shall be
-  int scalars = -1;          ///< buffer of the update's {learning rate, factor of the gradients, what the optimizer adds}, f64
+  int move_begin = 0;    ///< the first step after the norms of parameters and directions; before it the ranks add them (directs)
+  bool directs = false;  ///< the optimizer has a direction (Optimizer::direction); the same on every rank
+  int lengths = -1;      ///< buffer, f64: per slice the squared norms of its values and of their direction
+  int ratios = -1;       ///< buffer, f64: per slice the ratio of the norms of its complete parameter
+  int scalars = -1;  ///< buffer of the update's {learning rate, factor of the gradients, what the optimizer adds, kept part of the
+                     ///< average}, f64
   std::vector<int> norms{};  ///< buffers of one element each: squared norms of the slices' gradients, to clip by; -1: a statistic's
   Index arena_bytes = 0;     ///< of all buffers of Space::arena, by lifetimes
   double learning_rate = 0;  ///< in scalars until Executor::set_update
+  double average = 0;        ///< part of the parameters' averages that a step keeps, but for the first one; 0: they have none
   std::vector<std::string> slot_names{};  ///< of Slice::slots
   Formula step_scalars{};                 ///< of the step's number: what the optimizer adds to scalars
   std::vector<int> ones{};                ///< buffers of Space::kept that are 1; the others begin at 0

@@ -37,13 +37,14 @@ struct StateEntry {
 class State {
  public:
   /// Initial values of every owned box: those of weights and biases drawn per tensor name and global index (equal for every mesh,
-  /// layout and rank count), He-uniform by the global fan-in; those of norms 1 and 0; the optimizer's slots are 0. In the device's
-  /// memory where there is one. DeviceError: out of memory.
+  /// layout and rank count), He-uniform by the global fan-in; those of norms 1 and 0; the optimizer's slots are 0, an average
+  /// (TrainingOptions::average) is the parameter. In the device's memory where there is one. DeviceError: out of memory.
   State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   std::vector<std::string> names() const;   ///< of parameters and statistics, on every rank, in the order of the step
   std::vector<StateEntry> entries() const;  ///< all that the ranks store together, the same on every rank
+  bool has(const std::string& name, const std::string& slot = {}) const;  ///< the same on every rank
   /// The complete tensor, row-major, on every rank. Collective. UserError: no parameter or slot has this name.
   std::vector<double> get(Transport& transport, const std::string& name, const std::string& slot = {}) const;
   /// What this rank owns of it; empty: nothing. UserError: no parameter or slot has this name.

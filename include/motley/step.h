@@ -14,6 +14,10 @@ namespace motley {
 /// @addtogroup network
 /// @{
 
+/// The parameters that weight decay takes from: all, or (weights) all but biases and those of norms. The op that declares a
+/// parameter decides which it is.
+enum class Decay : std::uint8_t { all, weights };
+
 /// Stochastic gradient descent, as PyTorch's: `g' = g + weight_decay*w; v = momentum*v + g'` (v starts at 0); `w -=
 /// learning_rate*v`; with nesterov `w -= learning_rate*(g' + momentum*v)`.
 struct Sgd {
@@ -21,6 +25,7 @@ struct Sgd {
   double momentum = 0.0;        ///< fraction of the previous update that is kept
   double weight_decay = 0.0;    ///< times the parameter, added to its gradient
   bool nesterov = false;        ///< whether the momentum looks ahead; needs one above 0
+  Decay decay = Decay::all;     ///< whose decay
   bool operator==(const Sgd&) const = default;
 };
 /// Adam (Kingma and Ba, arXiv 1412.6980), as PyTorch's: `g' = g + weight_decay*w; m = beta1*m + (1-beta1)*g'; v = beta2*v +
@@ -31,6 +36,7 @@ struct Adam {
   double beta2 = 0.999;         ///< fraction of the mean squared gradient that is kept
   double epsilon = 1e-8;        ///< added to the root
   double weight_decay = 0.0;    ///< times the parameter, added to its gradient
+  Decay decay = Decay::all;     ///< whose decay
 };
 /// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101), as PyTorch's: the gradient stays as it is, `w -=
 /// learning_rate*weight_decay*w` besides.
@@ -40,6 +46,18 @@ struct AdamW {
   double beta2 = 0.999;         ///< fraction of the mean squared gradient that is kept
   double epsilon = 1e-8;        ///< added to the root
   double weight_decay = 0.01;   ///< times learning rate and parameter, taken from the parameter
+  Decay decay = Decay::all;     ///< whose decay
+};
+/// LAMB (You et al., arXiv 1904.00962, algorithm 2): m, v as Adam's of the plain gradient; `u = m/(1-beta1^t) /
+/// (sqrt(v/(1-beta2^t)) + epsilon) + weight_decay*w`; `w -= learning_rate * r*u`, r the L2 norm of the complete parameter w divided
+/// by that of its u, wherever their parts are; 1 where either is 0.
+struct Lamb {
+  double learning_rate = 1e-3;  ///< step size of the update
+  double beta1 = 0.9;           ///< fraction of the mean gradient that is kept
+  double beta2 = 0.999;         ///< fraction of the mean squared gradient that is kept
+  double epsilon = 1e-6;        ///< added to the root
+  double weight_decay = 0.01;   ///< times the parameter, added to what it moves by
+  Decay decay = Decay::all;     ///< whose decay
 };
 
 /// How parameters are updated: any of the above.
@@ -47,12 +65,19 @@ struct Optimizer {
   Optimizer(const Sgd& sgd = {});    ///< stochastic gradient descent
   Optimizer(const Adam& adam);       ///< Adam
   Optimizer(const AdamW& adamw);     ///< Adam, decoupled weight decay
-  std::string kind{};                ///< "sgd", "adam", "adamw"
+  Optimizer(const Lamb& lamb);       ///< LAMB
+  std::string kind{};                ///< "sgd", "adam", "adamw", "lamb"
   double learning_rate = 0;          ///< step size, before a schedule
   std::vector<std::string> slots{};  ///< what it keeps per parameter, 0 at the start: "velocity"
   Formula scalars{};                 ///< of the step's number, from 1: what the update needs besides; no code: nothing
-  /// Scalars learning rate, factor of the gradient, those above; then gradient, slots, parameter -> slots, parameter.
+  /// Scalars learning rate, factor of the gradient, those above; then gradient, slots, parameter -> slots, parameter. Where there
+  /// is a direction -> slots alone.
   Formula update{};
+  /// The scalars; then slots, parameter -> u, by which the parameter then moves: `w -= learning_rate * r*u`, r the norm of w by
+  /// that of u, both of the complete parameter. No code: there is none.
+  Formula direction{};
+  Formula undecayed_update{};     ///< of parameters that do not decay (Decay)
+  Formula undecayed_direction{};  ///< of the same
   bool operator==(const Optimizer&) const = default;
 };
 
@@ -65,6 +90,10 @@ struct TrainingOptions {
   /// The batch (the first dim of every input) goes through in so many micro-batches of one size, one after another: memory for one
   /// of them, the gradients of all. It must divide the batch. Gradients are added in f64 and rounded once.
   Index accumulate = 1;
+  /// Above 0: every parameter has an exponential moving average besides, the slot "average": `a = average*a + (1-average)*w` after
+  /// each step, the first step's w to begin with (as torch.optim.swa_utils.AveragedModel). Predictors run on it, files of weights
+  /// hold it. Below 1.
+  double average = 0;
 };
 
 /// What an update reads when it runs: it decides nothing that is planned, so two steps that differ in it alone have one hash and
@@ -73,6 +102,7 @@ struct UpdateScalars {
   double learning_rate = 0;  ///< of the optimizer
   RateSchedule schedule{};   ///< of the learning rate
   double clip_norm = 0;      ///< as TrainingOptions::clip_norm
+  double average = 0;        ///< as TrainingOptions::average
 };
 
 struct Passes;  // lib/graph/passes.h: the graph as passes over named tensors, gradients and update included

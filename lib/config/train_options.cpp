@@ -16,12 +16,13 @@ namespace motley {
 namespace {
 
 const std::vector<std::string> kTrainedTypes{"f32", "f64"};
-const std::vector<std::string> kRateKinds{"constant", "linear", "cosine", "step"};
+const std::vector<std::string> kDecays{"all", "weights"}, kRateKinds{"constant", "linear", "cosine", "step"};
 
 struct OptimizerFile {
   std::string kind{};
   double learning_rate = 0;
   std::map<std::string, double> values{};  // of the other keys
+  Decay decay = Decay::all;
 };
 
 std::vector<std::string> optimizer_names() {
@@ -49,6 +50,7 @@ const Table<OptimizerFile>& optimizer_table() {
     std::map<std::string, std::vector<std::pair<std::string, const OptimizerKey*>>> keys;  // name -> optimizers
     for (const auto& [name, kind] : OptimizerKind::all())
       for (const OptimizerKey& key : kind.keys) keys[key.name].emplace_back(name, &key);
+    std::size_t weight_decay = out.size();
     for (const auto& [key, its] : keys) {
       std::string doc;
       const OptimizerKey& first = *its.front().second;
@@ -61,8 +63,13 @@ const Table<OptimizerFile>& optimizer_table() {
       }
       Json usual;
       if (one_value) usual = first.flag ? Json(first.usual != 0) : Json(first.usual);
+      if (key == "weight_decay") weight_decay = out.size() + 1;
       out.push_back({key, doc, first.flag ? "boolean" : "number", false, value(first), {}, usual});
     }
+    out.insert(
+        out.begin() + static_cast<std::ptrdiff_t>(weight_decay),
+        word_field("decay", "whose weight decay: all parameters', or \"weights\", without biases and the parameters of norms",
+                   &OptimizerFile::decay, kDecays));
     return out;
   }();
   return table;
@@ -82,7 +89,7 @@ Optimizer read_optimizer(Reader& r, const Json& j) {
   for (const auto& [key, value] : file.values)  // of other optimizers
     if (const Json* given = j.find(key)) r.in(key, [&] { r.complain(*given, file.kind + " has no \"" + key + "\""); });
   try {
-    return kind->second.make(file.learning_rate, values);
+    return kind->second.make(file.learning_rate, values, file.decay);
   } catch (const UserError& e) {
     r.complain(j, e.what());
     return {};
@@ -221,6 +228,15 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) {
          if (r.number(j, t.clip_norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && t.clip_norm <= 0)
            r.complain(j, "expected a number above 0; without the key gradients are not clipped");
+       }},
+      {"average",
+       "part of the weights' moving average that a step keeps, as 0.999; evaluations and weights.safetensors have the averages",
+       "number", false, [](Reader& r, const Json& j, TrainOptions& t) {
+         double average = 0;
+         if (r.number(j, average, -1, 2) && !(average > 0 && average < 1))
+           r.complain(j, "expected a number above 0 and below 1; without the key weights are not averaged");
+         else
+           t.average = average;
        }}};
 }
 
@@ -242,7 +258,7 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
 }
 
 TrainingOptions training_options(const TrainOptions& train, Index samples) {
-  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate};
+  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate, train.average};
   out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
   return out;
 }

@@ -22,6 +22,7 @@ struct TrainOptions {
   RateSchedule schedule{};  // without the number of steps
   double clip_norm = 0;     // 0: gradients are not clipped
   Index accumulate = 1;     // micro-batches of a batch
+  double average = 0;       // 0: weights are not averaged
   CheckpointOptions checkpoint{};
   Index evaluate_every_epochs = 0;  // 0: at the end alone
 };

@@ -78,8 +78,10 @@ int Lowering::add(StepTensor tensor) {
   return here->second;
 }
 
-int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial) {
-  return add_parameter({node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial});
+int Lowering::parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, Decays decays) {
+  StepTensor tensor{node.layer + "." + suffix, shape, DType::f32, TensorRole::parameter, node.layer, -1, initial};
+  tensor.decays = decays == Decays::yes;
+  return add_parameter(std::move(tensor));
 }
 
 int Lowering::weight(const Node& node, const WeightOptions& o, const Shape& shape) {

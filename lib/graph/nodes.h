@@ -61,6 +61,9 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   void claim(const std::string& name);  // UserError: taken, or no name
 };
 
+// Is a parameter one of the weights that Decay::weights takes from: not a bias, not a norm's.
+enum class Decays : std::uint8_t { no, yes };
+
 // Builds Passes from nodes. Node ids become tensors; op code adds inner tensors, parameters and passes.
 class Lowering {
  public:
@@ -68,7 +71,7 @@ class Lowering {
   int value(int node) const { return at(values_, node); }  // tensor of a node's output
   int value(const Node& node) const { return value(node.id); }
   // Each is made at its first call.
-  int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial);
+  int parameter(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, Decays decays);
   int weight(const Node& node, const WeightOptions& options, const Shape& shape);  // UserError: another layer's has another shape
   // Of an i32 input: what it names, and a number besides that is ignored. UserError: two ops ignore different ones.
   void numbers_below(int tensor, Index below, std::optional<Index> ignored = {});

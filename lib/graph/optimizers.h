@@ -21,9 +21,10 @@ struct OptimizerKey {  // a number from 0 to `most`, or true or false
 
 // Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`
 struct OptimizerKind {
-  using Make = std::function<Optimizer(double learning_rate, const std::vector<double>& values)>;  // in the order of the keys
+  // values: in the order of the keys
+  using Make = std::function<Optimizer(double learning_rate, const std::vector<double>& values, Decay decay)>;
   OptimizerKind(const std::string& name, std::vector<OptimizerKey> its_keys, Make its_make);
-  std::vector<OptimizerKey> keys{};  // besides "kind" and "learning_rate"
+  std::vector<OptimizerKey> keys{};  // besides "kind", "learning_rate" and "decay"
   Make make{};
   static const std::map<std::string, OptimizerKind>& all();  // by name
 };

@@ -31,6 +31,7 @@ struct StepTensor {
   Index below = 0;                    // of an i32 input that names rows or classes: its numbers are 0..below-1; 0: any
   std::optional<Index> ignored{};     // or this one
   int fed_from = -1;                  // it has what this input has of all micro-batches, its first dim counts them
+  bool decays = true;                 // of a parameter: Decay::weights takes from it too
 };
 
 // Of its elements, where floats are `floats`.
@@ -101,11 +102,6 @@ struct DerivedDim {
   enum class Kind : std::uint8_t { scaled, shifted } kind = Kind::scaled;
 };
 
-// What an update reads when it runs: learning rate, factor of the gradient, and what the optimizer computes from the step's number.
-inline Index update_scalars(const Optimizer& o) {
-  return 2 + (o.scalars.code.empty() ? 0 : result_count(o.scalars));
-}
-
 // A parameter that no gradient changes: a step moves it by `momentum` of the way towards its "gradient", what the step computed; n
 // micro-batches one after another.
 struct Statistic {
@@ -125,6 +121,7 @@ struct Passes {
   std::vector<DerivedDim> derived_dims{};  // in graph order
   Optimizer optimizer{};                   // its learning rate is 0 here: it is read when a step runs (Step::scalars)
   bool clips = false;                      // by the gradients' common norm
+  bool averages = false;                   // each parameter has the slot kAverage besides the optimizer's
   Index accumulate = 1;                    // micro-batches of a step; all sizes are those of one
   bool trains = false;
   int find(const std::string& tensor) const;        // -1: none

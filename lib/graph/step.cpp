@@ -65,10 +65,14 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   for (int p : out.parameters) out.parameter_gradients.push_back(out.find("gradient of " + at(out.tensors, p).name));
   check(std::find(out.parameter_gradients.begin(), out.parameter_gradients.end(), -1) == out.parameter_gradients.end(),
         "every parameter that the loss depends on has a gradient");
-  UpdateScalars scalars{optimizer.learning_rate, options.schedule, options.clip_norm};
+  if (!(options.average >= 0 && options.average < 1))
+    throw UserError("average: the part of an average that a step keeps is from 0 to below 1, this one is " +
+                    std::to_string(options.average));
+  UpdateScalars scalars{optimizer.learning_rate, options.schedule, options.clip_norm, options.average};
   out.optimizer = optimizer;
   out.optimizer.learning_rate = 0;
   out.clips = options.clip_norm > 0;
+  out.averages = options.average > 0;
   cut_batch(out, options.accumulate);
   return {std::make_shared<const Passes>(std::move(out)), std::move(scalars)};
 }

@@ -9,9 +9,14 @@ namespace motley {
 
 template <>
 struct Fields<Optimizer> {
-  static constexpr std::tuple list{field("kind", &Optimizer::kind), field("learning_rate", &Optimizer::learning_rate),
-                                   field("slots", &Optimizer::slots), field("scalars", &Optimizer::scalars),
-                                   field("update", &Optimizer::update)};
+  static constexpr std::tuple list{field("kind", &Optimizer::kind),
+                                   field("learning_rate", &Optimizer::learning_rate),
+                                   field("slots", &Optimizer::slots),
+                                   field("scalars", &Optimizer::scalars),
+                                   field("update", &Optimizer::update),
+                                   field("direction", &Optimizer::direction),
+                                   field("undecayed_update", &Optimizer::undecayed_update),
+                                   field("undecayed_direction", &Optimizer::undecayed_direction)};
 };
 template <>
 struct Fields<StepTensor> {
@@ -19,7 +24,7 @@ struct Fields<StepTensor> {
       field("name", &StepTensor::name),       field("shape", &StepTensor::shape),         field("dtype", &StepTensor::dtype),
       field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
       field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below),
-      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from)};
+      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from),   field("decays", &StepTensor::decays)};
 };
 template <>
 struct Fields<PassIndex> {
@@ -80,6 +85,7 @@ struct Fields<Passes> {
                                    field("derived_dims", &Passes::derived_dims),
                                    field("optimizer", &Passes::optimizer),
                                    field("clips", &Passes::clips),
+                                   field("averages", &Passes::averages),
                                    field("accumulate", &Passes::accumulate),
                                    field("trains", &Passes::trains)};
 };

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "graph/update_form.h"
+
 namespace motley {
 
 namespace {
@@ -25,7 +27,8 @@ Program compile(const Plan& plan, int rank, const CompileOptions& options) {
   Program out = compile(plan.data(), rank, options);
   out.learning_rate = plan.step().scalars().learning_rate;
   out.step_scalars = plan.step().passes().optimizer.scalars;
-  out.slot_names = plan.step().passes().optimizer.slots;
+  out.average = plan.step().scalars().average;
+  out.slot_names = update_slots(plan.step().passes());
   return out;
 }
 
@@ -50,7 +53,7 @@ Program compile(const PlanData& plan, int rank, const CompileOptions& options, s
 Program finished(Draft draft) {
   const int middle = draft.plan.backward_turn();
   Program out = std::move(draft.program);
-  out.combine_begin = out.update_begin = -1;
+  out.combine_begin = out.update_begin = out.move_begin = -1;
   std::vector<bool> used(out.buffers.size(), false);
   for (const FedBuffer& f : out.feeds) at(used, f.buffer) = true;
   for (DraftStep& s : draft.steps) {
@@ -60,6 +63,7 @@ Program finished(Draft draft) {
     };
     begin_at(out.combine_begin, draft.plan.combine_turn());
     begin_at(out.update_begin, draft.plan.update_turn());
+    begin_at(out.move_begin, draft.plan.move_turn());
     if (auto* run = std::get_if<RunKernel>(&s.what)) {
       for (const Place& p : run->operands) at(used, p.buffer) = true;
       out.steps.push_back({std::move(*run)});
@@ -72,7 +76,7 @@ Program finished(Draft draft) {
       out.steps.push_back({std::get<Wait>(s.what)});
     }
   }
-  for (int* begin : {&out.combine_begin, &out.update_begin})
+  for (int* begin : {&out.combine_begin, &out.update_begin, &out.move_begin})
     if (*begin < 0) *begin = static_cast<int>(out.steps.size());
   for (int& main : out.main_buffer)  // a tensor that exists only inside a kernel
     if (main >= 0 && !at(used, main) && at(out.buffers, main).space == Space::arena) main = -1;

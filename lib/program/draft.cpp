@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/update_form.h"
 #include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/tiles.h"
@@ -20,8 +21,8 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
   program.micro_batches = static_cast<int>(all.accumulate);
   program.main_buffer.assign(all.tensors.size(), -1);
   if (all.trains)
-    program.scalars =
-        add_buffer("the update's scalars", DType::f64, {{0, update_scalars(all.optimizer)}}, Format::plain, Space::kept);
+    program.scalars = add_buffer("the update's scalars", DType::f64, {{0, update_scalars(all.optimizer, all.averages)}},
+                                 Format::plain, Space::kept);
   for (int t : all.parameters) {
     std::vector<Box> reads;
     for (const Shard& h : plan.plan_of(t).readers)
@@ -37,13 +38,20 @@ Draft::Draft(const LocalPlan& local) : plan(local) {
       s.value = add_buffer(s.name, program.dtype, h.box, plan.format_of(t), Space::state);
       if (all.accumulate > 1)
         s.sum = add_buffer("sum of the gradients of " + s.name, DType::f64, h.box, plan.format_of(t), Space::kept);
-      for (const std::string& slot : all.optimizer.slots)
+      for (const std::string& slot : update_slots(all))
         if (all.trains && all.statistic(t) == nullptr)
           s.slots.push_back(add_buffer(slot + " of " + s.name, program.dtype, h.box, plan.format_of(t), Space::state));
       if (count == 1 && reads.size() == 1 && reads.front() == h.box && !plan.shared(t).is_shared())
         at(program.main_buffer, t) = s.value;
       program.slices.push_back(std::move(s));
     }
+  }
+  program.directs = all.trains && !all.optimizer.direction.code.empty();
+  if (program.directs) {
+    const Index count = std::max<Index>(1, static_cast<Index>(program.slices.size()));
+    program.lengths =
+        add_buffer("norms of parameters and directions", DType::f64, {{0, count}, {0, 2}}, Format::plain, Space::kept);
+    program.ratios = add_buffer("ratios of these norms", DType::f64, {{0, count}}, Format::plain, Space::kept);
   }
   for (int t = 0; t < static_cast<int>(all.tensors.size()); t++) {
     const TensorRole role = plan.tensor(t).role;

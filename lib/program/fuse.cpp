@@ -105,7 +105,7 @@ class Fuser {
   }
   // Steps of one part run one after the other, and no others between them.
   bool in_one_part(int a, int b) const {
-    for (int border : {program_.forward_steps, program_.combine_begin, program_.update_begin})
+    for (int border : {program_.forward_steps, program_.combine_begin, program_.update_begin, program_.move_begin})
       if (a < border && b >= border) return false;
     return true;
   }
@@ -217,7 +217,7 @@ class Fuser {
   }
 
   void drop_joined() {
-    int* const borders[]{&program_.forward_steps, &program_.combine_begin, &program_.update_begin};
+    int* const borders[]{&program_.forward_steps, &program_.combine_begin, &program_.update_begin, &program_.move_begin};
     std::vector<int> before(program_.steps.size() + 1, 0);  // dropped steps
     for (std::size_t s = 0; s < program_.steps.size(); s++) before[s + 1] = before[s] + (joined_[s] ? 1 : 0);
     for (int* border : borders) *border -= at(before, *border);

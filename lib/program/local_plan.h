@@ -65,6 +65,7 @@ class LocalPlan {
   int sum_turn() const { return static_cast<int>(passes().passes.size()); }
   int combine_turn() const { return sum_turn() + 1; }
   int update_turn() const { return sum_turn() + 2; }
+  int move_turn() const { return sum_turn() + 3; }  // what moves by a direction, once the ranks know the norms
   // The pass at whose turn the tensor is first written, on any rank (-1: never); the one after which no rank reads it.
   int opened_at(int t) const { return at(opened_, t); }
   int closed_at(int t) const;

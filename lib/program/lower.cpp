@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "graph/gradient_sum.h"
+#include "graph/update_form.h"
 #include "kernels/operands.h"
 #include "program/compile.h"
 
@@ -294,30 +295,84 @@ void Lowerer::emit_updates() {
       draft_.program.norms.push_back(plan_.passes().statistic(s.tensor) == nullptr ? norm_of(s, place) : -1);
   }
   draft_.turn = plan_.update_turn();
-  const Optimizer& optimizer = plan_.passes().optimizer;
-  const Index scalars = update_scalars(optimizer);
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
-    if (const Statistic* statistic = plan_.passes().statistic(s.tensor)) {
+    if (const Statistic* statistic = plan_.passes().statistic(s.tensor))
       draft_.kernel(
           elements_kernel(s.sum >= 0 ? moved_by_sum(statistic->momentum, draft_.program.micro_batches) : moved(statistic->momentum),
                           dtype, volume(s.box), {dtype, dtype, dtype}),
           {gradients[i].dense, {s.value, 0}, {s.value, 0}}, "update of " + s.name, Purpose::update);
-      continue;
-    }
-    std::vector<DType> types(static_cast<std::size_t>(scalars), DType::f64);
-    std::vector<Place> places;
-    for (Index k = 0; k < scalars; k++) places.push_back({draft_.program.scalars, k});
-    places.push_back(gradients[i].dense);
-    for (int written = 0; written < 2; written++) {  // in place
-      for (const int slot : s.slots) places.push_back({slot, 0});
-      places.push_back({s.value, 0});
-    }
-    types.resize(places.size(), dtype);
-    KernelSpec update = elements_kernel(optimizer.update, dtype, volume(s.box), types);
-    for (Index k = 0; k < scalars; k++) at(update.operands, k).strides = {0};
-    draft_.kernel(std::move(update), std::move(places), "update of " + s.name, Purpose::update);
+    else
+      emit_update(static_cast<int>(i), gradients[i].dense);
   }
+  draft_.turn = plan_.move_turn();
+  for (std::size_t i = 0; i < slices.size() && draft_.program.directs; i++)
+    if (plan_.passes().statistic(slices[i].tensor) == nullptr) emit_move_along(static_cast<int>(i));
+}
+
+UpdateForm Lowerer::form_of(const Slice& s) const {
+  const Passes& passes = plan_.passes();
+  return update_form(passes.optimizer, passes.averages, plan_.tensor(s.tensor).decays);
+}
+
+void Lowerer::emit_elements(const Slice& s, Elements of, const std::string& what) {
+  const DType dtype = plan_.data().dtype;
+  const auto inputs = static_cast<std::size_t>(operand_count(of.formula));
+  std::vector<Place> places = of.scalars;
+  places.insert(places.end(), of.its.begin(), of.its.end());
+  places.resize(inputs);
+  std::vector<DType> types(of.scalars.size(), DType::f64);
+  types.resize(inputs, dtype);
+  for (const Place& result : of.results) {
+    places.push_back(result);
+    types.push_back(at(draft_.program.buffers, result.buffer).dtype);
+  }
+  KernelSpec spec = elements_kernel(std::move(of.formula), dtype, volume(s.box), types);
+  for (std::size_t k = 0; k < of.scalars.size(); k++) spec.operands[k].strides = {0};
+  spec.combine = of.combine;
+  if (of.combine != Combine::set) spec.operands.back().strides = {0};
+  draft_.kernel(std::move(spec), std::move(places), what, Purpose::update);
+}
+
+std::vector<Place> Lowerer::update_scalar_places() const {
+  const Passes& passes = plan_.passes();
+  std::vector<Place> out;
+  for (Index k = 0; k < update_scalars(passes.optimizer, passes.averages); k++) out.push_back({draft_.program.scalars, k});
+  return out;
+}
+
+// In place. Of an optimizer with a direction: the slots, and the squared norms.
+void Lowerer::emit_update(int slice, const Place& gradient) {
+  const Slice& s = at(draft_.program.slices, slice);
+  UpdateForm form = form_of(s);
+  const std::size_t own = plan_.passes().optimizer.slots.size();
+  std::vector<Place> kept;  // slots, parameter
+  for (const int slot : s.slots) kept.push_back({slot, 0});
+  kept.push_back({s.value, 0});
+  const bool directs = draft_.program.directs;
+  const std::vector<Place> slots(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(own));
+  const std::vector<Place>& written = directs ? slots : kept;
+  std::vector<Place> its = written;
+  its.insert(its.begin(), gradient);
+  emit_elements(s, {std::move(form.update), update_scalar_places(), its, written}, "update of " + s.name);
+  if (!directs) return;
+  its = slots;
+  its.push_back(kept.back());
+  const Index first = 2 * Index{slice};
+  emit_elements(s, {square(), {}, {kept.back()}, {{draft_.program.lengths, first}}, Combine::add}, "norm of " + s.name);
+  emit_elements(s, {std::move(form.squared), update_scalar_places(), its, {{draft_.program.lengths, first + 1}}, Combine::add},
+                "norm of the direction of " + s.name);
+}
+
+void Lowerer::emit_move_along(int slice) {
+  const Slice& s = at(draft_.program.slices, slice);
+  Elements of{form_of(s).move, update_scalar_places()};
+  of.scalars.push_back({draft_.program.ratios, slice});
+  for (const int slot : s.slots) of.its.push_back({slot, 0});
+  if (plan_.passes().averages) of.results.push_back(of.its.back());
+  of.its.push_back({s.value, 0});
+  of.results.push_back({s.value, 0});
+  emit_elements(s, std::move(of), "move of " + s.name);
 }
 
 // The sum of the squares of a slice's gradient: a buffer.

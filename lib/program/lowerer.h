@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/update_form.h"
 #include "plan/kernel_of.h"
 #include "plan/tiles.h"
 #include "program/draft.h"
@@ -27,6 +28,16 @@ class Lowerer {
   void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);
   void emit_updates();
+  void emit_update(int slice, const Place& gradient);
+  void emit_move_along(int slice);
+  struct Elements {  // a map over a slice's elements; those of its operands that the formula does not read stand last
+    Formula formula{};
+    std::vector<Place> scalars{}, its{}, results{};  // operands of one f64 element, then of the slice; results in their dtypes
+    Combine combine = Combine::set;                  // else into one element
+  };
+  void emit_elements(const Slice& slice, Elements of, const std::string& what);
+  UpdateForm form_of(const Slice& slice) const;
+  std::vector<Place> update_scalar_places() const;
   int norm_of(const Slice& slice, const Place& gradient);
   // The operand with its dims in `order` (positions in the view; -1: absent) as one block of `strides_of(format, extents)`.
   Place dense(const View& view, const std::vector<int>& order, Format format, const std::string& name);

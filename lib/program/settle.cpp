@@ -78,6 +78,7 @@ void settle(Program& program) {
   program.steps = std::move(out);
   program.combine_begin = at(now, program.combine_begin);
   program.update_begin = at(now, program.update_begin);
+  program.move_begin = at(now, program.move_begin);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);
     if (b.last >= 0) b.last = at(now, b.last);

@@ -28,13 +28,13 @@ class Sharer {
     if (!draft_.program.windows) return;
     std::vector<DraftStep> before = std::exchange(draft_.steps, {});
     auto step = before.begin();
-    const int update = plan_.update_turn();
-    std::vector<std::vector<int>> opened(static_cast<std::size_t>(update) + 1), closed(opened.size());  // per turn: tensors
+    const int last = plan_.move_turn();
+    std::vector<std::vector<int>> opened(static_cast<std::size_t>(last) + 1), closed(opened.size());  // per turn: tensors
     for (const auto& [t, flags] : shared_) {
       at(opened, plan_.opened_at(t)).push_back(t);
       at(closed, plan_.closed_at(t)).push_back(t);
     }
-    for (int turn = 0; turn <= update; turn++) {
+    for (int turn = 0; turn <= last; turn++) {
       draft_.turn = turn;
       if (turn == plan_.combine_turn()) await_acknowledgements();  // an update, or the next micro-batch, writes what others read
       for (int t : at(opened, turn)) open(t, shared_.at(t));

@@ -3,7 +3,8 @@
 // travels from when both ends have posted it, while kernels run too; a rank receives one message after another. What a CPU's cores
 // do to receive a message they do between kernels, whenever it came. What a peer of the same host has written is read in place:
 // that makes the next kernel longer by the link's in_place seconds. Before the update all ranks agree
-// that it shall be: on the loss, which travels while gradients are computed, and on the gradients' norm where they are clipped.
+// that it shall be: on the loss, which travels while gradients are computed, and on the gradients' norm where they are clipped; and
+// once more on the norms of what moves, where the optimizer has a direction.
 #include <motley/error.h>
 #include <motley/program.h>
 
@@ -28,7 +29,8 @@ class Simulator {
         profile_(profile),
         ranks_(programs.size()),
         timeline_(options.timeline),
-        verdicts_(static_cast<std::size_t>(options.steps)),
+        meetings_(std::any_of(programs.begin(), programs.end(), [](const Program& p) { return p.directs; }) ? 2 : 1),
+        verdicts_(static_cast<std::size_t>(options.steps) * meetings_),
         ends_(static_cast<std::size_t>(options.steps), 0) {
     out_.busy_seconds.assign(programs.size(), 0);
     out_.waiting_seconds.assign(programs.size(), 0);
@@ -66,7 +68,7 @@ class Simulator {
     std::size_t at = 0;
     int step = 0, micro_batch = 0;
     Doing doing = Doing::next;
-    bool sent = false, agreed = false;        // of the verdict on the update
+    std::size_t sent = 0, agreed = 0;         // of the step's meetings: the verdict on the update, the norms of what moves
     double begin = 0, busy = 0, waiting = 0;  // of the last step: when it began; seconds before it
     double to_read = 0;                       // in place, by the next kernel: profiled seconds
     double left = 0;                          // computing: profiled seconds; arriving: seconds
@@ -79,7 +81,7 @@ class Simulator {
     std::vector<double> copied{};  // per send: when the host has it
   };
 
-  struct Verdict {         // on a step's update
+  struct Verdict {         // of one meeting
     std::size_t sent = 0;  // ranks that have sent what the others wait for
     double last = 0;       // when the last one did
   };
@@ -88,9 +90,8 @@ class Simulator {
   bool go_on(std::size_t r) {
     Rank& rank = ranks_[r];
     if (rank.doing != Doing::next && rank.doing != Doing::blocked && rank.doing != Doing::meeting) return false;
-    if (!rank.sent && sends_here(r)) {
-      rank.sent = true;
-      Verdict& verdict = verdict_of(r);
+    if (sends_here(r)) {
+      Verdict& verdict = verdict_of(r, rank.sent++);
       verdict.sent++;
       verdict.last = std::max(verdict.last, out_.step_seconds);
     }
@@ -139,14 +140,16 @@ class Simulator {
 
   bool is_done(std::size_t r) const { return ranks_[r].at == programs_[r].steps.size() && !agrees_here(r); }
   bool is_last_step(std::size_t r) const { return static_cast<std::size_t>(ranks_[r].step) + 1 == ends_.size(); }
-  Verdict& verdict_of(std::size_t r) { return verdicts_[static_cast<std::size_t>(ranks_[r].step)]; }
+  Verdict& verdict_of(std::size_t r, std::size_t meeting) {
+    return verdicts_[static_cast<std::size_t>(ranks_[r].step) * meetings_ + meeting];
+  }
   bool next_step(std::size_t r) {
     Rank& rank = ranks_[r];
     if (is_last_step(r)) return false;
     rank.step++;
     rank.at = 0;
     rank.micro_batch = 0;
-    rank.sent = rank.agreed = false;
+    rank.sent = rank.agreed = 0;
     rank.begin = out_.step_seconds;
     rank.busy = out_.busy_seconds[r];
     rank.waiting = out_.waiting_seconds[r];
@@ -174,24 +177,28 @@ class Simulator {
            (rank.step * programs_[r].micro_batches + rank.micro_batch) * static_cast<int>(programs_[r].exchange_names.size());
   }
   bool is_last(std::size_t r) const { return ranks_[r].micro_batch + 1 == programs_[r].micro_batches; }
-  // Before the update of a training step; a rank without work agrees too.
+  // Before the update of a training step, and before what moves by norms; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
-    return agrees_ && !ranks_[r].agreed && ranks_[r].at == static_cast<std::size_t>(programs_[r].update_begin);
+    const Program& program = programs_[r];
+    const std::size_t agreed = ranks_[r].agreed;
+    return agrees_ && agreed < meetings_ &&
+           ranks_[r].at == static_cast<std::size_t>(agreed == 0 ? program.update_begin : program.move_begin);
   }
-  // Does it know what the others wait for: the loss, or its part of the norm?
+  // Does it know what the others wait for: the loss, or its part of the norms?
   bool sends_here(std::size_t r) const {
-    if (clips_) return agrees_here(r);
+    if (ranks_[r].sent > ranks_[r].agreed) return false;
+    if (clips_ || ranks_[r].agreed > 0) return agrees_here(r);
     return is_last(r) && ranks_[r].at >= static_cast<std::size_t>(programs_[r].forward_steps);
   }
   // True: all have come so far.
   bool meet(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (rank.doing != Doing::meeting) out_.agreement[r].begin = out_.step_seconds;
+    if (rank.doing != Doing::meeting && rank.agreed == 0) out_.agreement[r].begin = out_.step_seconds;
     rank.doing = Doing::meeting;
-    const Verdict& verdict = verdict_of(r);
+    const Verdict& verdict = verdict_of(r, rank.agreed);
     if (verdict.sent < ranks_.size()) return false;
     rank.doing = Doing::agreeing;
-    rank.agreed = true;
+    rank.agreed++;
     rank.left = std::max(0.0, verdict.last + agreement_seconds_ - out_.step_seconds);
     return true;
   }
@@ -256,10 +263,12 @@ class Simulator {
       rank.left -= seconds / paces[r];
       if (!ends) continue;
       ends_[static_cast<std::size_t>(rank.step)] = out_.step_seconds;
-      if (std::exchange(rank.doing, Doing::next) == Doing::agreeing)
-        rank.since = out_.agreement[r].end = out_.step_seconds;
-      else
+      if (std::exchange(rank.doing, Doing::next) != Doing::agreeing) {
         end_step(r);
+        continue;
+      }
+      rank.since = out_.step_seconds;
+      if (rank.agreed == 1) out_.agreement[r].end = rank.since;
     }
   }
 
@@ -282,7 +291,8 @@ class Simulator {
   std::map<std::pair<int, std::size_t>, double> arrived_{};  // the last message of an exchange, at a rank
   double agreement_seconds_ = 0;
   bool agrees_ = false, clips_ = false;
-  std::vector<Verdict> verdicts_;  // by training step
+  const std::size_t meetings_;     // of a training step
+  std::vector<Verdict> verdicts_;  // by training step and meeting
   std::vector<double> ends_;       // by training step: when the last rank ended it
   Simulated out_{};
 };

@@ -55,7 +55,7 @@ void Executor::Bound::take_memory() {
 void Executor::Bound::find_state() {
   owned.assign(program.buffers.size(), nullptr);
   for (const Slice& s : program.slices) {
-    at(owned, s.value) = state.address(s.name, "", at(program.buffers, s.value));
+    at(owned, s.value) = state.address(s.name, state.has(s.name, slot) ? slot : "", at(program.buffers, s.value));
     for (std::size_t k = 0; k < s.slots.size(); k++)
       at(owned, s.slots[k]) = state.address(s.name, at(program.slot_names, k), at(program.buffers, s.slots[k]));
   }
@@ -70,7 +70,7 @@ void Executor::Bound::find_state() {
     if (id == program.scalars) {
       const double scalars[]{program.learning_rate, 1};
       std::memcpy(values.data(), scalars, sizeof scalars);
-      if (!program.step_scalars.code.empty()) {
+      if (!program.step_scalars.code.empty()) {  // of the first step, which keeps nothing of an average
         const std::vector<double> more = evaluate(program.step_scalars, {1});
         std::memcpy(values.data() + sizeof scalars, more.data(), more.size() * sizeof(double));
       }

@@ -49,6 +49,7 @@ struct Executor::Bound {
   Backend& backend;
   Transport& transport;
   State& state;
+  const std::string slot;  // of the State, which parameters are
   DeviceMemory* const device = backend.device_memory();
   std::unordered_map<std::size_t, std::vector<std::pair<KernelSpec, std::unique_ptr<Kernel>>>> kernels{};
   std::vector<std::byte*> owned{};                   // by buffer: in the State
@@ -104,6 +105,8 @@ struct Executor::Bound {
   void bind_feeds();
   void stage();
   void meet();
+  Ran run_to_end(std::size_t from);
+  void share_ratios();  // collective: of the norms of parameters and of their directions
   void begin();
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
   void progress();             // the pending exchanges

@@ -132,6 +132,18 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   return out;
 }
 
+// With the ranks' meeting between the norms and what they scale.
+Ran Executor::Bound::run_to_end(std::size_t from) {
+  if (!program.directs) return run(from, steps.size());
+  const auto move = static_cast<std::size_t>(program.move_begin);
+  Ran out = run(from, move);
+  const double begin = seconds_now();
+  share_ratios();
+  const double seconds = seconds_now() - begin;
+  out += {.seconds = seconds, .waiting_seconds = seconds};
+  return out += run(move, steps.size());
+}
+
 Ran& Ran::operator+=(const Ran& other) {
   seconds += other.seconds;
   busy_seconds += other.busy_seconds;
@@ -141,8 +153,8 @@ Ran& Ran::operator+=(const Ran& other) {
   return *this;
 }
 
-Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state)
-    : bound_(new Bound{program, backend, transport, state}) {
+Executor::Executor(const Program& program, Backend& backend, Transport& transport, State& state, const std::string& slot)
+    : bound_(new Bound{program, backend, transport, state, slot}) {
   bound_->bind_steps();
   bound_->bind_feeds();
 }
@@ -160,7 +172,7 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
 Ran Executor::run() {
   bound_->begin();
   bound_->partial = false;
-  return bound_->run(0, bound_->steps.size());
+  return bound_->run_to_end(0);
 }
 Ran Executor::run_forward(const std::function<void(int)>& after) {
   bound_->begin();
@@ -177,7 +189,7 @@ Ran Executor::run_combine() {
 }
 Ran Executor::run_update() {
   bound_->partial = false;
-  return bound_->run(static_cast<std::size_t>(bound_->program.update_begin), bound_->steps.size());
+  return bound_->run_to_end(static_cast<std::size_t>(bound_->program.update_begin));
 }
 
 void Executor::record_into(StepTrace* trace) {

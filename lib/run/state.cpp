@@ -6,7 +6,7 @@
 
 #include "base/at.h"
 #include "base/random.h"
-#include "graph/passes.h"
+#include "graph/update_form.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
 #include "run/gather.h"
@@ -65,7 +65,8 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
   const PlanData& data = plan.data();
   const Passes& passes = data.passes;
   dtype_ = data.dtype;
-  if (passes.trains) slots_.insert(slots_.end(), passes.optimizer.slots.begin(), passes.optimizer.slots.end());
+  if (passes.trains)
+    for (const std::string& slot : update_slots(passes)) slots_.push_back(slot);
   for (int t : passes.parameters) {
     const StepTensor& tensor = at(passes.tensors, t);
     const bool statistic = passes.statistic(t) != nullptr;
@@ -79,7 +80,7 @@ State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* devic
         as.format = h.box.size() < 3 ? Format::plain : at(data.formats, t);
         as.bytes = volume(h.box) * static_cast<Index>(bytes_of(data.dtype));
         std::vector<std::byte> values(static_cast<std::size_t>(as.bytes));
-        if (slot.empty())
+        if (slot.empty() || slot == kAverage)
           for_each_value(as, tensor.shape, values.data(), [&](Index global, auto& value) {
             value = static_cast<std::remove_reference_t<decltype(value)>>(initial_value(tensor, seed, global, fan));
           });
@@ -102,6 +103,12 @@ std::vector<StateEntry> State::entries() const {
     for (const std::string& slot : slots_)
       if (slot.empty() || !p.statistic) out.push_back({p.name, slot, p.shape, dtype_});
   return out;
+}
+
+bool State::has(const std::string& name, const std::string& slot) const {
+  const auto found = std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.name == name; });
+  return found != parameters_.end() && (slot.empty() || !found->statistic) &&
+         std::find(slots_.begin(), slots_.end(), slot) != slots_.end();
 }
 
 const State::Parameter& State::parameter(const std::string& name) const {

@@ -117,6 +117,7 @@ void Executor::set_update(double learning_rate, double factor_of_gradients, Inde
   std::vector<double> scalars{learning_rate, factor_of_gradients};
   if (!program.step_scalars.code.empty())
     for (const double its : evaluate(program.step_scalars, {static_cast<double>(step)})) scalars.push_back(its);
+  if (program.average > 0) scalars.push_back(step <= 1 ? 0 : program.average);
   write(program.scalars, at(program.buffers, program.scalars).box, scalars);
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "graph/update_form.h"
 #include "mesh/control.h"
 #include "run/gather.h"
 #include "train/agreed.h"
@@ -38,6 +39,13 @@ NpyData in_dtype(DType dtype, std::vector<double> values) {
 
 std::string label(const std::string& name, const std::string& slot) {
   return slot.empty() ? name : name + " (" + slot + ")";
+}
+
+static_assert(std::string_view(kAverage) == kAverageSlot);
+
+// Of a parameter, what is its weight in a file: the average where there is one.
+std::string weight_slot(const State& state, const std::string& name) {
+  return state.has(name, kAverage) ? kAverage : "";
 }
 
 // Slots but "", which is the parameter itself.
@@ -138,7 +146,7 @@ void save_weights(Runtime& rt, const State& state, const fs::path& path) {
   std::optional<UserError> failed;
   for (const StateEntry& e : state.entries()) {
     if (!e.slot.empty()) continue;
-    std::vector<double> values = put_together_on_first(e.shape, state.shard(e.name), rt.transport());
+    std::vector<double> values = put_together_on_first(e.shape, state.shard(e.name, weight_slot(state, e.name)), rt.transport());
     if (!writer || failed) continue;
     try {
       writer->add(in_dtype(e.dtype, std::move(values)));
@@ -178,8 +186,12 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
       throw UserError(file->name() + ": its tensors are not those of the network:" + wrong, Exit::data);
     each([](const std::string&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
   });
-  agreed(rt.transport(),
-         [&] { each([&](const std::string& name, const std::vector<BoxValues>& values) { state.set_shard(name, values); }); });
+  agreed(rt.transport(), [&] {
+    each([&](const std::string& name, const std::vector<BoxValues>& values) {
+      state.set_shard(name, values);
+      if (state.has(name, kAverage)) state.set_shard(name, values, kAverage);
+    });
+  });
 }
 
 void save_checkpoint(Runtime& rt, const State& state, const fs::path& directory, const Manifest& facts) {
@@ -216,11 +228,13 @@ void save_checkpoint(Runtime& rt, const State& state, const fs::path& directory,
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
+  bool averages = true;  // whether it keeps them; else they begin as what they are of
   const auto each = [&](auto&& use) {
     for (const StateEntry& e : state.entries()) {
       const auto& entries = from->manifest().entries;
+      const std::string slot = e.slot == kAverage && !averages ? "" : e.slot;
       const auto its = std::find_if(entries.begin(), entries.end(),
-                                    [&](const StoredEntry& one) { return one.tensor.name == e.name && one.slot == e.slot; });
+                                    [&](const StoredEntry& one) { return one.tensor.name == e.name && one.slot == slot; });
       check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
       std::vector<BoxValues> values;
       for (const Box& box : state.boxes(e.name, e.slot)) values.push_back({box, from->read(*its, box)});
@@ -232,12 +246,15 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     std::set<std::string> its_slots, own_slots;
     for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
+    averages = its_slots.contains(kAverage);
+    if (!averages) own_slots.erase(kAverage);
     if (its_slots != own_slots)
       throw UserError(fmt::format("{}: saved with another optimizer: it keeps {} of a parameter, this one {}", directory.string(),
                                   named(its_slots), named(own_slots)),
                       Exit::data);
     std::vector<NamedShape> wanted, there;
-    for (const StateEntry& e : state.entries()) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
+    for (const StateEntry& e : state.entries())
+      if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
     for (const StoredEntry& e : from->manifest().entries) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "graph/update_form.h"
 #include "plan/plan_data.h"
 #include "run/gather.h"
 #include "train/plan_on_rank.h"
@@ -17,10 +18,11 @@ struct Predictor::Impl {
   Executor executor;
   bool has_run = false;
 
-  Impl(Runtime& runtime, const Plan& plan, State& state)
+  Impl(Runtime& runtime, const Plan& plan, State& state, PredictedWeights weights)
       : rt(runtime),
         on_rank((refuse_training(plan), runtime), plan, Parameters::there),
-        executor((refuse_state(state), on_rank.program), on_rank.backend(), runtime.transport(), state) {}
+        executor((refuse_state(state), on_rank.program), on_rank.backend(), runtime.transport(), state,
+                 weights == PredictedWeights::averaged ? kAverage : "") {}
 
   // Collective: on all ranks, where one of them stores other boxes.
   void refuse_state(const State& state) const {
@@ -41,7 +43,8 @@ struct Predictor::Impl {
   }
 };
 
-Predictor::Predictor(Runtime& rt, const Plan& plan, State& state) : impl_(new Impl(rt, plan, state)) {}
+Predictor::Predictor(Runtime& rt, const Plan& plan, State& state, PredictedWeights weights)
+    : impl_(new Impl(rt, plan, state, weights)) {}
 Predictor::~Predictor() = default;
 
 Ran Predictor::run(std::initializer_list<Feed> feeds) {

@@ -235,11 +235,14 @@ class CheckpointWeights final : public WeightsFile {
     auto checkpoint = std::make_unique<Checkpoint>(directory);
     std::vector<const StoredEntry*> entries;
     std::vector<StoredTensor> tensors;
-    for (const StoredEntry& e : checkpoint->manifest().entries)
-      if (e.slot.empty()) {
-        entries.push_back(&e);
-        tensors.push_back(e.tensor);
-      }
+    const std::vector<StoredEntry>& all = checkpoint->manifest().entries;
+    for (const StoredEntry& e : all) {
+      if (!e.slot.empty()) continue;
+      const auto average = std::find_if(
+          all.begin(), all.end(), [&](const StoredEntry& a) { return a.slot == kAverageSlot && a.tensor.name == e.tensor.name; });
+      entries.push_back(average == all.end() ? &e : &*average);
+      tensors.push_back(entries.back()->tensor);
+    }
     return std::unique_ptr<WeightsFile>(new CheckpointWeights(std::move(checkpoint), std::move(entries), std::move(tensors)));
   }
 

@@ -32,6 +32,8 @@ struct StoredPart {  // one box
   std::uint64_t offset = 0, bytes = 0;
   std::vector<std::string> hashes{};  // of its chunks, one after another
 };
+inline constexpr const char* kAverageSlot = "average";  // what a parameter's weights are, where there is one
+
 struct StoredEntry {  // a parameter or a statistic (slot ""), or what the optimizer keeps of one
   std::string slot{};
   StoredTensor tensor{};

@@ -226,15 +226,14 @@ def foreign_words():
             (f"{layer}/op", {**conv, "op": "Conv2D"}, "conv2d"), (f"{layer}/op", {**conv, "op": "BatchNorm2d"}, "batch_norm"), (f"{layer}/op", {**conv, "op": "MaxPool2d"}, "max_pool2d"),
             (f"{layer}/activation", {**conv, "activation": "leaky_relu"}, None), (f"{layer}/op", {**conv, "op": "lstm"}, None),
             (f"{layer}/op", {**conv, "op": "InstanceNorm2d"}, None),
-            *((f"/train/{key}", {}, None) for key in ["average", "rebalance"]),
-            *((f"/train/optimizer/{key}", 0.1, None) for key in ["decay"]), ("/data/augmentation", {}, "augment"),
+            ("/train/rebalance", {}, None), ("/train/ema", 0.9, "average"), ("/train/optimizer/no_decay", [], "decay"), ("/data/augmentation", {}, "augment"),
             *((f"/mesh/devices/1/{key}", 2, None) for key in ["count", "flops_per_second"]), ("/mesh/devices/1/kind", "modelled", None),
             ("/mesh/links", [], None), ("/mesh/axes", "auto", None), ("/layout", "auto", None),
             ("/model/loss/smoothing", 0.1, "label_smoothing"), ("/model/loss/ignore_label", 0, "ignore_index"), ("/model/loss/class_weights", [], None),
             ("/model/loss/op", "mse", "mean_squared_error"), ("/model/loss/op", "BCEWithLogitsLoss", "binary_cross_entropy"), ("/model/loss/op", "huber", None),
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
-            ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lamb", None), ("/train/dtype", "float32", "f32"),
+            ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lion", None), ("/train/dtype", "float32", "f32"),
             ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/library", "mkldnn", "onednn"), ("/mesh/devices/1/isa", "neon", "generic"), ("/mesh/devices/1/isa", "sve", None),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
@@ -336,7 +335,7 @@ def schemas():
         assert fits({"version": 1, **good[kind]}, schema[kind]) and not fits(good[kind], schema[kind]), kind
         assert not fits({"version": 1, "nonsense": 1, **good[kind]}, schema[kind]), kind
     for change in [lambda j: j["train"].pop("batch"), lambda j: j["model"]["layers"][0].update(kernel_size=3), lambda j: j["mesh"]["devices"][0].update(kind="gpu"),
-                   lambda j: j["layout"]["split"].update(filters={"parts": "even"}), lambda j: j["train"]["optimizer"].update(kind="lamb"), lambda j: j.pop("data")]:
+                   lambda j: j["layout"]["split"].update(filters={"parts": "even"}), lambda j: j["train"]["optimizer"].update(kind="lion"), lambda j: j.pop("data")]:
         bad = job()
         change(bad)
         assert not fits(bad, schema["job"]), bad
@@ -1183,7 +1182,35 @@ def progress():
     assert quiet.err == "", quiet.err
 
 
-def losses():
+def optimizers():
+    """LAMB, decay of weights alone, averages: verify, train, resume; what is kept is what was evaluated."""
+    room = Room()
+    its = job(average=0.9, clip_norm=1.0, accumulate=2, epochs=2, evaluate_every_epochs=1, checkpoint={"every_steps": 4})
+    del its["train"]["max_steps"]
+    its["train"]["optimizer"] = {"kind": "lamb", "learning_rate": 0.02, "weight_decay": 0.1, "decay": "weights"}
+    room.write("job.json", its)
+    found = json.loads(room.run("verify", "job.json", "--batch", "6", "--format", "json").out)
+    assert found["ok"] and max(found["f64"].values()) < 1e-12, found
+    room.run("train", "job.json", "--run-dir", "run", "--dump", "dump")
+    run = room.json("run/run.json")
+    test = json.loads(room.run("eval", "job.json", "--weights", "run", "--format", "json").out)
+    assert test == {"loss": run["test_loss"], "accuracy": run["test_accuracy"], "samples": 16}, (test, run)
+    last = sorted((room.path / "run/checkpoints").iterdir(), key=lambda p: int(p.name.split("-")[1]))[-1]
+    test = json.loads(room.run("eval", "job.json", "--weights", str(last), "--format", "json").out)
+    assert test["loss"] == run["test_loss"], (test, run)
+    name = "dense_3.weight"  # averages lag behind what was trained
+    kept, trained = safetensors(room.path / "run/weights.safetensors")[name][2], npy((room.path / f"dump/weights_after/{name}.npy").read_bytes())[2]
+    assert kept != trained
+    whole = safetensors(room.path / "run/weights.safetensors")
+    room.run("train", "job.json", "--run-dir", "first", "--set", "train.epochs=1")
+    room.run("train", "job.json", "--resume", "first", "--set", "train.epochs=2")
+    assert safetensors(room.path / "first/weights.safetensors") == whole
+    plain = json.loads(json.dumps(its))
+    del plain["train"]["average"]
+    has(room.run("train", room.write("plain.json", plain), "--resume", "first", "--set", "train.epochs=3", code=65).err, 'keeps "average"')
+
+
+def other_losses():
     """Each loss under cut classes and samples: verify, train, and what eval says of the run's weights."""
     room = Room()
     for n, loss in enumerate([{"op": "softmax_cross_entropy", "over": "classes", "label_smoothing": 0.1, "ignore_index": 2},
@@ -1230,7 +1257,7 @@ def losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -4,6 +4,7 @@
 
 #include "graph/compiled.h"
 #include "graph/optimizers.h"
+#include "graph/update_form.h"
 
 namespace motley {
 
@@ -22,15 +23,15 @@ Formula update_of(const Adam& a) {
   return formula({m, v, w - learning_rate() * mean_correction * (m / (root_correction * sqrt(v) + a.epsilon))});
 }
 
-const Compiled kCompiled({update_of({.weight_decay = 0.25}), update_of({})});
+const Compiled kCompiled(formulas_of({Adam{.weight_decay = 0.25}, Adam{}}));
 
 const OptimizerKind kKind("adam",
                           {{"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1, true},
                            {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1, true},
                            {"epsilon", "added to the root", Adam{}.epsilon},
                            {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}},
-                          [](double rate, const std::vector<double>& v) -> Optimizer {
-                            return Adam{rate, v[0], v[1], v[2], v[3]};
+                          [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
+                            return Adam{rate, v[0], v[1], v[2], v[3], decay};
                           });
 
 }  // namespace
@@ -40,6 +41,12 @@ Optimizer::Optimizer(const Adam& adam)
       learning_rate(adam.learning_rate),
       slots{"mean", "square"},
       scalars(scalars_of(adam.beta1, adam.beta2)),
-      update(update_of(adam)) {}
+      update(update_of(adam)),
+      undecayed_update(update) {
+  if (adam.decay == Decay::all) return;
+  Adam plain = adam;
+  plain.weight_decay = 0;
+  undecayed_update = update_of(plain);
+}
 
 }  // namespace motley

@@ -3,6 +3,7 @@
 // decayed first.
 #include "graph/compiled.h"
 #include "graph/optimizers.h"
+#include "graph/update_form.h"
 
 namespace motley {
 
@@ -14,15 +15,15 @@ Formula update_of(const AdamW& a) {
   return formula(apply(adam.update, [&](int k) { return k == 7 ? decayed : operand(k); }));
 }
 
-const Compiled kCompiled({update_of({}), update_of({.weight_decay = 0})});
+const Compiled kCompiled(formulas_of({AdamW{}, AdamW{.weight_decay = 0}}));
 
 const OptimizerKind kKind("adamw",
                           {{"beta1", "fraction of the mean gradient that is kept", AdamW{}.beta1, 1, true},
                            {"beta2", "fraction of the mean squared gradient that is kept", AdamW{}.beta2, 1, true},
                            {"epsilon", "added to the root", AdamW{}.epsilon},
                            {"weight_decay", "times learning rate and parameter, taken from the parameter", AdamW{}.weight_decay}},
-                          [](double rate, const std::vector<double>& v) -> Optimizer {
-                            return AdamW{rate, v[0], v[1], v[2], v[3]};
+                          [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
+                            return AdamW{rate, v[0], v[1], v[2], v[3], decay};
                           });
 
 }  // namespace
@@ -30,7 +31,11 @@ const OptimizerKind kKind("adamw",
 Optimizer::Optimizer(const AdamW& a)
     : Optimizer(Adam{.learning_rate = a.learning_rate, .beta1 = a.beta1, .beta2 = a.beta2, .epsilon = a.epsilon}) {
   kind = "adamw";
-  update = update_of(a);
+  update = undecayed_update = update_of(a);
+  if (a.decay == Decay::all) return;
+  AdamW plain = a;
+  plain.weight_decay = 0;
+  undecayed_update = update_of(plain);
 }
 
 }  // namespace motley

@@ -143,8 +143,8 @@ class Attention final : public Op {
     t.x = here(x);
     t.y = here(to.value(node));
     for (Projection* p : {&t.query, &t.key, &t.value}) {
-      p->weight = here(to.parameter(node, p->name + ".weight", Shape({heads_, head_, features}), Initial::weight));
-      if (bias_) p->bias = to.parameter(node, p->name + ".bias", Shape({heads_, head_}), Initial::bias);
+      p->weight = here(to.parameter(node, p->name + ".weight", Shape({heads_, head_, features}), Initial::weight, Decays::yes));
+      if (bias_) p->bias = to.parameter(node, p->name + ".bias", Shape({heads_, head_}), Initial::bias, Decays::no);
       p->keys = p->queries = here(to.inner(node, p->name, Shape(each)));
       p->keys.indices.at(rows.size() - 1) = static_cast<int>(rows.size());
     }
@@ -153,8 +153,8 @@ class Attention final : public Op {
     t.max = to.inner(node, "max", Shape(rows));
     t.sum = to.inner(node, "sum", Shape(rows));
     t.joined = here(to.inner(node, "heads", Shape(each)));
-    t.out_weight = here(to.parameter(node, "out.weight", Shape({features, heads_, head_}), Initial::weight));
-    if (bias_) t.out_bias = to.parameter(node, "out.bias", Shape({features}), Initial::bias);
+    t.out_weight = here(to.parameter(node, "out.weight", Shape({features, heads_, head_}), Initial::weight, Decays::yes));
+    if (bias_) t.out_bias = to.parameter(node, "out.bias", Shape({features}), Initial::bias, Decays::no);
     return t;
   }
 

@@ -49,7 +49,7 @@ int Convolution::weight_of(Lowering& to, const Node& node) const {
 }
 
 int Convolution::bias_of(Lowering& to, const Node& node, const Dim& dim) const {
-  return to.parameter(node, "bias", Shape{dim}, Initial::bias);
+  return to.parameter(node, "bias", Shape{dim}, Initial::bias, Decays::no);
 }
 
 void Convolution::forward(Lowering& to, const Node& node, const std::string& what, int x, int w, int y) const {

@@ -19,7 +19,7 @@ class Dense final : public Op {
     Pass& p = pass(to, node, t, "forward", PassKind::forward);
     p.reads = {{t.x, t.x_at}, {t.w, t.w_at}};
     p.writes = {t.y, t.y_at};
-    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape(out_), Initial::bias), t.y);
+    if (bias_) copy_pass(to, node, "bias", to.parameter(node, "bias", Shape(out_), Initial::bias, Decays::no), t.y);
   }
 
   void backward(Lowering& to, const Node& node) const override {
@@ -34,7 +34,8 @@ class Dense final : public Op {
     Pass& filter = pass(to, node, t, "backward_filter", PassKind::backward_filter);
     filter.reads = {{t.x, t.x_at}, {dy, t.y_at}};
     filter.writes = {dw, t.w_at};
-    if (bias_) copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape(out_), Initial::bias)));
+    if (bias_)
+      copy_pass(to, node, "backward_bias", dy, to.gradient(to.parameter(node, "bias", Shape(out_), Initial::bias, Decays::no)));
   }
 
  private:

@@ -136,9 +136,9 @@ class Norm final : public Op {
     t.split = Shape(split);
     t.groups = Shape(groups);
     t.x = to.value(node.inputs[0]);
-    t.weight = to.parameter(node, "weight", t.affine, Initial::ones);
+    t.weight = to.parameter(node, "weight", t.affine, Initial::ones, Decays::no);
     t.scale = to.inner(node, "scale", t.kept);
-    if (form_.centered) t.bias = to.parameter(node, "bias", t.affine, Initial::zeros);
+    if (form_.centered) t.bias = to.parameter(node, "bias", t.affine, Initial::zeros, Decays::no);
     if (form_.running) {
       t.running_mean = to.statistic(node, "running_mean", t.kept, Initial::zeros, form_.momentum);
       t.running_variance = to.statistic(node, "running_var", t.kept, Initial::ones, form_.momentum);

@@ -33,7 +33,7 @@ Formula counts(Index ignored) {  // label
 Formula quotient() {  // x k
   return formula({operand(0) / select(operand(1) < 1.0, 1.0, operand(1))});
 }
-const Compiled kWide({counts(7), quotient()}, Width::f64);
+const Compiled kCompiled({counts(7), quotient()});
 
 // Of x and its labels.
 class MeanOfCounted final : public Op {

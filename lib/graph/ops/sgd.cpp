@@ -6,6 +6,7 @@
 
 #include "graph/compiled.h"
 #include "graph/optimizers.h"
+#include "graph/update_form.h"
 
 namespace motley {
 
@@ -17,18 +18,20 @@ Formula update_of(double momentum, double weight_decay, bool nesterov = false) {
   return formula({velocity, w - learning_rate() * (nesterov ? slope + momentum * velocity : velocity)});
 }
 
-const Compiled kCompiled({update_of(0.5, 0.25), update_of(0.5, 0), update_of(0, 0.25), update_of(0, 0), update_of(0.5, 0.25, true),
-                          update_of(0.5, 0, true)});
+const Compiled kCompiled(formulas_of({Sgd{.momentum = 0.5, .weight_decay = 0.25}, Sgd{.momentum = 0.5}, Sgd{.weight_decay = 0.25},
+                                      Sgd{}, Sgd{.momentum = 0.5, .weight_decay = 0.25, .nesterov = true},
+                                      Sgd{.momentum = 0.5, .nesterov = true}}));
 
 const OptimizerKind kKind("sgd",
                           {{"momentum", "fraction of the previous update that is kept", Sgd{}.momentum, 1},
                            {"weight_decay", "times the parameter, added to its gradient", Sgd{}.weight_decay},
                            {.name = "nesterov", .doc = "whether the momentum looks ahead", .flag = true}},
-                          [](double rate, const std::vector<double>& values) -> Optimizer {
+                          [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
                             return Sgd{.learning_rate = rate,
                                        .momentum = values[0],
                                        .weight_decay = values[1],
-                                       .nesterov = values[2] != 0};
+                                       .nesterov = values[2] != 0,
+                                       .decay = decay};
                           });
 
 }  // namespace
@@ -37,7 +40,8 @@ Optimizer::Optimizer(const Sgd& sgd)
     : kind("sgd"),
       learning_rate(sgd.learning_rate),
       slots{"velocity"},
-      update(update_of(sgd.momentum, sgd.weight_decay, sgd.nesterov)) {
+      update(update_of(sgd.momentum, sgd.weight_decay, sgd.nesterov)),
+      undecayed_update(sgd.decay == Decay::all ? update : update_of(sgd.momentum, 0, sgd.nesterov)) {
   if (sgd.nesterov && !(sgd.momentum > 0)) throw UserError("nesterov needs a momentum above 0");
 }
 

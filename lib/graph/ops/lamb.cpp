@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam's step, its length that of the parameter.
+#include "graph/compiled.h"
+#include "graph/optimizers.h"
+#include "graph/update_form.h"
+
+namespace motley {
+
+namespace {
+
+// Scalars as Adam's: rate, factor of the gradient, 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t).
+Formula slots_of(const Lamb& l) {  // g m v
+  const Value g = gradient_factor() * operand(4);
+  return formula({l.beta1 * operand(5) + (1 - l.beta1) * g, l.beta2 * operand(6) + (1 - l.beta2) * (g * g)});
+}
+Formula direction_of(const Lamb& l) {  // m v w
+  const Value step = scalar(2) * operand(4) / (scalar(3) * sqrt(operand(5)) + l.epsilon);
+  return formula({step + l.weight_decay * operand(6)});
+}
+
+const Compiled kCompiled(formulas_of({Lamb{}, Lamb{.weight_decay = 0}}));
+
+const OptimizerKind kKind("lamb",
+                          {{"beta1", "fraction of the mean gradient that is kept", Lamb{}.beta1, 1, true},
+                           {"beta2", "fraction of the mean squared gradient that is kept", Lamb{}.beta2, 1, true},
+                           {"epsilon", "added to the root", Lamb{}.epsilon},
+                           {"weight_decay", "times the parameter, added to what it moves by", Lamb{}.weight_decay}},
+                          [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
+                            return Lamb{rate, v[0], v[1], v[2], v[3], decay};
+                          });
+
+}  // namespace
+
+Optimizer::Optimizer(const Lamb& l)
+    : Optimizer(Adam{.learning_rate = l.learning_rate, .beta1 = l.beta1, .beta2 = l.beta2, .epsilon = l.epsilon}) {
+  kind = "lamb";
+  update = undecayed_update = slots_of(l);
+  direction = undecayed_direction = direction_of(l);
+  if (l.decay == Decay::all) return;
+  Lamb plain = l;
+  plain.weight_decay = 0;
+  undecayed_direction = direction_of(plain);
+}
+
+}  // namespace motley
