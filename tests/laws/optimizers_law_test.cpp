@@ -144,7 +144,10 @@ TEST_CASE("layout and pick law: updates", "[law]") {
     INFO("case " << number << ", " << optimizer.kind);
     const Outcome truth = run_plan(in_f64(step, mesh_of({{"one", 1}})));
     try {
-      const Mesh mesh = mesh_of(one.axes);
+      std::vector<Device> devices(static_cast<std::size_t>(one.axes.front().size));
+      for (Device& device : devices)  // memory of its own
+        if (chance(random, 0.2)) device.kind = DeviceKind::cuda;
+      const Mesh mesh(one.axes, devices);
       const LayoutRules rules = rules_of(one, net);
       const Plan plan = number % 2 == 0 ? in_f64(step, mesh, rules)
                                         : with_random_picks(step, mesh, rules, number, DType::f64, random_ownership(number));

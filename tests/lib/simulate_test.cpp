@@ -173,3 +173,23 @@ TEST_CASE(
   CHECK(order(Beside::in_order_of_need) ==
         "own, post 0, needs nothing of it, wait 0, needs it, needs both, post 1, for later, after a send, wait 1, ");
 }
+
+TEST_CASE("virtual time: ranks meet before the update, and once more where it moves by norms") {
+  std::vector<Program> both(2);
+  for (std::size_t r = 0; r < 2; r++) {
+    both[r].steps = {{RunKernel{update(r == 0 ? 4 : 1), {}, "gradients", Purpose::pass}},
+                     {RunKernel{update(1), {}, "update", Purpose::update}},
+                     {RunKernel{update(1), {}, "move", Purpose::update}}};
+    both[r].forward_steps = both[r].combine_begin = both[r].update_begin = 1;
+    both[r].move_begin = 2;
+  }
+  const double once = simulate(both, one_second_an_element(1)).step_seconds;
+  CHECK(once > 4 + 2 + 0.5);  // the link's latency
+  for (Program& p : both) p.directs = true;
+  const Simulated twice = simulate(both, one_second_an_element(1), {.timeline = true, .steps = 2});
+  CHECK(twice.step_seconds == Approx(once + (once - 6)));
+  CHECK(twice.timeline[1][2].begin - twice.timeline[1][1].end == Approx(once - 6));
+  both[1].steps.resize(1);  // a rank that owns nothing comes too
+  both[1].move_begin = 1;
+  CHECK(simulate(both, one_second_an_element(1)).step_seconds == Approx(once + (once - 6)));
+}
