@@ -229,7 +229,7 @@ class Generator:
         names = layer.get("from", [])
         read = [self.values[n] for n in ([names] if isinstance(names, str) else names)] or [self.last]
         y = apply(layer, read, lambda what, shape: torch.ones(*shape, dtype=torch.float64))
-        assert 0 < y.values.numel() < 20000
+        assert 0 < y.values.numel() < 20000 or layer["op"] == "conv2d" and layer["window"] == 1
         self.layers.append(layer)
         self.last = self.values[layer["name"]] = y
         return layer["name"]
@@ -348,6 +348,13 @@ class Generator:
             self.add(op="conv2d", out={"classes": r.randint(2, 5)}, window=1)
         else:
             self.add(op="dense", out={"classes": r.randint(2, 6)})
+        kind = self.one("plain", "plain", "smooth", "ignore", "mean_squared_error", "binary_cross_entropy")
+        if kind == "smooth":
+            loss["label_smoothing"] = self.one(0.1, 0.5)
+        elif kind == "ignore":
+            loss["ignore_index"] = self.one(0, 1, 9)
+        elif kind != "plain":
+            loss = {"op": kind}
         return {"inputs": inputs, "layers": self.layers, "loss": loss}
 
     def layout(self, model):
@@ -366,6 +373,17 @@ class Generator:
             cuts = sorted(r.randint(0, sizes[d]) for _ in range(count - 1))
             split[d] = {"axis": axis, "parts": [b - a for a, b in zip([0, *cuts], [*cuts, sizes[d]])]}
         return axes, split
+
+
+def loss_of(spec, logits, label):
+    if "over" not in spec:
+        of = F.mse_loss if spec["op"] == "mean_squared_error" else F.binary_cross_entropy_with_logits
+        return of(logits.values, label)
+    rest = [d for d in logits.dims if d != spec["over"]]
+    rows, labels = logits.ordered([*rest, spec["over"]]).flatten(0, -2), label.flatten().long()
+    if (labels == spec.get("ignore_index", -100)).all():
+        return 0 * rows.sum()
+    return F.cross_entropy(rows, labels, ignore_index=spec.get("ignore_index", -100), label_smoothing=spec.get("label_smoothing", 0.0))
 
 
 def case(motley, number, folder):
@@ -390,12 +408,10 @@ def case(motley, number, folder):
     weights = {name: torch.from_numpy(v).double().requires_grad_() for name, v in files.items()}
     inputs = {name: torch.from_numpy(np.load(dump / f"inputs/{name}.npy")) for name in model["inputs"] if (dump / f"inputs/{name}.npy").exists()}
     inputs = {name: v.long() if "dtype" in model["inputs"][name] else v.double() for name, v in inputs.items()}
-    label = torch.from_numpy(np.load(dump / "inputs/label.npy")).long()
+    label = torch.from_numpy(np.load(dump / "inputs/label.npy"))
     logits = evaluate(model, inputs, lambda layer, what, shape: weights[f"{layer}.{what}"])
-    over = model["loss"]["over"]
-    rest = [d for d in logits.dims if d != over]
-    loss = F.cross_entropy(logits.ordered([*rest, over]).flatten(0, -2), label.flatten())
-    loss.backward()
+    loss_of(model["loss"], logits, label).backward()
+    loss = loss_of(model["loss"], logits, label)
     pairs = {"logits": (np.load(dump / "logits.npy"), logits.values.detach().numpy()), "loss": (np.load(dump / "loss.npy").ravel(), np.array([loss.item()]))}
     most = max(float(w.grad.abs().max()) for w in weights.values() if w.grad is not None)
     for name, w in weights.items():
