@@ -8,7 +8,7 @@
 
 namespace motley {
 
-inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "map"};
+inline const std::vector<std::string> kKernelOpNames{"conv2d", "dense", "max_pool2d", "avg_pool2d", "map", "attention"};
 inline const std::vector<std::string> kPassKindNames{"forward", "backward_data", "backward_filter"};
 inline const std::vector<std::string> kOpcodeNames{"operand", "integer", "scalar",  "constant",   "position", "add",     "sub",
                                                    "mul",     "div",     "less",    "less_equal", "equal",    "matches", "precedes",

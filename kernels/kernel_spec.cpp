@@ -78,6 +78,43 @@ std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
   return {};
 }
 
+std::vector<OperandUse> attention_operands(const KernelSpec& spec) {
+  check_attention(spec);
+  const Roles& e = spec.roles;
+  const auto dense = [&](std::vector<Index> extents) { return dense_operand(spec, Format::plain, std::move(extents)); };
+  const OperandUse by_query = dense({e.g * e.n, e.c}), by_key = dense({e.g * e.f, e.c}), one = dense({e.g * e.n});
+  const bool forward = spec.pass == PassKind::forward;
+  std::vector<OperandUse> out{by_query, by_key, by_key};
+  if (!forward) out.insert(out.end(), {by_query, one, one});
+  if (spec.share > 0) out.push_back(dense({e.g / spec.share, e.f}));
+  const std::array<OperandUse, 3> results{by_query, forward ? one : by_key, by_key};
+  for (std::size_t k = 0; k < results.size(); k++)
+    if ((spec.made >> k & 1) != 0) {
+      out.push_back(results[k]);
+      out.back().read = false;
+      out.back().written = true;
+    }
+  return out;
+}
+
+// Queries with the keys that count for them, but for a mask.
+double pairs_of(const KernelSpec& spec) {
+  const auto real = [](Index v) { return static_cast<double>(v); };
+  const Roles& e = spec.roles;
+  if (!spec.causal) return real(e.g) * real(e.n) * real(e.f);
+  // Query i has clamp(first + i, 0, f) keys: none, then one more from each to the next, then all.
+  const Index first = spec.origin[0] + 1 - spec.origin[1], none = std::clamp<Index>(-first, 0, e.n),
+              rising = std::clamp<Index>(e.f - first, none, e.n);
+  const double mean = (real(first + none) + real(first + rising - 1)) / 2;
+  return real(e.g) * (real(rising - none) * mean + real(e.n - rising) * real(e.f));
+}
+
+double products_of(const KernelSpec& spec) {
+  const auto made = static_cast<double>(result_count(spec));
+  if (spec.pass == PassKind::forward) return (spec.made & kMakesOutput) != 0 ? 2 : 1;
+  return 1 + made + ((spec.made & (kMakesQuery | kMakesKey)) != 0 ? 1 : 0);
+}
+
 }  // namespace
 
 // An extent of 0 counts as 1, so that no stride is 0: in a fold that would mean that the operand lacks the index.
@@ -106,6 +143,7 @@ std::vector<OperandUse> operands_of(const KernelSpec& spec) {
     }
     return uses;
   }
+  if (spec.op == KernelOp::attention) return attention_operands(spec);
   uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
   uses.back().read = spec.accumulate;
   uses.back().written = true;
@@ -138,6 +176,13 @@ void check_map(const KernelSpec& spec) {
       check(spec.operands[inputs + k].strides[d] != 0 || spec.extents[d] <= 1, "set has no reduced index");
 }
 
+void check_attention(const KernelSpec& spec) {
+  const Index most = spec.pass == PassKind::forward ? 4 : 8;
+  check(spec.pass != PassKind::backward_filter && spec.made > 0 && spec.made < most, "attention makes some of its results");
+  check(spec.share == 0 || spec.roles.g % spec.share == 0, "each row of a mask is for as many heads");
+  check(!spec.causal || spec.origin.size() == 2, "causal attention has an origin");
+}
+
 int operand_count(const KernelSpec& spec) {
   switch (spec.op) {
     case KernelOp::conv2d:
@@ -145,6 +190,8 @@ int operand_count(const KernelSpec& spec) {
     case KernelOp::max_pool2d: return spec.pass == PassKind::forward ? 2 : 3;
     case KernelOp::avg_pool2d: return 2;
     case KernelOp::map: return static_cast<int>(spec.operands.size());
+    case KernelOp::attention:
+      return (spec.pass == PassKind::forward ? 3 : 6) + (spec.share > 0 ? 1 : 0) + static_cast<int>(result_count(spec));
   }
   return 0;
 }
@@ -158,6 +205,7 @@ double flops(const KernelSpec& spec) {
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d: return real(e.n) * real(e.c) * real(e.p) * real(e.q) * real(e.r) * real(e.s);
     case KernelOp::map: return real(product(spec.extents)) * real(static_cast<Index>(spec.operands.size()));
+    case KernelOp::attention: return 2 * pairs_of(spec) * real(e.c) * products_of(spec);
   }
   return 0;
 }
@@ -230,6 +278,19 @@ std::string map_summary(const KernelSpec& spec) {
   return text + " -> " + name_of(spec.combine) + " " + joined(kept);
 }
 
+// " g64 n128 x f128 c32 causal masked -> dq dk dv"
+std::string attention_summary(const KernelSpec& spec) {
+  static const std::array<std::array<const char*, 3>, 2> kNames{{{" y", " lse", ""}, {" dq", " dk", " dv"}}};
+  const Roles& e = spec.roles;
+  std::string text = by_groups(e) + " n" + std::to_string(e.n) + " x f" + std::to_string(e.f) + " c" + std::to_string(e.c);
+  if (spec.causal) text += " causal from " + std::to_string(spec.origin[0]) + "," + std::to_string(spec.origin[1]);
+  if (spec.share > 0) text += " masked";
+  text += " ->";
+  for (std::size_t k = 0; k < 3; k++)
+    if ((spec.made >> k & 1) != 0) text += kNames[spec.pass == PassKind::forward ? 0 : 1][k];
+  return text;
+}
+
 }  // namespace
 
 std::string summary(const KernelSpec& spec) {
@@ -241,6 +302,7 @@ std::string summary(const KernelSpec& spec) {
               std::to_string(spec.roles.f);
       break;
     case KernelOp::map: text += map_summary(spec); break;
+    case KernelOp::attention: text += attention_summary(spec); break;
     default: text += window_summary(spec);
   }
   if (spec.bias) text += " bias";

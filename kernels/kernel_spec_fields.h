@@ -14,7 +14,7 @@ struct Fields<Roles> {
       field("h", &Roles::h, "extent", 0), field("w", &Roles::w, "extent", 0),
       field("f", &Roles::f, "extent", 0), field("r", &Roles::r, "extent", 0),
       field("s", &Roles::s, "extent", 0), field("p", &Roles::p, "extent", 0),
-      field("q", &Roles::q, "extent", 0), field("g", &Roles::g, "groups of conv2d, batch of dense", 0)};
+      field("q", &Roles::q, "extent", 0), field("g", &Roles::g, "groups of conv2d, batch of dense and attention", 0)};
 };
 template <>
 struct Fields<Instruction> {
@@ -54,7 +54,10 @@ struct Fields<KernelSpec> {
       field("scale", &S::scale, "factor of the result"),
       field("extents", &S::extents, "of a map", 0),
       field("operands", &S::operands, "of a map, results last"),
-      field("origin", &S::origin, "global index of each extent's 0", 0)};
+      field("origin", &S::origin, "global index of each extent's 0", 0),
+      field("causal", &S::causal, "of attention: no later key counts"),
+      field("share", &S::share, "of attention: heads that have one row of the mask", 0),
+      field("made", &S::made, "of attention: results, 1 for the first, 2 for the second, 4 for the third", 0)};
 };
 
 }  // namespace motley

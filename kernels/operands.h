@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <vector>
 
 namespace motley {
@@ -19,10 +20,12 @@ inline bool is_window(KernelOp op) {
   return op == KernelOp::conv2d || is_pool(op);
 }
 
-// Of a map: operands before its results; how many there must be.
+// Operands that are written, the last ones.
 inline std::size_t result_count(const KernelSpec& spec) {
+  if (spec.op == KernelOp::attention) return static_cast<std::size_t>(std::popcount(static_cast<std::uint64_t>(spec.made)));
   return static_cast<std::size_t>(result_count(spec.formula));
 }
+// Of a map: operands before its results.
 inline std::size_t input_count(const KernelSpec& spec) {
   return static_cast<std::size_t>(spec.summands) + static_cast<std::size_t>(std::max(1, operand_count(spec.formula)) - 1);
 }
@@ -55,6 +58,17 @@ inline bool is_wide(const KernelSpec& spec) {
 }
 // InternalError: a map whose parts do not fit each other.
 void check_map(const KernelSpec& spec);
+
+// Results of attention, as KernelSpec::made counts them.
+inline constexpr Index kMakesOutput = 1, kMakesLogSum = 2;
+inline constexpr Index kMakesQuery = 1, kMakesKey = 2, kMakesValue = 4;
+// InternalError: attention whose parts do not fit each other.
+void check_attention(const KernelSpec& spec);
+// How many keys, from the first, come at or before query i.
+inline Index keys_of(const KernelSpec& spec, Index i) {
+  if (!spec.causal) return spec.roles.f;
+  return std::clamp<Index>(spec.origin[0] + i + 1 - spec.origin[1], 0, spec.roles.f);
+}
 
 struct OperandUse {
   DType dtype = DType::f32;

@@ -28,20 +28,23 @@ std::size_t rate_key(int device, const KernelSpec& spec) {
   return hash_of_all(device, spec.op, spec.pass, spec.dtype);
 }
 
-// Maps take time by the element; the other ops work in steps along each of these extents.
+// Maps take time by the element, attention by the product of a query and a key; the other ops work in steps along each of these
+// extents.
 bool by_element(const KernelSpec& spec) {
-  return spec.op == KernelOp::map;
+  return spec.op == KernelOp::map || spec.op == KernelOp::attention;
 }
 std::span<Index Roles::*const> cut_roles(const KernelSpec& spec) {
   static constexpr Index Roles::*kAll[] = {&Roles::n, &Roles::c, &Roles::f, &Roles::g};
   return std::span(kAll).first(spec.op == KernelOp::conv2d || spec.op == KernelOp::dense ? 4 : 2);
 }
 
-// The same for maps whose formulas differ in constants alone and that walk their operands in the same order.
+// The same for maps whose formulas differ in constants alone and that walk their operands in the same order, and for attention with
+// heads of one size.
 std::size_t element_family(int device, KernelSpec spec) {
-  spec.roles = {};
+  spec.roles = {.c = spec.op == KernelOp::attention ? spec.roles.c : 1};
   for (Instruction& s : spec.formula.code) s.value = 0;
   std::fill(spec.origin.begin(), spec.origin.end(), 0);
+  spec.made = std::min<Index>(spec.made, 1);
   spec.scale = spec.scale != 1 ? 2 : 1;
   std::fill(spec.extents.begin(), spec.extents.end(), 1);
   for (MapOperand& operand : spec.operands) {
@@ -53,6 +56,7 @@ std::size_t element_family(int device, KernelSpec spec) {
 }
 
 Index elements_of(const KernelSpec& spec) {
+  if (spec.op == KernelOp::attention) return static_cast<Index>(flops(spec));
   Index n = 1;
   for (Index e : spec.extents) n *= e;
   return n;

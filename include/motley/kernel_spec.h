@@ -15,8 +15,9 @@ namespace motley {
 /// @addtogroup kernels
 /// @{
 
-/// Kinds of kernels. map: a formula of scalars at every position, and reductions of it.
-enum class KernelOp : std::uint8_t { conv2d, dense, max_pool2d, avg_pool2d, map };
+/// Kinds of kernels. map: a formula of scalars at every position, and reductions of it. attention: of every query a mean of the
+/// values, weighted by the softmax of its products with the keys.
+enum class KernelOp : std::uint8_t { conv2d, dense, max_pool2d, avg_pool2d, map, attention };
 /// Which of an op's computations: the result, the gradient of its input, the gradient of its weight.
 enum class PassKind : std::uint8_t { forward, backward_data, backward_filter };
 /// How a map's values meet in its result.
@@ -25,18 +26,18 @@ enum class Combine : std::uint8_t { set, add, max };
 /// Extents of the op's index roles, by letter. conv2d and pools: `x[n c h w], w[f c r s], y[n f p q]` (pools: `y[n c p q]`).
 /// dense: `x[n c], w[f c], y[n f]`. `g` such contractions side by side: conv2d by groups `x[n gc h w], w[gf c r s], y[n gf p q]`,
 /// where c and f are those of one group and gc, gf one dim each, group after group; a depthwise one has c = 1. dense by batch
-/// `x[g n c], w[g f c], y[g n f]`. Any extent may be 0.
+/// `x[g n c], w[g f c], y[g n f]`. attention: `q[g n c], k[g f c], v[g f c], y[g n c]`. Any extent may be 0.
 struct Roles {
-  Index n = 1;  ///< samples
-  Index c = 1;  ///< input channels
+  Index n = 1;  ///< samples, queries
+  Index c = 1;  ///< input channels, the size of a head
   Index h = 1;  ///< input rows
   Index w = 1;  ///< input columns
-  Index f = 1;  ///< filters
+  Index f = 1;  ///< filters, keys
   Index r = 1;  ///< window rows
   Index s = 1;  ///< window columns
   Index p = 1;  ///< output rows
   Index q = 1;  ///< output columns
-  Index g = 1;  ///< groups (conv2d), batch of products (dense)
+  Index g = 1;  ///< groups (conv2d), batch of products (dense), heads of all samples (attention)
   auto operator<=>(const Roles&) const = default;
 };
 
@@ -58,6 +59,13 @@ struct MapOperand {
 ///     avg_pool2d     forward          x, y              mean over the window's real elements (padding does not count)
 ///                    backward_data    dy, dx
 ///     map            forward          summands, further operands, results
+///     attention      forward          q, k, v, [m,] [y,] [lse]
+///                    backward_data    q, k, v, dy, lse, dot, [m,] [dq,] [dk,] [dv]
+///
+/// attention: s = scale * q k^T; y[i] = sum over j of exp(s[i j] - lse[i]) v[j], lse[i] = log of the sum over j of exp(s[i j]).
+/// Only keys that count: a causal one's up to the query's own position, of a mask `m[g/share f]` those above 0. Where none is left
+/// y is 0 and lse `kNoKey`. The gradient computes the weights w again: dv = w^T dy, ds = w * (dy v^T - dot) * scale, dq = ds k, dk
+/// = ds^T q, where `dot[g n]` is the sum over c of dy * y.
 ///
 /// Conv and pool rows: `y[p]` reads `x[p*stride[0] - padding[0] + r*dilation[0]]` where that is in 0..h-1; columns likewise with
 /// `[1]` and `padding[2]`. padding = top, bottom, left, right; a negative one means x has rows that no window covers at that side.
@@ -92,15 +100,20 @@ struct KernelSpec {
   /// (two: the same bits); 1: that operand; 0: 0. The formula's operand k is the one after them.
   Index summands = 1;
   Combine combine = Combine::set;      ///< of a map
-  double scale = 1.0;                  ///< of a map with one result
+  double scale = 1.0;                  ///< of a map with one result, of attention
   std::vector<Index> extents{};        ///< of a map, outer to inner
   std::vector<MapOperand> operands{};  ///< of a map, results last
-  std::vector<Index> origin{};         ///< global index of each extent's 0, where the formula reads positions; else none
+  /// Global index of each extent's 0, where the formula reads positions; of causal attention those of the first query and key. Else
+  /// none.
+  std::vector<Index> origin{};
+  bool causal = false;  ///< attention: no key after the query's own position counts
+  Index share = 0;      ///< attention: so many g, one after the other, have one row of the mask; 0: there is none
+  Index made = 0;       ///< attention: which results there are: a sum of 1 for the first, 2 for the second, 4 for the third
   bool operator==(const KernelSpec&) const = default;
 };
 
 std::size_t hash_of(const KernelSpec& spec);  ///< Equal for equal specs.
-double flops(const KernelSpec& spec);         ///< Multiply-adds count 2; map: one per element and operand.
+double flops(const KernelSpec& spec);         ///< Multiply-adds count 2; map: one per element and operand; attention: its products.
 Index bytes_touched(const KernelSpec& spec);  ///< Operands read + result written, each once.
 std::string summary(const KernelSpec& spec);  ///< Short and informative: "conv2d forward n32 c60 28x28 -> f120 5x5 channels_last".
 std::string to_json(const KernelSpec& spec);  ///< One object; only what differs from the defaults, keys in declaration order.
@@ -108,6 +121,9 @@ int operand_count(const KernelSpec& spec);    ///< Of Kernel::run(), the result 
 
 /// The strides of a dense shard's dims, in elements.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents);
+
+/// The log-sum-exp of a query that no key counts for: the exponential of anything less it is 0.
+inline constexpr double kNoKey = 0x1p100;
 
 /// @}
 }  // namespace motley

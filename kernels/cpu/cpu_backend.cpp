@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "kernels/cpu/dnnl_kernels.h"
+#include "kernels/eigen/attention.h"
 #include "kernels/kernel_names.h"
 #include "kernels/loops/own_kernels.h"
 #include "kernels/loops/this_cpu.h"
@@ -96,6 +97,7 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
+    if (spec.op == KernelOp::attention) return eigen::attention(spec, *vendor_.loops, threads_);
     const Roles& e = spec.roles;
     const bool conv = spec.op == KernelOp::conv2d;
     const bool contracts = (conv && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0) ||

@@ -2,6 +2,7 @@
 // One GPU as a Backend, and what the module exports.
 #include <algorithm>
 
+#include "kernels/cuda/attention_in_parts.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/device_kernels.h"
@@ -85,15 +86,19 @@ class CudaBackend final : public Backend {
   DeviceMemory* device_memory() override { return &queues_; }
   bool supports(const KernelSpec& spec) const override {
     if (spec.op == KernelOp::map) return supports_map(spec);
-    if (spec.dtype == DType::i32 || !is_product(spec)) return spec.dtype != DType::i32;
+    if (spec.dtype == DType::i32 || !(is_product(spec) || spec.op == KernelOp::attention)) return spec.dtype != DType::i32;
     try {
-      dense_implementations(spec, vendor_);  // the host asks cuBLASLt
+      if (spec.op == KernelOp::attention)
+        attention(spec);
+      else
+        dense_implementations(spec, vendor_);  // the host asks cuBLASLt
     } catch (const DeviceError&) {
       return false;
     }
     return true;
   }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (spec.op == KernelOp::attention) return attention(spec);
     if (auto kernel = by_vendor(spec, "")) return kernel;
     return own_kernel(spec, vendor_.stream);
   }
@@ -121,7 +126,13 @@ class CudaBackend final : public Backend {
   static bool is_product(const KernelSpec& spec) {
     return spec.op == KernelOp::dense && std::min({spec.roles.g, spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
   }
-  std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) {
+  std::unique_ptr<Kernel> attention(const KernelSpec& spec) const {
+    return attention_in_parts(spec, [this](const KernelSpec& part, bool aligned) {
+      auto kernel = aligned ? by_vendor(part, "") : nullptr;
+      return kernel ? std::move(kernel) : own_kernel(part, vendor_.stream);
+    });
+  }
+  std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) const {
     if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor_, implementation);
     if (is_product(spec)) return dense_kernel(spec, vendor_, implementation);
     return nullptr;

@@ -3,6 +3,7 @@
 
 #include <motley/error.h>
 
+#include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
 #include "kernels/kernel_names.h"
 #include "kernels/loops/own_kernels.h"
@@ -29,6 +30,7 @@ class EigenBackend final : public Backend {
       bare.epilogue = {};
       return cpu::then_epilogue(eigen::contraction(bare, {simd_, threads_}), spec, loops, threads_);
     }
+    if (spec.op == KernelOp::attention) return eigen::attention(spec, loops, threads_);
     return cpu::own_kernel(spec, loops, threads_);
   }
   std::string model() const override { return cpu::cpu_model(); }

@@ -33,6 +33,8 @@ namespace {
 #include "kernels/loops/pool.inc"
 //
 #include "kernels/loops/pack.inc"
+//
+#include "kernels/loops/attention.inc"
 
 void map(const MapLoop& map, void* const* operands, Index begin, Index end) {
   if (map.reduced == 0) return elementwise(map, operands, begin, end);
@@ -64,6 +66,7 @@ FormulaLoop compiled(std::uint64_t shape, bool wide) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, compiled};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map,     pool_forward, pool_backward, pack_weights,
+                         softmax_rows,      softmax_slopes,           compiled};
 
 }  // namespace motley::cpu

@@ -71,6 +71,15 @@ struct PackLoop {
   const std::int32_t* offsets = nullptr;  // [k]
 };
 
+// A block of attention's scores [rows keys], dense.
+struct AttentionRows {
+  Index rows = 0, keys = 0;
+  float scale = 1;
+  const float* mask = nullptr;  // [keys], above 0 where a key counts; null: there is none
+  bool causal = false;
+  Index first_keys = 0;  // where causal: how many keys count for row 0, one more for each row (clamped to 0..keys)
+};
+
 enum class Simd : std::uint8_t { generic, sse41, avx2, avx512 };  // generic: what every CPU of this architecture has
 
 struct Loops {
@@ -81,7 +90,12 @@ struct Loops {
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
   void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
-  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);                                      // of FormulaShape::hash; none: null
+  // Products q k^T in place become the exponentials of scores less the row's greatest one, 0 where a key does not count; factors:
+  // what each row is multiplied with to make its sum 1. lse null: not wanted.
+  void (*softmax_rows)(const AttentionRows& block, float* scores, float* lse, float* factors);
+  // Products q k^T in place become weights, products dy v^T the gradient of the products q k^T.
+  void (*softmax_slopes)(const AttentionRows& block, float* scores, float* slopes, const float* lse, const float* dots);
+  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);  // of FormulaShape::hash; none: null
 };
 
 extern const Loops kLoopsGeneric;

@@ -195,6 +195,7 @@ std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, i
       return std::make_unique<PoolKernel>(spec, loops, threads);
     case KernelOp::conv2d:
     case KernelOp::dense: break;
+    case KernelOp::attention: throw InternalError("attention has products, which the loops do not have");
   }
   KernelSpec bare = spec;
   bare.epilogue = {};

@@ -21,6 +21,7 @@ Run dense(const KernelSpec& spec);
 Run max_pool2d(const KernelSpec& spec);
 Run avg_pool2d(const KernelSpec& spec);
 Run map(const KernelSpec& spec);
+Run attention(const KernelSpec& spec);
 
 // A dense slice [a b c d] in any format.
 template <class T>

@@ -18,6 +18,7 @@ reference::Run loops_of(const KernelSpec& spec) {
     case KernelOp::max_pool2d: return reference::max_pool2d(spec);
     case KernelOp::avg_pool2d: return reference::avg_pool2d(spec);
     case KernelOp::map: return reference::map(spec);
+    case KernelOp::attention: return reference::attention(spec);
   }
   throw InternalError("an unknown op");
 }
@@ -25,11 +26,14 @@ reference::Run loops_of(const KernelSpec& spec) {
 class ReferenceKernel final : public Kernel {
  public:
   explicit ReferenceKernel(const KernelSpec& spec) : spec_(spec), run_(loops_of(spec)) {}
-  // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w].
+  // f64 sums. Convolutions: one row of x or y. Pools backward: one plane [h w]. Attention: what reference::attention says.
   std::size_t workspace_bytes() const override {
-    if (spec_.op == KernelOp::conv2d) return static_cast<std::size_t>(std::max(spec_.roles.q, spec_.roles.w)) * sizeof(double);
+    const Roles& e = spec_.roles;
+    if (spec_.op == KernelOp::attention)
+      return static_cast<std::size_t>(spec_.pass == PassKind::forward ? e.f : (2 * e.f + 1) * e.c) * sizeof(double);
+    if (spec_.op == KernelOp::conv2d) return static_cast<std::size_t>(std::max(e.q, e.w)) * sizeof(double);
     if (!is_pool(spec_.op) || spec_.pass == PassKind::forward) return 0;
-    return static_cast<std::size_t>(spec_.roles.h * spec_.roles.w) * sizeof(double);
+    return static_cast<std::size_t>(e.h * e.w) * sizeof(double);
   }
   std::string implementation() const override { return "reference"; }
   void run(std::span<void* const> operands, void* workspace) override { run_(spec_, operands, workspace); }

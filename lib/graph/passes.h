@@ -47,6 +47,7 @@ struct PassIndex {
 struct PassOperand {
   int tensor = -1;
   std::vector<int> indices{};  // one per dim of the tensor
+  bool operator==(const PassOperand&) const = default;
 };
 // read = made / share * stride - before + tap * dilation
 struct Window {
@@ -77,11 +78,14 @@ struct Pass {
                                    // gradient has two more: rows and columns of x, as far as its windows reach; a convolution by
                                    // groups one: the channel in its group, which its weight has in the place of c
                                    // dense: none; an index of x, w and y is one of its batch
+                                   // attention: queries, keys, the size of a head; all others of its operands are heads
   std::vector<int> whole{};        // indices that no pick cuts
   Formula formula{};               // of a map: operand k is reads[k], position i the pass's index i
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
-  bool all_samples = false;            // over the samples of all micro-batches: of labels alone, its first operand
+  bool causal = false;       // of attention, as KernelSpec's
+  Index made = 0;            // of attention: which of its results this is; on a rank one kernel makes those of equal reads and work
+  bool all_samples = false;  // over the samples of all micro-batches: of labels alone, its first operand
   std::vector<IndexMap> index_maps{};  // a copy between shapes: reads[0] and the written tensor share the indices that no map names
 };
 

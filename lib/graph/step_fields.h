@@ -61,6 +61,8 @@ struct Fields<Pass> {
                                    field("formula", &Pass::formula),
                                    field("combine", &Pass::combine),
                                    field("scale", &Pass::scale),
+                                   field("causal", &Pass::causal),
+                                   field("made", &Pass::made),
                                    field("all_samples", &Pass::all_samples),
                                    field("index_maps", &Pass::index_maps)};
 };

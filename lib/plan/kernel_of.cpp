@@ -89,6 +89,29 @@ void dense_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& 
   }
 }
 
+void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Range>& work) {
+  const int queries = pass.roles[0], keys = pass.roles[1], head = pass.roles[2];
+  spec.roles.n = extent(work, queries);
+  spec.roles.f = extent(work, keys);
+  spec.roles.c = extent(work, head);
+  spec.scale = pass.scale;
+  spec.causal = pass.causal;
+  spec.made = pass.made;
+  if (pass.causal) spec.origin = {at(work, queries).begin, at(work, keys).begin};
+  const std::size_t operands = pass.kind == PassKind::forward ? 3 : 6;
+  const PassOperand* mask = pass.reads.size() > operands ? &pass.reads[operands] : nullptr;
+  Index share = 1;
+  for (int i : pass.reads[0].indices) {
+    if (i == queries || i == head) continue;
+    const Index size = extent(work, i);
+    spec.roles.g *= size;
+    const bool in_mask = mask != nullptr && std::find(mask->indices.begin(), mask->indices.end(), i) != mask->indices.end();
+    check(!in_mask || share == 1, "heads that share a row of the mask are next to each other");
+    if (!in_mask) share *= size;
+  }
+  if (mask != nullptr) spec.share = std::max<Index>(1, share);
+}
+
 }  // namespace
 
 std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work) {
@@ -151,6 +174,10 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   }
   if (pass.op == KernelOp::dense) {
     dense_kernel(spec, pass, work);
+    return spec;
+  }
+  if (pass.op == KernelOp::attention) {
+    attention_kernel(spec, pass, work);
     return spec;
   }
   spec.formula = pass.formula;

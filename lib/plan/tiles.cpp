@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/at.h"
+#include "kernels/operands.h"
 #include "plan/kernel_of.h"
 #include "plan/schedules.h"
 
@@ -33,7 +34,7 @@ bool may_cut(const Pass& p, int index) {
   if (!p.index_maps.empty() || reads_position(p.formula, index) ||
       std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
     return false;
-  if (!p.roles.empty() && index != p.roles[0] && (channel_window(p) != nullptr || (index != p.roles[1] && index != p.roles[4])))
+  if (is_window(p.op) && index != p.roles[0] && (channel_window(p) != nullptr || (index != p.roles[1] && index != p.roles[4])))
     return false;  // groups tie channels to filters
   const auto& made = p.writes.indices;
   return p.combine == Combine::add || std::find(made.begin(), made.end(), index) != made.end();

@@ -91,7 +91,7 @@ class Fuser {
   }
 
   void note(const RunKernel& run, int step) {
-    const std::size_t results = run.spec.op == KernelOp::map ? result_count(run.spec) : 1, inputs = run.operands.size() - results;
+    const std::size_t inputs = run.operands.size() - result_count(run.spec);
     for (std::size_t k = 0; k < run.operands.size(); k++) {
       std::vector<int>& list = at(k < inputs ? readers_ : writers_, run.operands[k].buffer);
       if (list.empty() || list.back() != step) list.push_back(step);
@@ -203,8 +203,7 @@ class Fuser {
     if (at(joined_, step)) return false;
     const auto& what = at(program_.steps, step).what;
     if (const auto* run = std::get_if<RunKernel>(&what)) {
-      const std::size_t results = run->spec.op == KernelOp::map ? result_count(run->spec) : 1,
-                        from = use == Use::any ? 0 : run->operands.size() - results;
+      const std::size_t from = use == Use::any ? 0 : run->operands.size() - result_count(run->spec);
       return std::any_of(run->operands.begin() + static_cast<std::ptrdiff_t>(from), run->operands.end(),
                          [&](const Place& p) { return buffers.contains(p.buffer); });
     }

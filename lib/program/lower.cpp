@@ -101,6 +101,23 @@ void Lowerer::emit_pass(int p) {
   for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
 }
 
+// This pass of attention and those after it that make other results of the same: they are kept where only this rank's kernels
+// write, so that they may be made at this one's turn.
+std::vector<int> Lowerer::made_together(int p) const {
+  const Pass& first = plan_.pass(p);
+  const auto whole = [&](int pass) { return parts_of(plan_.data(), pass, plan_.rank())->size() == 1; };
+  std::vector<int> out{p};
+  if (!whole(p)) return out;
+  for (int next = p + 1; next < static_cast<int>(plan_.passes().passes.size()); next++) {
+    const Pass& it = plan_.pass(next);
+    if (it.op != first.op || it.kind != first.kind || it.reads != first.reads) break;
+    if (plan_.works(next) && plan_.work_of(next).box == plan_.work_of(p).box && whole(next) &&
+        !plan_.shared(it.writes.tensor).is_shared())
+      out.push_back(next);
+  }
+  return out;
+}
+
 // False: the plan keeps the activation a kernel of its own.
 bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
   const Pass& activation = plan_.pass(next);
@@ -149,7 +166,16 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
     emit_map(p, part.box, views);
   else if (it.op == KernelOp::dense)
     emit_dense(p, std::move(spec), views, b);
-  else
+  else if (it.op == KernelOp::attention) {
+    const std::vector<int> passes = made_together(p);
+    for (std::size_t k = 1; k < passes.size(); k++) {
+      const Pass& other = plan_.pass(passes[k]);
+      spec.made |= other.made;
+      views.push_back(draft_.output_view(passes[k], operand_box(other.writes, part.box)));
+      fused_.insert(passes[k]);
+    }
+    emit_attention(passes, std::move(spec), views);
+  } else
     emit_window(p, std::move(spec), views, b);
   if (made.buffer == result.buffer) return;
   KernelSpec add = sum_of(plan_.dtype_of(t), {result, made, result});
@@ -255,6 +281,37 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
   places.push_back(place);
   draft_.kernel(std::move(spec), std::move(places), it.name);
   if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), plan_.data().dtype, "reorder after " + it.name);
+}
+
+// views: what the passes read, then their results.
+void Lowerer::emit_attention(const std::vector<int>& passes, KernelSpec spec, const std::vector<View>& views) {
+  const Pass& it = plan_.pass(passes.front());
+  std::vector<int> heads;
+  for (int i : it.reads[0].indices)
+    if (i != it.roles[0] && i != it.roles[2]) heads.push_back(i);
+  // Dims of an operand: heads, queries or keys, the size of a head.
+  const auto order = [&](const PassOperand& o) {
+    std::vector<int> dims;
+    const auto take = [&](int index) {
+      const auto found = std::find(o.indices.begin(), o.indices.end(), index);
+      if (found != o.indices.end()) dims.push_back(static_cast<int>(found - o.indices.begin()));
+    };
+    for (int i : heads) take(i);
+    for (int i : it.roles) take(i);
+    return dims;
+  };
+  std::vector<Place> places;
+  for (std::size_t k = 0; k < it.reads.size(); k++) places.push_back(dense(views[k], order(it.reads[k]), Format::plain, it.name));
+  std::vector<std::pair<View, View>> copies;
+  for (std::size_t k = 0; k < passes.size(); k++) {
+    const View& result = views[it.reads.size() + k];
+    const std::vector<int> dims = order(plan_.pass(passes[k]).writes);
+    const auto [place, made] = dense_result(result, dims, Format::plain, it.name);
+    places.push_back(place);
+    if (made.buffer >= 0) copies.emplace_back(made, reordered(result, dims));
+  }
+  draft_.kernel(std::move(spec), std::move(places), it.name);
+  for (const auto& [from, to] : copies) draft_.copy(from, to, plan_.data().dtype, "reorder after " + it.name);
 }
 
 void Lowerer::emit_updates() {

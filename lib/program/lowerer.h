@@ -21,9 +21,11 @@ class Lowerer {
  private:
   void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of these
   void emit_pass(int p);
+  std::vector<int> made_together(int p) const;
   bool takes_epilogue(int p, const WorkPart& whole, int bias, int next);
   void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
+  void emit_attention(const std::vector<int>& passes, KernelSpec spec, const std::vector<View>& views);
   void emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);
   void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);

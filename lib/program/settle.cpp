@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/at.h"
+#include "kernels/operands.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -25,7 +26,9 @@ const std::vector<Piece>* acknowledged(const Program& program, const Post& post)
 }
 
 bool writes(const ProgramStep& step, int buffer) {
-  if (const auto* run = std::get_if<RunKernel>(&step.what)) return run->operands.back().buffer == buffer;
+  if (const auto* run = std::get_if<RunKernel>(&step.what))
+    return std::any_of(run->operands.end() - static_cast<std::ptrdiff_t>(result_count(run->spec)), run->operands.end(),
+                       [&](const Place& p) { return p.buffer == buffer; });
   const auto* post = std::get_if<Post>(&step.what);
   return post != nullptr && std::any_of(post->receives.begin(), post->receives.end(),
                                         [&](const Piece& p) { return !p.window && p.at.buffer == buffer; });

@@ -41,13 +41,13 @@ bool is_finite(const Program& program, int buffer, const std::byte* bytes) {
   return all_finite(b.dtype, bytes, view.extents, view.strides);
 }
 
-bool is_finite(const Program& program, const RunKernel& run, const std::byte* bytes) {
-  const Place& place = run.operands.back();
+bool is_finite(const Program& program, const RunKernel& run, std::size_t operand, const std::byte* bytes) {
+  const Place& place = run.operands.at(operand);
   const DType dtype = at(program.buffers, place.buffer).dtype;
   bytes += place.element * static_cast<Index>(bytes_of(dtype));
-  if (run.spec.op != KernelOp::map) return all_finite(dtype, bytes, {operands_of(run.spec).back().elements}, {1});
+  if (run.spec.op != KernelOp::map) return all_finite(dtype, bytes, {operands_of(run.spec).at(operand).elements}, {1});
   std::vector<Index> extents = run.spec.extents;
-  const std::vector<Index>& strides = run.spec.operands.back().strides;
+  const std::vector<Index>& strides = run.spec.operands.at(operand).strides;
   for (std::size_t d = 0; d < extents.size(); d++)
     if (strides[d] == 0) extents[d] = std::min<Index>(extents[d], 1);
   return all_finite(dtype, bytes, extents, strides);

@@ -6,7 +6,7 @@
 namespace motley {
 
 bool is_finite(const Program& program, int buffer, const std::byte* bytes);
-// What the kernel wrote into its result's buffer, and nothing beside it.
-bool is_finite(const Program& program, const RunKernel& run, const std::byte* bytes);
+// What the kernel wrote into this result's buffer, and nothing beside it.
+bool is_finite(const Program& program, const RunKernel& run, std::size_t operand, const std::byte* bytes);
 
 }  // namespace motley

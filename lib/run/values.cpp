@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/hash.h"
+#include "kernels/operands.h"
 #include "program/views.h"
 #include "run/bound_program.h"
 #include "run/not_finite.h"
@@ -31,9 +32,11 @@ int Executor::first_not_finite() {
   run_forward([&](int step) {
     const auto* run = std::get_if<RunKernel>(&at(program.steps, step).what);
     if (first >= 0 || run == nullptr) return;
-    const int buffer = run->operands.back().buffer;
-    const auto tensor = tensor_of.find(buffer);
-    if (tensor != tensor_of.end() && !is_finite(program, *run, bound_->host_bytes(buffer, room))) first = tensor->second;
+    for (std::size_t k = run->operands.size() - result_count(run->spec); k < run->operands.size() && first < 0; k++) {
+      const int buffer = run->operands[k].buffer;
+      const auto tensor = tensor_of.find(buffer);
+      if (tensor != tensor_of.end() && !is_finite(program, *run, k, bound_->host_bytes(buffer, room))) first = tensor->second;
+    }
   });
   return first;
 }

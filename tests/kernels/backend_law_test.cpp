@@ -2,6 +2,7 @@
 // Every backend against the reference, for every KernelSpec.
 #include "tests/support/backend_law.h"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <vector>
@@ -106,7 +107,7 @@ TEST_CASE("backend law: a device with memory of its own") {
 
 TEST_CASE("backend law: the cases meet what they promise") {
   int negative = 0, empty = 0, even = 0, mixed = 0, reduced = 0, in_place = 0, scalar = 0, dilated = 0, outside = 0, many = 0;
-  int grouped = 0, depthwise = 0, batched = 0;
+  int grouped = 0, depthwise = 0, batched = 0, masked = 0, causal = 0;
   for (int i = 0; i < 2000; i++) {
     const LawCase one = law_case(5, i, LawMode::exact);
     const KernelSpec& s = one.spec;
@@ -126,6 +127,12 @@ TEST_CASE("backend law: the cases meet what they promise") {
     many += s.operands.size() > 65;
     for (std::size_t d = 0; d < s.extents.size(); d++) reduced += s.operands.back().strides[d] == 0;
   }
+  for (int i = 0; i < 2000; i++) {
+    const KernelSpec s = law_case(5, i, LawMode::tolerance).spec;
+    masked += s.share > 0 && flops(s) > 0;
+    causal += s.causal && flops(s) > 0;
+  }
+  CHECK(std::min(masked, causal) >= 20);
   for (const int count : {negative, empty, even, mixed, reduced, in_place, scalar, dilated, outside, grouped, depthwise, batched})
     CHECK(count >= 20);
   CHECK(many >= 5);
@@ -172,6 +179,10 @@ TEST_CASE("backend law: a wrong backend is found out") {
     if (s.epilogue == forward_of("elu")) s.epilogue = forward_of("tanh");
   });
   CHECK(backend_law(activation, 6, 200, LawMode::tolerance) != "");
+  Broken later([](KernelSpec& s) {
+    if (s.causal) s.origin[0]++;
+  });
+  CHECK(backend_law(later, 6, 400, LawMode::tolerance) != "");
   const auto stride = [](KernelSpec& s) { s.padding[0] += s.op == KernelOp::avg_pool2d; };
   Broken second(stride, true);
   CHECK(backend_law(second, 6, 200, LawMode::exact).find("wrong: ") != std::string::npos);

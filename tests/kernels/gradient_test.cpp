@@ -95,6 +95,51 @@ TEST_CASE("gradient: dense") {
   check_bilinear(spec);
 }
 
+TEST_CASE("gradient: attention") {
+  for (const bool causal : {false, true})
+    for (const bool masked : {false, true}) {
+      KernelSpec spec;
+      spec.op = KernelOp::attention;
+      spec.dtype = DType::f64;
+      spec.roles = {.n = 4, .c = 3, .f = 5, .g = 4};
+      spec.scale = 0.7;
+      spec.causal = causal;
+      if (causal) spec.origin = {2, 0};
+      spec.made = kMakesOutput | kMakesLogSum;
+      if (masked) spec.share = 2;
+      std::vector<Image> at{numbers(48, 1), numbers(60, 2), numbers(60, 3)};
+      const Image mask{1, 0, 1, 1, -1, 0, 0, 1, 0, 1}, g = numbers(48, 4);
+      const auto forward = [&](std::vector<Image> in) {
+        if (masked) in.push_back(mask);
+        in.resize(in.size() + 2);
+        std::vector<Image> all = run_kernel(*reference_backend(), spec, in);
+        return std::pair(all[all.size() - 2], all.back());
+      };
+      const auto [y, lse] = forward(at);
+      Image dots;
+      for (std::size_t i = 0; i < 16; i++)
+        dots.push_back(std::inner_product(g.begin() + static_cast<std::ptrdiff_t>(3 * i),
+                                          g.begin() + static_cast<std::ptrdiff_t>(3 * i + 3),
+                                          y.begin() + static_cast<std::ptrdiff_t>(3 * i), 0.0));
+      KernelSpec backward = with_pass(spec, PassKind::backward_data);
+      backward.made = kMakesQuery | kMakesKey | kMakesValue;
+      std::vector<Image> in{at[0], at[1], at[2], g, lse, dots};
+      if (masked) in.push_back(mask);
+      in.resize(in.size() + 3);
+      const std::vector<Image> all = run_kernel(*reference_backend(), backward, in);
+      for (std::size_t k = 0; k < 3; k++) {
+        INFO(summary(spec) << ", operand " << k);
+        check_gradient(
+            [&](const Image& v) {
+              std::vector<Image> moved = at;
+              moved[k] = v;
+              return dot(g, forward(moved).first);
+            },
+            at[k], all[all.size() - 3 + k]);
+      }
+    }
+}
+
 TEST_CASE("gradient: pools") {
   for (const KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d}) {
     KernelSpec spec = conv({.n = 2, .c = 3, .h = 6, .w = 5, .r = 3, .s = 2, .p = 4, .q = 3}, {2, 2}, {1, 1}, {2, 1, 1, 0});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <motley/kernel_spec.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -100,6 +101,34 @@ TEST_CASE("spec: work, bytes and operands of the others") {
   CHECK(flops(spec) == 70);
   CHECK(bytes_touched(spec) == 4 * (35 + 7));
   CHECK(summary(spec) == "map copy, 5x7 -> add 7");
+}
+
+TEST_CASE("spec: attention") {
+  KernelSpec spec;
+  spec.op = KernelOp::attention;
+  spec.roles = {.n = 3, .c = 4, .f = 5, .g = 6};
+  spec.made = kMakesOutput | kMakesLogSum;
+  CHECK(operand_count(spec) == 5);
+  CHECK(flops(spec) == 2 * 6 * 3 * 5 * 4 * 2);
+  CHECK(bytes_touched(spec) == 4 * 6 * (12 + 20 + 20 + 12 + 3));
+  CHECK(summary(spec) == "attention forward g6 n3 x f5 c4 -> y lse");
+  spec.pass = PassKind::backward_data;
+  spec.made = kMakesQuery | kMakesValue;
+  spec.share = 2;
+  spec.causal = true;
+  spec.origin = {2, 1};  // 2, 3 and 4 keys count
+  CHECK(operand_count(spec) == 9);
+  CHECK(operands_of(spec)[6].elements == 15);
+  CHECK(operands_of(spec)[7].extents == std::vector<Index>{18, 4});
+  CHECK(operands_of(spec)[8].extents == std::vector<Index>{30, 4});
+  CHECK(flops(spec) == 2 * 6 * (2 + 3 + 4) * 4 * 4);
+  CHECK(summary(spec) == "attention backward_data g6 n3 x f5 c4 causal from 2,1 masked -> dq dv");
+  for (const std::array<Index, 2>& origin : {std::array<Index, 2>{0, 0}, {0, 2}, {0, 9}, {3, 0}, {9, 0}, {1, 2}}) {
+    spec.origin = {origin[0], origin[1]};
+    double pairs = 0;
+    for (Index i = 0; i < spec.roles.n; i++) pairs += static_cast<double>(keys_of(spec, i));
+    CHECK(flops(spec) == 2 * 6 * pairs * 4 * 4);
+  }
 }
 
 TEST_CASE("spec: operands of strided maps") {

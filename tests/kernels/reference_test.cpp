@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/optimizers.h"
+#include "kernels/operands.h"
 #include "tests/support/formulas.h"
 #include "tests/support/kernel_runner.h"
 
@@ -166,6 +167,26 @@ TEST_CASE("pools of a slice: the halo is no border") {
   upper.op = lower.op = KernelOp::avg_pool2d;
   CHECK(run(upper, {{2, 3, 6}}) == Image{2, 4});
   CHECK(run(lower, {{3, 6, 2}}) == Image{4, 3});
+}
+
+TEST_CASE("attention by hand: equal scores, later keys, keys that the mask leaves out") {
+  KernelSpec spec;
+  spec.op = KernelOp::attention;
+  spec.dtype = DType::f64;
+  spec.roles = {.n = 3, .c = 1, .f = 3, .g = 1};
+  spec.made = kMakesOutput | kMakesLogSum;
+  const Image q{0, 0, 0}, k{5, 6, 7}, v{3, 6, 12};
+  const auto both = [&](std::vector<Image> in) {
+    in.resize(in.size() + 2);
+    const std::vector<Image> all = testing::run_kernel(*reference_backend(), spec, in);
+    return std::vector<Image>(all.end() - 2, all.end());
+  };
+  CHECK(both({q, k, v}) == std::vector<Image>{{7, 7, 7}, {std::log(3), std::log(3), std::log(3)}});
+  spec.causal = true;
+  spec.origin = {0, 1};  // the first query is before all keys
+  CHECK(both({q, k, v}) == std::vector<Image>{{0, 3, 4.5}, {kNoKey, 0, std::log(2)}});
+  spec.share = 1;
+  CHECK(both({q, k, v, {0, 1, 1}}) == std::vector<Image>{{0, 0, 6}, {kNoKey, kNoKey, 0}});
 }
 
 TEST_CASE("extents of 0") {

@@ -3,6 +3,7 @@
 // what it computes, by loops.
 #include <motley/error.h>
 #include <motley/ops.h>
+#include <motley/program.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -66,6 +67,70 @@ TEST_CASE("layout and pick law: embeddings, shared weights, learned constants", 
     }
   }
   CHECK(refused < static_cast<int>(share_of(300U)));
+}
+
+namespace {
+
+// Two layers of attention after each other, as a network has them.
+Plan layers_of_attention(Index positions, const std::vector<Rule>& rules, int ranks) {
+  Graph g;
+  Tensor x = g.input("x", {{"batch", 2}, {"positions", positions}, {"features", 16}});
+  for (const std::string name : {"a", "b"}) x = attention(x, {.heads = {"heads", 4}, .causal = true, .name = name});
+  return balance(training(sum(mul(x, x)), Sgd{.learning_rate = 0.1}), mesh_of({{"all", ranks}}), LayoutRules{rules}, {});
+}
+Program program_of(const Plan& plan, int rank) {
+  return compile(plan, rank);
+}
+// Results of each kernel of attention.
+std::vector<Index> attended(const Program& program) {
+  std::vector<Index> out;
+  for (const ProgramStep& s : program.steps)
+    if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::attention)
+      out.push_back(run->spec.made);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("attention's memory grows with the positions, not with their square", "[law]") {
+  const Index of_128 = program_of(layers_of_attention(128, {}, 1), 0).arena_bytes,
+              of_512 = program_of(layers_of_attention(512, {}, 1), 0).arena_bytes;
+  CHECK(of_512 > 3 * of_128);
+  CHECK(of_512 <= 4 * of_128 + 4096);
+  CHECK(of_512 < 4 * 2 * 4 * 512 * 512);  // the scores of one layer
+  const Plan cut = layers_of_attention(512, {Rule{Dim{"positions", 512}, "all", Sizes{{400, 112}}}}, 2);
+  for (int r : {0, 1}) CHECK(program_of(cut, r).arena_bytes < 3 * of_512 / 2);
+}
+
+TEST_CASE("one kernel makes output and log-sum-exp, one the three gradients, under a cut of the queries or the heads too",
+          "[law]") {
+  const std::vector<Index> both{3, 3, 7, 7};
+  CHECK(attended(program_of(layers_of_attention(12, {}, 1), 0)) == both);
+  for (const Rule& rule : {Rule{Dim{"positions", 12}, "all", Sizes{{8, 4}}}, Rule{Dim{"heads", 4}, "all", Sizes{{3, 1}}},
+                           Rule{Dim{"batch", 2}, "all", {}}}) {
+    const Plan plan = layers_of_attention(12, {rule}, 2);
+    for (int r : {0, 1}) CHECK(attended(program_of(plan, r)) == both);
+  }
+}
+
+TEST_CASE("attention: masks of any dims of the batch, under any cut", "[law]") {
+  for (const int form : {0, 1, 2}) {
+    Graph g;
+    const Dim batch{"batch", 2}, groups{"groups", 3}, positions{"positions", 5};
+    const Tensor x = g.input("x", {batch, groups, positions, {"features", 4}});
+    const Tensor mask = g.input("mask", form == 0   ? Shape{positions}
+                                        : form == 1 ? Shape{batch, positions}
+                                                    : Shape{positions, groups, batch});
+    const Tensor y = attention(x, {.heads = {"heads", 2}, .causal = form == 1, .mask = mask, .name = "a"});
+    const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 0.1});
+    const Outcome truth = run_plan(balance(step, mesh_of({{"one", 1}}), {}, {}, {.dtype = DType::f64}));
+    for (const Rule& rule :
+         {Rule{positions, "all", Sizes{{3, 0, 2}}}, Rule{groups, "all", Sizes{{1, 2, 0}}}, Rule{batch, "all", Sizes{{0, 1, 1}}},
+          Rule{Dim{"heads", 2}, "all", Sizes{{1, 0, 1}}}, Rule{Dim{"head-heads", 2}, "all", Sizes{{1, 1, 0}}}}) {
+      INFO("form " << form << ", " << rule.dim.name);
+      CHECK(difference(run_plan(balance(step, mesh_of({{"all", 3}}), {{rule}}, {}, {.dtype = DType::f64})), truth) < 1e-10);
+    }
+  }
 }
 
 TEST_CASE("attention, by loops", "[law]") {

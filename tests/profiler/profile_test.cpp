@@ -182,6 +182,27 @@ TEST_CASE("maps are scaled by their elements", "[profile]") {
   CHECK(p.seconds(0, map_of(formula({0.1 + operand(0)}), {1000}, {{1}, {1}})).known == Known::modelled);
 }
 
+TEST_CASE("attention is scaled by its products, wherever its queries begin and whatever results it makes", "[profile]") {
+  KernelSpec spec;
+  spec.op = KernelOp::attention;
+  spec.pass = PassKind::backward_data;
+  spec.roles = {.n = 8, .c = 4, .f = 16, .g = 2};
+  spec.made = 7;
+  Profile p;
+  p.add(point(spec, 5e-3));
+  KernelSpec other = spec;
+  other.roles.n = 4;
+  check_estimate(p.seconds(0, other), 2.5e-3, Known::interpolated);
+  other = spec;
+  other.made = 1;  // three products of five
+  check_estimate(p.seconds(0, other), 3e-3, Known::interpolated);
+  spec.causal = true;
+  spec.origin = {8, 0};  // 9 to 16 keys
+  p.add(point(spec, 1e-3));
+  spec.origin = {0, 0};  // 1 to 8
+  check_estimate(p.seconds(0, spec), 1e-3 * 36 / 100, Known::interpolated);
+}
+
 TEST_CASE("links answer by segment", "[profile]") {
   Profile p;
   p.links.push_back({0, 1, {{1024, 1e-6, 1e9}, {65536, 2e-6, 4e9}}});

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -57,7 +58,8 @@ double terms_of(const KernelSpec& spec) {
     case KernelOp::dense: return real(spec.pass == PassKind::forward ? e.c + 1 : spec.pass == PassKind::backward_data ? e.f : e.n);
     case KernelOp::max_pool2d:
     case KernelOp::avg_pool2d: return real(e.r * e.s);
-    case KernelOp::map: break;
+    case KernelOp::map:
+    case KernelOp::attention: break;
   }
   return 0;
 }
@@ -190,6 +192,68 @@ std::vector<Image> map_bounds(const LawCase& one, bool f64) {
   return errors;
 }
 
+// Per result of attention, per element: how far off it may be. Each score is a sum of c products, each exponential of a score that
+// is off by d is wrong by a part d of itself, and results are sums of such.
+std::vector<Image> attention_bounds(const LawCase& one, bool f64) {
+  const KernelSpec& spec = one.spec;
+  const Roles& e = spec.roles;
+  const bool forward = spec.pass == PassKind::forward;
+  const double unit = f64 ? 0x1p-53 : 0x1p-24, function = f64 ? 0x1p-49 : kFunction;
+  const auto real = [](Index v) { return static_cast<double>(v); };
+  const auto in = [&](std::size_t operand, Index i) { return one.images[operand][static_cast<std::size_t>(i)]; };
+  const auto sizes = [&](std::size_t a, Index i, std::size_t b, Index j) {
+    double sum = 0;
+    for (Index c = 0; c < e.c; c++) sum += std::abs(in(a, i * e.c + c) * in(b, j * e.c + c));
+    return sum;
+  };
+  const auto size = [](Index n) { return static_cast<std::size_t>(n); };
+  std::array<Image, 3> bounds{Image(size(e.g * e.n * e.c)), Image(size(forward ? e.g * e.n : e.g * e.f * e.c)),
+                              Image(size(e.g * e.f * e.c))};
+  for (Index g = 0; g < e.g; g++)
+    for (Index i = 0; i < e.n; i++) {
+      const Index query = g * e.n + i;
+      std::vector<double> scores;
+      std::vector<Index> keys;
+      double most = 0, sum = 0, off = 0;
+      for (Index j = 0; j < keys_of(spec, i); j++) {
+        if (spec.share > 0 && in(forward ? 3 : 6, g / spec.share * e.f + j) <= 0) continue;
+        double score = 0;
+        for (Index c = 0; c < e.c; c++) score += spec.scale * in(0, query * e.c + c) * in(1, (g * e.f + j) * e.c + c);
+        keys.push_back(g * e.f + j);
+        scores.push_back(score);
+        most = std::max(most, std::abs(score));
+        off = std::max(off, (real(e.c) + 4) * unit * std::abs(spec.scale) * sizes(0, query, 1, g * e.f + j));
+      }
+      const double lse = forward ? 0 : in(4, query), part = off + 2 * unit * (most + std::abs(lse)) + function;
+      for (const double s : scores) sum += std::exp(s);
+      for (std::size_t k = 0; k < keys.size(); k++) {
+        const Index key = keys[k];
+        const double weight = forward ? std::exp(scores[k]) / sum : std::exp(scores[k] - lse),
+                     terms = (real(e.c) + real(forward ? e.f : std::max(e.n, e.f)) + 16) * unit,
+                     slope = forward ? 0 : std::abs(spec.scale) * weight * (sizes(3, query, 2, key) + std::abs(in(5, query)));
+        for (Index c = 0; c < e.c; c++) {
+          const Index at_query = query * e.c + c, at_key = key * e.c + c;
+          if (forward) {
+            bounds[0][size(at_query)] += 2 * weight * (3 * part + terms) * std::abs(in(2, at_key));
+            continue;
+          }
+          bounds[0][size(at_query)] += 2 * slope * (part + terms) * std::abs(in(1, at_key));
+          bounds[1][size(at_key)] += 2 * slope * (part + terms) * std::abs(in(0, at_query));
+          bounds[2][size(at_key)] += 2 * weight * (part + terms) * std::abs(in(3, at_query));
+        }
+      }
+      if (forward && !keys.empty())
+        bounds[1][size(query)] = 2 * part + (real(e.f) + 8) * unit + (unit + function) * (1 + std::abs(std::log(sum)));
+    }
+  std::vector<Image> out;
+  for (std::size_t r = 0; r < 3; r++)
+    if ((spec.made >> r & 1) != 0) {
+      out.push_back(std::move(bounds[r]));
+      for (double& b : out.back()) b += 1e-40;
+    }
+  return out;
+}
+
 std::string numbers(const std::vector<Index>& list) {
   std::ostringstream text;
   for (std::size_t i = 0; i < list.size(); i++) text << (i == 0 ? "[" : " ") << list[i];
@@ -229,8 +293,8 @@ std::string compare(Backend& backend, Backend& reference, const LawCase& one, La
   const bool map = one.spec.op == KernelOp::map, f64 = one.spec.dtype == DType::f64;
   const std::vector<OperandUse> uses = operands_of(one.spec);
   std::vector<Image> bounds(uses.size());
-  if (map && mode == LawMode::tolerance) {
-    const std::vector<Image> of_results = map_bounds(one, f64);
+  if (one.spec.op == KernelOp::attention || (map && mode == LawMode::tolerance)) {
+    const std::vector<Image> of_results = map ? map_bounds(one, f64) : attention_bounds(one, f64);
     std::copy(of_results.begin(), of_results.end(), bounds.end() - static_cast<std::ptrdiff_t>(of_results.size()));
   } else if (!map) {
     const LawCase of_magnitude = magnitude_of(truth);

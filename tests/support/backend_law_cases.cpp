@@ -152,6 +152,26 @@ KernelSpec dense_spec(Random& random, LawMode mode) {
   return spec;
 }
 
+KernelSpec attention_spec(Random& random) {
+  KernelSpec spec;
+  spec.op = KernelOp::attention;
+  spec.pass = random.of({PassKind::forward, PassKind::backward_data});
+  spec.made = random.in(1, spec.pass == PassKind::forward ? 3 : 7);
+  do {
+    spec.roles.n = extent(random, {1, 2, 3, 5, 8, 17, 32, 67, 130});
+    spec.roles.f = extent(random, {1, 2, 3, 5, 8, 17, 32, 67, 130});
+    spec.roles.c = extent(random, {1, 2, 3, 5, 8, 16, 17, 32});
+    spec.roles.g = extent(random, {1, 2, 3, 4, 6});
+  } while (flops(spec) > 4 * kMostFlops);
+  spec.scale = random.of({1.0, 0.125, 0.3, -0.5});
+  spec.causal = random.one_in(2);
+  if (spec.causal) spec.origin = {random.in(0, 20), random.one_in(2) ? 0 : random.in(0, 30)};
+  if (random.one_in(2)) do
+      spec.share = random.in(1, 6);
+    while (spec.roles.g % spec.share != 0);
+  return spec;
+}
+
 // A view that has the indices in `has`, dims in some order in memory, sometimes with gaps.
 std::vector<Index> view(Random& random, const std::vector<Index>& extents, const std::vector<bool>& has) {
   std::vector<std::size_t> order(extents.size());  // innermost first
@@ -314,13 +334,14 @@ double element(Random& random, const KernelSpec& spec, std::size_t i, LawMode mo
 LawCase law_case(std::uint64_t seed, int number, LawMode mode) {
   Random random(seed, number);
   LawCase one;
-  switch (random.in(0, 10)) {
+  switch (random.in(0, mode == LawMode::exact ? 10 : 11)) {
     case 0:
     case 1:
     case 2: one.spec = window_spec(random, KernelOp::conv2d, mode); break;
     case 3: one.spec = dense_spec(random, mode); break;
     case 4: one.spec = window_spec(random, KernelOp::max_pool2d, mode); break;
     case 5: one.spec = window_spec(random, KernelOp::avg_pool2d, mode); break;
+    case 11: one.spec = attention_spec(random); break;  // exponentials are not exact
     default: one.spec = map_spec(random, mode);
   }
   one.options.alias = alias_of(random, one.spec);

@@ -2,6 +2,7 @@
 // The CUDA backend's own kernels, run by plain loops on the host: the formulas and all that is made ready for them, without a GPU.
 // Convolutions go as they go to cuDNN, with the reference in its place.
 #pragma once
+#include "kernels/cuda/attention_in_parts.h"
 #include "kernels/cuda/staged_convolution.h"
 
 namespace motley::testing {
@@ -68,6 +69,9 @@ class FormulaBackend final : public Backend {
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (convolutions_ == Convolutions::as_for_cudnn && spec.op == KernelOp::conv2d && cuda::reach_of(spec).possible)
       return std::make_unique<cuda::StagedConvolution<HostEngine>>(spec, HostEngine(spec));
+    if (spec.op == KernelOp::attention)  // so few scores at once that there are several parts
+      return cuda::attention_in_parts(
+          spec, [](const KernelSpec& part, bool) { return cuda::make_own_kernel(part, HostLaunch{}); }, 200);
     return cuda::make_own_kernel(spec, HostLaunch{});
   }
   std::string model() const override { return "formulas"; }

@@ -118,8 +118,7 @@ Tensor in_products(Network& net, const Layer& layer, const Tensor& x) {
 Tensor in_attention(Network& net, const Layer& layer, const Tensor& x) {
   const Dim over = x.shape()[layer.form % 2 == 0 ? 2 : 1],
             heads{"heads" + std::to_string(layer.id), std::gcd(layer.inner, x.shape()[3].size)};
-  for (const Dim& d : {heads, Dim{"head-" + heads.name, x.shape()[3].size / heads.size}, Dim{"key-" + over.name, over.size}})
-    net.dims.push_back(d);
+  for (const Dim& d : {heads, Dim{"head-" + heads.name, x.shape()[3].size / heads.size}}) net.dims.push_back(d);
   return activated(layer.activation, attention(x, {.heads = heads, .over = over, .causal = layer.form > 1, .bias = layer.bias}));
 }
 

@@ -13,6 +13,7 @@ void add_rate(Profile& profile, int device, KernelOp op, PassKind pass, double f
   spec.op = op;
   spec.pass = pass;
   spec.roles = {.n = 2, .c = 2, .h = 8, .w = 8, .f = 2, .r = 1, .s = 1, .p = 8, .q = 8};
+  if (op == KernelOp::attention) spec.made = 1;
   if (op == KernelOp::map) {
     spec.roles = {};
     spec.extents = {64};
@@ -39,6 +40,7 @@ Profile synthetic_profile(const Mesh& mesh, const std::vector<double>& speeds, d
     for (KernelOp op : {KernelOp::max_pool2d, KernelOp::avg_pool2d})
       for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, op, pass, rate / 50);
     add_rate(out, r, KernelOp::map, PassKind::forward, rate / 50);
+    for (PassKind pass : {PassKind::forward, PassKind::backward_data}) add_rate(out, r, KernelOp::attention, pass, rate);
     for (int q = 0; q < mesh.ranks(); q++)
       if (q != r)
         out.links.push_back({q, r, {{Index{1} << 40, 1e-6, bytes_per_second}}, {{Index{1} << 40, 1e-7, bytes_per_second}}});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention: per head y[i] = sum over j of softmax over j of (q[i] k[j] / sqrt(head size)) times v[j], for i and j along one dim;
 // q, k, v and the output are dense layers of x (Vaswani et al., arXiv 1706.03762, 3.2). Heads and positions i are cut as any dim; j
-// has a dim of its own, "key-<positions>", so that a rule for the positions cuts the queries and all keys come to each. Of a mask
-// the values at j are read.
+// has an index of its own, which is not cut: a rule for the positions cuts the queries, and all keys come to each. Of a mask the
+// values at j are read. No scores are stored (Dao et al., arXiv 2205.14135): forward keeps their log-sum-exp, from which the
+// gradients compute the weights again.
 #include <algorithm>
 #include <cmath>
 
@@ -10,45 +11,16 @@
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"
 #include "graph/ops/shapes.h"
+#include "kernels/operands.h"
 
 namespace motley {
 
 namespace {
 
-// What a score (operand 0) counts as: scaled; of a position after the query's or one that the mask leaves out, so little that its
-// exponential is 0.
-struct Scores {
-  double scale = 1;
-  int query = -1, key = -1;  // indices of the positions, where causal
-  int mask = 0;              // which operand; 0: there is none
-  Value value() const {
-    Value out = operand(0) * scale;
-    if (mask > 0) out = select(0.0 < operand(mask), out, -0x1p100);
-    return query < 0 ? out : select(precedes(position(query), position(key)), -0x1p100, out);
-  }
-  // As the operand after `others` ones.
-  Scores masked_after(int others) const { return {scale, query, key, mask > 0 ? others : 0}; }
-};
-Formula scaled(const Scores& s) {  // scores, mask
-  return formula({s.masked_after(1).value()});
-}
-Formula exponential(const Scores& s) {  // scores max, mask
-  return formula({exp(s.masked_after(2).value() - operand(1))});
-}
-Formula softmax_of(const Scores& s) {  // scores max sum, mask
-  const Value weight = exp(s.masked_after(3).value() - operand(1)) / operand(2);
-  return formula({s.mask > 0 ? select(operand(1) <= -0x1p100, 0.0, weight) : weight});  // 0 where no key is left
-}
-Formula product() {  // gradient of the weights, weights
+Formula product() {  // output, its gradient
   return formula({operand(0) * operand(1)});
 }
-Formula softmax_gradient(double scale) {  // weights, their gradient, sum
-  return formula({operand(0) * (operand(1) - operand(2)) * scale});
-}
-constexpr Scores kAll{0.125}, kCausal{0.125, 2, 3}, kMasked{0.125, -1, -1, 1};
-const Compiled kCompiled({scaled(kAll), product(), exponential(kAll), softmax_of(kAll), scaled(kCausal), exponential(kCausal),
-                          softmax_of(kCausal), softmax_gradient(0.125), scaled(kMasked), exponential(kMasked),
-                          softmax_of(kMasked)});
+const Compiled kCompiled({product()});
 
 class Attention final : public Op {
  public:
@@ -62,24 +34,11 @@ class Attention final : public Op {
       contract(to, node, t, p->name, PassKind::forward, t.x, p->weight, p->queries);
       if (bias_) copy_pass(to, node, p->name + " bias", p->bias, p->queries.tensor);
     }
-    contract(to, node, t, "scores", PassKind::forward, t.query.queries, t.key.keys, t.scores);
-    const int scores = t.scores.tensor, weights = t.weights.tensor;
-    const int query = causal_ ? static_cast<int>(to.tensor(scores).shape.position(over_)) : -1, key = causal_ ? query + 1 : -1;
-    const Scores values{t.scale, query, key, t.mask >= 0 ? 1 : 0};
-    std::vector<int> reads{scores};
-    const auto with_mask = [&](Pass& p) -> Pass& {  // its positions are those of the keys
-      if (t.mask < 0) return p;
-      PassOperand mask{t.mask, {}};
-      for (const Dim& d : to.tensor(t.mask).shape.dims())
-        for (std::size_t i = 0; i < p.indices.size(); i++)
-          if (p.indices[i].name == (d.name == over_ ? "key-" + over_ : d.name)) mask.indices.push_back(static_cast<int>(i));
-      p.reads.push_back(mask);
-      return p;
-    };
-    with_mask(map_pass(to, node, "max", {scores}, t.max, scaled(values))).combine = Combine::max;
-    with_mask(map_pass(to, node, "sum", {scores, t.max}, t.sum, exponential(values)));
-    with_mask(map_pass(to, node, "weights", {scores, t.max, t.sum}, weights, softmax_of(values)));
-    contract(to, node, t, "heads", PassKind::forward, t.weights, t.value.keys, t.joined);
+    if (t.expands) copy_pass(to, node, "mask", to.value(node.inputs[1]), t.mask.tensor);
+    std::vector<PassOperand> reads{t.query.queries, t.key.keys, t.value.keys};
+    if (t.mask.tensor >= 0) reads.push_back(t.mask);
+    attend(to, node, t, "heads", PassKind::forward, reads, t.joined, kMakesOutput);
+    if (to.trains()) attend(to, node, t, "lse", PassKind::forward, reads, t.lse, kMakesLogSum);
     contract(to, node, t, "forward", PassKind::forward, t.joined, t.out_weight, t.y);
     if (bias_) copy_pass(to, node, "bias", t.out_bias, t.y.tensor);
   }
@@ -87,16 +46,18 @@ class Attention final : public Op {
   void backward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
     const auto gradient_of = [&](const PassOperand& o) { return PassOperand{to.gradient(o.tensor), o.indices}; };
-    const PassOperand dy = gradient_of(t.y), joined = gradient_of(t.joined), weights = gradient_of(t.weights),
-                      scores = gradient_of(t.scores);
+    const PassOperand dy = gradient_of(t.y), joined = gradient_of(t.joined);
     contract(to, node, t, "backward_data heads", PassKind::backward_data, dy, t.out_weight, joined);
-    contract(to, node, t, "backward_data weights", PassKind::backward_data, joined, t.value.keys, weights);
-    const int sum = to.inner(node, "sum_g", to.tensor(t.sum).shape);
-    map_pass(to, node, "sum_g", {weights.tensor, t.weights.tensor}, sum, product());
-    map_pass(to, node, "backward_data scores", {t.weights.tensor, weights.tensor, sum}, scores.tensor, softmax_gradient(t.scale));
-    contract(to, node, t, "backward_data query", PassKind::backward_data, scores, t.key.keys, gradient_of(t.query.queries));
-    contract(to, node, t, "backward_data key", PassKind::backward_filter, t.query.queries, scores, gradient_of(t.key.keys));
-    contract(to, node, t, "backward_data value", PassKind::backward_filter, t.weights, joined, gradient_of(t.value.keys));
+    const PassOperand dot{to.inner(node, "dot", to.tensor(t.lse.tensor).shape), t.lse.indices};
+    map_pass(to, node, "dot", {t.joined.tensor, joined.tensor}, dot.tensor, product());
+    std::vector<PassOperand> reads{t.query.queries, t.key.keys, t.value.keys, joined, t.lse, dot};
+    if (t.mask.tensor >= 0) reads.push_back(t.mask);
+    const auto gradient = [&](const Projection& p, const PassOperand& into, Index made) {
+      attend(to, node, t, "backward_data " + p.name, PassKind::backward_data, reads, gradient_of(into), made);
+    };
+    gradient(t.query, t.query.queries, kMakesQuery);
+    gradient(t.key, t.key.keys, kMakesKey);
+    gradient(t.value, t.value.keys, kMakesValue);
     for (const Projection* p : {&t.query, &t.key, &t.value}) {
       const PassOperand from = gradient_of(p->queries);
       if (to.wants_gradient(t.x.tensor))
@@ -115,47 +76,67 @@ class Attention final : public Op {
     int bias = -1;
   };
   struct Parts {
-    double scale = 1;
     std::vector<PassIndex> indices{};  // batch.., heads, positions i, positions j, head, features
+    int queries = -1;                  // of these, the positions i; j and head come next
     Projection query{"query"}, key{"key"}, value{"value"};
-    PassOperand x{}, scores{}, weights{}, joined{}, out_weight{}, y{};
-    int max = -1, sum = -1, out_bias = -1, mask = -1;  // mask: -1: none
+    PassOperand x{}, lse{}, joined{}, out_weight{}, y{}, mask{};  // mask: no tensor: there is none
+    bool expands = false;                                         // the mask lacks dims of the batch, or has them in another order
+    int out_bias = -1;
   };
 
   Parts parts(Lowering& to, const Node& node) const {
     Parts t;
     const int x = to.value(node.inputs[0]);
-    if (node.inputs.size() > 1) t.mask = to.value(node.inputs[1]);
     const Shape shape = to.tensor(x).shape;
-    const Dim features = shape.dims().back(), positions = shape[shape.position(over_)], keys{"key-" + over_, positions.size};
+    const Dim features = shape.dims().back(), positions = shape[shape.position(over_)];
     std::vector<Dim> rows;  // one softmax each
     for (const Dim& d : shape.dims())
       if (d.name != over_ && d.name != features.name) rows.push_back(d);
+    std::vector<Dim> masked = rows;
+    masked.push_back(positions);
     rows.insert(rows.end(), {heads_, positions});
-    std::vector<Dim> scores = rows, each = rows;
-    scores.push_back(keys);
+    std::vector<Dim> each = rows, all = rows;
     each.push_back(head_);
-    std::vector<Dim> all = scores;
     all.insert(all.end(), {head_, features});
-    t.scale = 1 / std::sqrt(static_cast<double>(head_.size));
     t.indices = indices_of(Shape(all));
+    t.indices.insert(t.indices.end() - 2, {"keys of " + over_, positions.size});  // no dim of any tensor
+    t.queries = static_cast<int>(rows.size()) - 1;
     const auto here = [&](int tensor) { return PassOperand{tensor, indices_in(t.indices, to.tensor(tensor).shape)}; };
+    const auto at_keys = [&](PassOperand o) {
+      std::replace(o.indices.begin(), o.indices.end(), t.queries, t.queries + 1);
+      return o;
+    };
     t.x = here(x);
     t.y = here(to.value(node));
     for (Projection* p : {&t.query, &t.key, &t.value}) {
       p->weight = here(to.parameter(node, p->name + ".weight", Shape({heads_, head_, features}), Initial::weight, Decays::yes));
       if (bias_) p->bias = to.parameter(node, p->name + ".bias", Shape({heads_, head_}), Initial::bias, Decays::no);
-      p->keys = p->queries = here(to.inner(node, p->name, Shape(each)));
-      p->keys.indices.at(rows.size() - 1) = static_cast<int>(rows.size());
+      p->queries = here(to.inner(node, p->name, Shape(each)));
+      p->keys = at_keys(p->queries);
     }
-    t.scores = here(to.inner(node, "scores", Shape(scores)));
-    t.weights = here(to.inner(node, "weights", Shape(scores)));
-    t.max = to.inner(node, "max", Shape(rows));
-    t.sum = to.inner(node, "sum", Shape(rows));
+    if (node.inputs.size() > 1) {
+      const int mask = to.value(node.inputs[1]);
+      t.expands = to.tensor(mask).shape != Shape(masked);
+      t.mask = at_keys(here(t.expands ? to.inner(node, "mask", Shape(masked)) : mask));
+    }
+    if (to.trains()) t.lse = here(to.inner(node, "lse", Shape(rows)));
     t.joined = here(to.inner(node, "heads", Shape(each)));
     t.out_weight = here(to.parameter(node, "out.weight", Shape({features, heads_, head_}), Initial::weight, Decays::yes));
     if (bias_) t.out_bias = to.parameter(node, "out.bias", Shape({features}), Initial::bias, Decays::no);
     return t;
+  }
+
+  void attend(Lowering& to, const Node& node, const Parts& t, const std::string& what, PassKind kind,
+              const std::vector<PassOperand>& reads, const PassOperand& writes, Index made) const {
+    Pass& p = to.pass(node, what, KernelOp::attention, kind);
+    p.indices.assign(t.indices.begin(), t.indices.end() - 1);
+    p.reads = reads;
+    p.writes = writes;
+    p.roles = {t.queries, t.queries + 1, t.queries + 2};
+    p.whole = {t.queries + 1, t.queries + 2};
+    p.scale = 1 / std::sqrt(static_cast<double>(head_.size));
+    p.causal = causal_;
+    p.made = made;
   }
 
   // A product over the indices that these have, of all that are named.
@@ -217,7 +198,7 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
     reads.push_back(*o.mask);
   }
   auto graph = GraphNodes::graph_of(reads);
-  for (const Dim& d : {o.heads, head, Dim{"key-" + over.name, over.size}}) graph->declare(d);
+  for (const Dim& d : {o.heads, head}) graph->declare(d);
   return graph->add("attention", o.name, std::make_shared<Attention>(o.heads, head, over.name, o.causal, o.bias), reads, shape);
 }
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention as products and maps, of as many heads, or queries of one head, at a time as their scores fit a bounded workspace.
+// Knows no device: whoever calls says how the parts are computed.
+#pragma once
+#include <motley/backend.h>
+
+#include <functional>
+#include <memory>
+
+namespace motley::cuda {
+
+// The kernel of a dense product or a map. aligned: its operands are aligned to kDeviceAlignment where those of the whole are.
+using MakePart = std::function<std::unique_ptr<Kernel>(const KernelSpec& spec, bool aligned)>;
+
+inline constexpr Index kScoresAtOnce = Index{1} << 24;  // 64 MiB of f32: enough work for any GPU
+
+std::unique_ptr<Kernel> attention_in_parts(const KernelSpec& spec, const MakePart& make, Index scores = kScoresAtOnce);
+
+}  // namespace motley::cuda

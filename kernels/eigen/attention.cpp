@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of queries against all keys that count for one of them: their scores are a block of the workspace, which fits a cache, so
+// that memory grows with the positions, not with their square.
+//   forward   s = q k^T, softmax, y = s v, each row by its sum
+//   backward  s = q k^T, ds = dy v^T, weights and slopes in their place, dq = ds k, dk += ds^T q, dv += s^T dy
+// Units of work: blocks of queries (forward), heads (backward, where dk and dv are sums over the queries).
+#include "kernels/eigen/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "kernels/eigen/products.h"
+#include "kernels/loops/parallel.h"
+#include "kernels/loops/this_cpu.h"
+#include "kernels/operands.h"
+
+namespace motley::eigen {
+
+namespace {
+
+constexpr Index kScores = Index{1} << 14;           // elements of a block of scores: 64 KiB
+constexpr Index kLeastQueries = 32, kQueries = 64;  // of a block: packing the keys for each costs 1/32 of its products at most
+constexpr Index kLine = 16;                         // elements: a matrix begins on a cache line
+constexpr std::size_t kAlignment = 64;
+constexpr double kWorthAThread = 4e5;  // flops, as of a contraction
+
+Index lined(Index elements) {
+  return (elements + kLine - 1) / kLine * kLine;
+}
+
+Matrix<float> rows_of(float* data, Index rows, Index cols) {
+  return {data, rows, cols, cols, 1};
+}
+Matrix<float> transposed(const Matrix<float>& m) {
+  return {m.data, m.cols, m.rows, m.col_stride, m.row_stride};
+}
+
+class Attention final : public Kernel {
+ public:
+  Attention(const KernelSpec& spec, const cpu::Loops& loops, int threads)
+      : spec_(spec),
+        loops_(loops),
+        products_(products_of<float>(loops.simd)),
+        threads_(flops(spec) >= kWorthAThread ? threads : 1),
+        forward_(spec.pass == PassKind::forward) {
+    const Roles& e = spec.roles;
+    queries_ = std::clamp(kScores / std::max<Index>(1, e.f), kLeastQueries, kQueries);
+    queries_ = std::min(queries_, std::max<Index>(1, e.n));
+    blocks_ = (e.n + queries_ - 1) / queries_;
+    units_ = forward_ ? e.g * blocks_ : e.g;
+    scores_ = products_.blocks(rows_of(nullptr, queries_, e.f), e.c);
+    by_query_ = products_.blocks(rows_of(nullptr, queries_, e.c), e.f);
+    by_key_ = products_.blocks(rows_of(nullptr, e.f, e.c), queries_);
+    block_ = lined(queries_ * e.f);
+    packed_ = (forward_ ? lined(queries_) : block_) + block_;
+    part_ = packed_ + lined(std::max({products_.packed(scores_), products_.packed(by_query_), products_.packed(by_key_)}));
+  }
+  std::string implementation() const override { return "eigen " + cpu::isa_of(loops_.simd) + " by blocks"; }
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(part_ * std::min<Index>(threads_, units_)) * sizeof(float) + kAlignment;
+  }
+  void run(std::span<void* const> operands, void* workspace) override {
+    const auto at = (reinterpret_cast<std::uintptr_t>(workspace) + kAlignment - 1) / kAlignment * kAlignment;
+    const Index parts = std::min<Index>(threads_, units_);
+    cpu::for_parts(threads_, parts, [&](Index begin, Index end) {
+      for (Index part = begin; part < end; part++)
+        for (Index i = units_ * part / parts; i < units_ * (part + 1) / parts; i++) {
+          float* own = reinterpret_cast<float*>(at) + part * part_;
+          if (forward_)
+            forward(operands, i / blocks_, i % blocks_, own);
+          else
+            backward(operands, i, own);
+        }
+    });
+  }
+
+ private:
+  // A block of queries of head g, and the keys that count for it.
+  struct Block {
+    Index first, queries;
+    cpu::AttentionRows rows;
+  };
+  Block block_of(std::span<void* const> operands, Index g, Index number) const {
+    const Roles& e = spec_.roles;
+    Block b{number * queries_, std::min(queries_, e.n - number * queries_), {}};
+    b.rows.rows = b.queries;
+    b.rows.keys = keys_of(spec_, b.first + b.queries - 1);
+    b.rows.causal = spec_.causal;
+    b.rows.first_keys = spec_.causal ? spec_.origin[0] + b.first + 1 - spec_.origin[1] : 0;
+    b.rows.scale = static_cast<float>(spec_.scale);
+    if (spec_.share > 0) b.rows.mask = operand(operands, forward_ ? 3 : 6) + g / spec_.share * e.f;
+    return b;
+  }
+  static float* operand(std::span<void* const> operands, std::size_t i) { return static_cast<float*>(operands[i]); }
+  // Of a head: [queries c] of a block, [keys c] of those that count for it.
+  Matrix<float> queries(float* data, Index g, const Block& b) const {
+    return rows_of(data + (g * spec_.roles.n + b.first) * spec_.roles.c, b.queries, spec_.roles.c);
+  }
+  Matrix<float> keys(float* data, Index g, const Block& b) const {
+    return rows_of(data + g * spec_.roles.f * spec_.roles.c, b.rows.keys, spec_.roles.c);
+  }
+  // result = a b
+  void multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& result, const Blocks& blocks,
+                float* packed) const {
+    std::fill_n(result.data, result.rows * result.cols, 0.0F);
+    products_.add(a, b, result, blocks, packed);
+  }
+
+  void forward(std::span<void* const> operands, Index g, Index number, float* memory) const {
+    const Roles& e = spec_.roles;
+    const Block b = block_of(operands, g, number);
+    const Matrix<float> scores = rows_of(memory, b.queries, b.rows.keys);
+    float *factors = memory + block_, *packed = memory + packed_;
+    multiply(queries(operand(operands, 0), g, b), transposed(keys(operand(operands, 1), g, b)), scores, scores_, packed);
+    float* lse = (spec_.made & kMakesLogSum) != 0 ? static_cast<float*>(operands.back()) + g * e.n + b.first : nullptr;
+    loops_.softmax_rows(b.rows, scores.data, lse, factors);
+    if ((spec_.made & kMakesOutput) == 0) return;
+    const Matrix<float> y = queries(operand(operands, spec_.share > 0 ? 4 : 3), g, b);
+    multiply(scores, keys(operand(operands, 2), g, b), y, by_query_, packed);
+    for (Index i = 0; i < y.rows; i++)
+      for (Index c = 0; c < y.cols; c++) y.data[i * y.cols + c] *= factors[i];
+  }
+
+  void backward(std::span<void* const> operands, Index g, float* memory) const {
+    const Roles& e = spec_.roles;
+    std::array<float*, 3> results{};
+    std::size_t next = spec_.share > 0 ? 7 : 6;
+    for (std::size_t r = 0; r < 3; r++)
+      if ((spec_.made >> r & 1) != 0) results[r] = operand(operands, next++);
+    for (std::size_t r : {1U, 2U})
+      if (results[r] != nullptr) std::fill_n(results[r] + g * e.f * e.c, e.f * e.c, 0.0F);
+    float* packed = memory + packed_;
+    for (Index number = 0; number < blocks_; number++) {
+      const Block b = block_of(operands, g, number);
+      const Matrix<float> q = queries(operand(operands, 0), g, b), k = keys(operand(operands, 1), g, b),
+                          v = keys(operand(operands, 2), g, b), dy = queries(operand(operands, 3), g, b);
+      const Matrix<float> weights = rows_of(memory, b.queries, b.rows.keys),
+                          slopes = rows_of(memory + block_, b.queries, b.rows.keys);
+      multiply(q, transposed(k), weights, scores_, packed);
+      if (results[0] != nullptr || results[1] != nullptr)
+        multiply(dy, transposed(v), slopes, scores_, packed);
+      else
+        std::fill_n(slopes.data, slopes.rows * slopes.cols, 0.0F);
+      const Index query = g * e.n + b.first;
+      loops_.softmax_slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
+      if (results[0] != nullptr) multiply(slopes, k, queries(results[0], g, b), by_query_, packed);
+      if (results[1] != nullptr) products_.add(transposed(slopes), q, keys(results[1], g, b), by_key_, packed);
+      if (results[2] != nullptr) products_.add(transposed(weights), dy, keys(results[2], g, b), by_key_, packed);
+    }
+  }
+
+  const KernelSpec spec_;
+  const cpu::Loops& loops_;
+  const Products<float>& products_;
+  const int threads_;
+  const bool forward_;
+  Index queries_ = 1, blocks_ = 0, units_ = 0;  // queries of a block, blocks of a head
+  Blocks scores_{}, by_query_{}, by_key_{};     // of the products that make these
+  Index block_ = 0, packed_ = 0, part_ = 0;     // elements: of a block of scores; where the packed ones begin; of a thread's memory
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> attention(const KernelSpec& spec, const cpu::Loops& loops, int threads) {
+  check_attention(spec);
+  return std::make_unique<Attention>(spec, loops, threads);
+}
+
+}  // namespace motley::eigen
