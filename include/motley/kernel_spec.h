@@ -85,8 +85,8 @@ struct KernelSpec {
   Formula epilogue{};                        ///< of one operand: conv2d, dense forward
   /// map: result[...] combine= formula(operands[...]) over all of `extents`. Registers are f64 where `dtype` is, or a result that
   /// reduces nothing; else f32 (on the reference backend f64). One result may have indices of stride 0: they are reduced (combine
-  /// add or max, in index order, in f64 before one rounding; it starts from 0 or -infinity). What is stored is multiplied by
-  /// `scale`, in f64.
+  /// add or max, in f64 before one rounding, in an order that follows from the spec; it starts from 0 or -infinity). What is stored
+  /// is multiplied by `scale`, in f64.
   Formula formula{};
   /// The formula's operand 0 is the sum ((+0 + t0) + t1) + ... of so many first operands, of any number, in f64 and rounded once
   /// (two: the same bits); 1: that operand; 0: 0. The formula's operand k is the one after them.

@@ -19,7 +19,7 @@ struct Strip {
 using FormulaLoop = void (*)(const Strip& strip, Index n);
 
 // A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
-// result, then the reduced ones in index order; there are at least two kept and, in a reduction, one reduced.
+// result, then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
 struct MapLoop {
   const PlainFormula* formula = nullptr;
   FormulaLoop compiled = nullptr;      // none: the formula is interpreted

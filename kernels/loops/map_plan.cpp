@@ -199,7 +199,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   if (empty || (nothing && spec.combine == Combine::set)) return made;
   // Nothing to reduce: 0 or -infinity everywhere.
   if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
-  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs (sums run in index order).
+  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs.
   std::stable_sort(kept.begin(), kept.end(),
                    [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(kept);
