@@ -69,9 +69,12 @@ struct MapOperand {
 /// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a map may write onto an operand of
 /// the same strides.
 struct KernelSpec {
-  KernelOp op = KernelOp::conv2d;            ///< kind of kernel
-  PassKind pass = PassKind::forward;         ///< which of the op's computations
-  DType dtype = DType::f32;                  ///< of every float operand (storage, compute); f64 on the reference backend only
+  KernelOp op = KernelOp::conv2d;     ///< kind of kernel
+  PassKind pass = PassKind::forward;  ///< which of the op's computations
+  /// Of every float operand. f64: on the reference backend only. bf16 (no map): storage alone, but for a bias, which is f32; sums
+  /// are of f32 at least.
+  DType dtype = DType::f32;
+  DType result = DType::f32;                 ///< of a bf16 contraction: its result's, f32 or bf16; else f32
   Roles roles{};                             ///< extents
   std::array<Index, 2> stride{1, 1};         ///< rows, columns
   std::array<Index, 2> dilation{1, 1};       ///< rows, columns

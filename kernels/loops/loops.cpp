@@ -34,6 +34,13 @@ namespace {
 //
 #include "kernels/loops/pack.inc"
 
+void widen(const Bf16* from, float* to, Index begin, Index end) {
+  widen(from + begin, to + begin, end - begin);
+}
+void narrow(const float* from, Bf16* to, Index begin, Index end) {
+  narrow(from + begin, to + begin, end - begin);
+}
+
 void map(const MapLoop& map, void* const* operands, Index begin, Index end) {
   if (map.reduced == 0) return elementwise(map, operands, begin, end);
   reduction(map, operands, begin, end);
@@ -64,6 +71,6 @@ FormulaLoop compiled(std::uint64_t shape, bool wide) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, compiled};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, widen, narrow, compiled};
 
 }  // namespace motley::cpu

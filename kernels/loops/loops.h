@@ -26,7 +26,7 @@ struct MapLoop {
   const void* constants = nullptr;     // for it
   const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
   bool wide = false;                   // registers are f64, else f32
-  bool copies = false;                 // any 4 bytes, no arithmetic
+  bool copies = false;                 // any 4 or 2 bytes, no arithmetic
   bool positioned = false;             // the formula reads positions
   bool plain = false;                  // the formula is its operand 0, and all operands are f32
   int values = 1, summands = 1;        // operands of the formula; of the kernel, added to make its first
@@ -81,6 +81,8 @@ struct Loops {
   void (*pool_forward)(const PoolLoop& pool, const float* x, float* y);
   void (*pool_backward)(const PoolLoop& pool, const float* dy, const float* x, float* dx);      // mean: x is not read
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
+  void (*widen)(const Bf16* from, float* to, Index begin, Index end);                           // elements begin..end-1
+  void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide);                                      // of FormulaShape::hash; none: null
 };
 

@@ -134,6 +134,10 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   std::vector<const PassOperand*> operands;
   for (const PassOperand& o : pass.reads) operands.push_back(&o);
   operands.push_back(&pass.writes);
+  if (pass.op != KernelOp::map && at(passes.tensors, pass.reads[0].tensor).dtype == DType::bf16 && dtype == DType::f32) {
+    spec.dtype = DType::bf16;
+    if (!is_pool(pass.op)) spec.result = dtype_of(at(passes.tensors, pass.writes.tensor), dtype);
+  }
   if (pass.op == KernelOp::conv2d) {
     window_kernel(spec, pass, work);
     const std::size_t x = pass.kind == PassKind::backward_data ? 2 : 0, w = pass.kind == PassKind::backward_filter ? 2 : 1;
@@ -190,7 +194,7 @@ KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, 
   KernelSpec spec;
   spec.op = KernelOp::map;
   spec.formula = std::move(formula);
-  spec.dtype = dtype;
+  if (dtype != DType::bf16) spec.dtype = dtype;
   spec.extents = std::move(extents);
   for (auto& s : strides) spec.operands.push_back({dtype, std::move(s)});
   return spec;

@@ -151,9 +151,7 @@ class Coalescer {
     for (const auto& [to, from] : std::exchange(arrived, {})) copy(from, to, "unpack " + name(to));
   }
   const std::string& name(const View& view) { return draft_.buffer(view.buffer).name; }
-  void copy(const View& from, const View& to, const std::string& what) {
-    draft_.copy(from, to, draft_.buffer(from.buffer).dtype, what);
-  }
+  void copy(const View& from, const View& to, const std::string& what) { draft_.copy(from, to, what); }
 
   Draft& draft_;
   std::map<int, Place> inside_{};    // buffer of one message -> where that is in a coalesced one

@@ -172,8 +172,10 @@ void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::stri
   steps.push_back({RunKernel{std::move(spec), std::move(operands), name, purpose}, turn, pass, {}, {}});
 }
 
-void Draft::copy(const View& from, const View& to, DType dtype, const std::string& name) {
-  kernel(copy_of(dtype, from, to), {{from.buffer, from.element}, {to.buffer, to.element}}, name, Purpose::move);
+void Draft::copy(const View& from, const View& to, const std::string& name) {
+  KernelSpec spec = copy_of(buffer(from.buffer).dtype, from, to);
+  spec.operands.back().dtype = buffer(to.buffer).dtype;
+  kernel(std::move(spec), {{from.buffer, from.element}, {to.buffer, to.element}}, name, Purpose::move);
 }
 
 }  // namespace motley

@@ -80,7 +80,7 @@ class Draft {
 
   // ---- steps
   void kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose = Purpose::pass);
-  void copy(const View& from, const View& to, DType dtype, const std::string& name);
+  void copy(const View& from, const View& to, const std::string& name);
 
  private:
   std::map<int, std::vector<Contribution>> partial_sums_{};  // pass -> its own buffers, where it is not direct

@@ -65,7 +65,7 @@ Place Lowerer::dense(const View& view, const std::vector<int>& order, Format for
   if (is_dense(v, format) && draft_.is_aligned(v)) return {v.buffer, v.element};
   const DType dtype = draft_.buffer(v.buffer).dtype;
   const int made = draft_.temporary("dense " + name, dtype, v.extents, format);
-  draft_.copy(v, dense_view(made, format, v.extents), dtype, "reorder for " + name);
+  draft_.copy(v, dense_view(made, format, v.extents), "reorder for " + name);
   return {made, 0};
 }
 
@@ -73,7 +73,7 @@ std::pair<Place, View> Lowerer::dense_result(const View& view, const std::vector
                                              const std::string& name) {
   const View v = reordered(view, order);
   if (is_dense(v, format) && draft_.is_aligned(v)) return {{v.buffer, v.element}, View{}};
-  const int made = draft_.temporary("dense " + name, plan_.data().dtype, v.extents, format);
+  const int made = draft_.temporary("dense " + name, draft_.buffer(v.buffer).dtype, v.extents, format);
   return {{made, 0}, dense_view(made, format, v.extents)};
 }
 
@@ -203,7 +203,7 @@ void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views
   const auto [place, made] = dense_result(views.back(), result_order, uses.back().format, it.name);
   places.push_back(place);
   draft_.kernel(std::move(spec), std::move(places), it.name);
-  if (made.buffer >= 0) draft_.copy(made, reordered(views.back(), result_order), plan_.data().dtype, "reorder after " + it.name);
+  if (made.buffer >= 0) draft_.copy(made, reordered(views.back(), result_order), "reorder after " + it.name);
 }
 
 void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {
@@ -254,7 +254,7 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
   const auto [place, result] = dense_result(views[2], order(2), Format::plain, it.name);
   places.push_back(place);
   draft_.kernel(std::move(spec), std::move(places), it.name);
-  if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), plan_.data().dtype, "reorder after " + it.name);
+  if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), "reorder after " + it.name);
 }
 
 void Lowerer::emit_updates() {
@@ -289,7 +289,7 @@ void Lowerer::emit_updates() {
       draft_.kernel(elements_kernel(take_gradient(), dtype, volume(s.box), {DType::f64, DType::f64, dtype}),
                     {{s.sum, 0}, {s.sum, 0}, place}, "gradient of " + s.name, Purpose::update);
       if (place.buffer != where.buffer)  // for who reads gradients
-        draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
+        draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, "gradient of " + s.name);
     }
     if (plan_.passes().clips)
       draft_.program.norms.push_back(plan_.passes().statistic(s.tensor) == nullptr ? norm_of(s, place) : -1);

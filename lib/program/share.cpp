@@ -148,7 +148,7 @@ class Sharer {
         shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
       for (const auto& [t, from, to] : std::exchange(unpacks_, {})) {
         enter(to.buffer);
-        draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(t).name);
+        draft_.copy(from, to, "unpack " + plan_.tensor(t).name);
       }
     }
   }
@@ -205,7 +205,7 @@ class Sharer {
       View from = to;  // as dense
       from.buffer = piece.at.buffer;
       from.element = piece.at.element;
-      draft_.copy(from, to, plan_.dtype_of(t), "pack " + plan_.tensor(t).name);
+      draft_.copy(from, to, "pack " + plan_.tensor(t).name);
       piece.at = {to.buffer, 0};
     }
     showing_[exchange].push_back({piece.peer, piece.at, 0, true});

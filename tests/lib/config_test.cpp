@@ -75,7 +75,7 @@ TEST_CASE("a job is joined, read and checked against itself") {
   CHECK(job.profile.given);
   CHECK(job.data.kind == DataKind::fashion_mnist);
   CHECK(job.data.path.empty());
-  CHECK(job.train.dtype == DType::f64);
+  CHECK(job.train.dtype() == DType::f64);
   CHECK(job.train.batch == 32);
   CHECK(job.train.epochs == 2);
   CHECK_FALSE(job.train.max_steps);
