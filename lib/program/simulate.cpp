@@ -276,11 +276,13 @@ class Simulator {
     Rank& rank = ranks_[r];
     if (timeline_) out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
     rank.since = out_.step_seconds;
-    rank.at++;
-    if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
-      rank.at = 0;
-      rank.micro_batch++;
-    }
+    do {
+      rank.at++;
+      if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
+        rank.at = 0;
+        rank.micro_batch++;
+      }
+    } while (rank.micro_batch > 0 && rank.at < programs_[r].steps.size() && programs_[r].steps[rank.at].once);
   }
 
   const std::vector<Program>& programs_;
