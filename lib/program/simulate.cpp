@@ -176,7 +176,10 @@ class Simulator {
     return exchange +
            (rank.step * programs_[r].micro_batches + rank.micro_batch) * static_cast<int>(programs_[r].exchange_names.size());
   }
-  bool is_last(std::size_t r) const { return ranks_[r].micro_batch + 1 == programs_[r].micro_batches; }
+  // A rank without a part in the gradients has no micro-batches.
+  bool is_last(std::size_t r) const {
+    return programs_[r].combine_begin == 0 || ranks_[r].micro_batch + 1 == programs_[r].micro_batches;
+  }
   // Before the update of a training step, and before what moves by norms; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
     const Program& program = programs_[r];
