@@ -158,6 +158,7 @@ struct Simulated {
   /// Per rank, per step of its Program, of the last micro-batch that runs it; empty unless the options say so.
   std::vector<std::vector<SimulatedStep>> timeline{};
   std::vector<SimulatedStep> agreement{};  ///< per rank: that the update shall be; no seconds where it need not wait
+  std::vector<SimulatedStep> norms{};      ///< per rank: adding the norms of what moves by them (directs); empty: nothing does
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {

@@ -140,7 +140,8 @@ Ran Executor::Bound::run_to_end(std::size_t from) {
   Ran out = run(from, move);
   const double begin = seconds_now();
   share_ratios();
-  const double seconds = seconds_now() - begin;
+  const double end = seconds_now(), seconds = end - begin;
+  record(steps.size(), begin, end);
   out += {.seconds = seconds, .waiting_seconds = seconds};
   return out += run(move, steps.size());
 }
