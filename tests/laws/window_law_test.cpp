@@ -14,6 +14,8 @@
 
 #include "kernels/operands.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
+#include "plan/schedules.h"
 #include "tests/support/config_files.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
@@ -530,5 +532,49 @@ TEST_CASE("pass law: parameters travel in the first of several micro-batches, wh
           int shared = 0, hidden = 0;
           CHECK(races(stay, options, &shared, &hidden) == "");
         }
+      }
+}
+
+TEST_CASE("pass law: what is made of parameters alone is made in the first of several micro-batches", "[law]") {
+  const Dim n{"batch", 12}, in{"in", 3}, rows{"rows", 4}, out{"out", 2};
+  for (const bool wide : {true, false})
+    for (const int ranks : {1, 2, 3})
+      for (const bool apart : {false, true}) {
+        INFO((wide ? "rows" : "batch") << " cut over " << ranks << " ranks of " << (apart ? "as many hosts" : "a host"));
+        Graph g;
+        const Tensor image = g.input("image", {n, rows, in});
+        const Tensor table = g.parameter(Shape{{"places", 7}, {"hidden", 5}}, {.name = "table"});
+        const Tensor used = tanh(slice(table, {.in = {"places", 7}, .range = {1, 5}, .out = rows}));
+        const Tensor x = add({dense(image, {.out = {Dim{"hidden", 5}}, .keep = {n, rows}}), used});
+        const Tensor loss = mean(dense(relu(x), {.out = {out}}));
+        std::vector<Device> devices(static_cast<std::size_t>(ranks));
+        for (std::size_t r = 0; r < devices.size() && apart; r++) devices[r].host = "host " + std::to_string(r);
+        const Mesh mesh({{"all", ranks}}, devices);
+        const LayoutRules rules{{wide ? "rows" : "batch", "all", CutBy::even}};
+        const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9};
+        const auto plan_with = [&](Index micro_batches) {
+          return balance(training(loss, sgd, {.accumulate = micro_batches}), mesh, rules, {}, {.dtype = DType::f64});
+        };
+        const Plan plan = plan_with(4);
+        PlanData repeats = plan.data();
+        repeats.repeats = true;
+        count_bytes(repeats);
+        const Plan each = plan_from(plan.step(), mesh, std::move(repeats));
+        const Outcome once = run_plan(plan, {.steps = 3, .restless = 5}), again = run_plan(each, {.steps = 3});
+        CHECK(once.loss == again.loss);
+        CHECK(once.gradients == again.gradients);
+        CHECK(once.weights == again.weights);
+        for (std::size_t r = 0; r < once.counted.size(); r++) {
+          CHECK(once.counted[r] == plan.data().predicted[r].bytes);
+          CHECK(again.counted[r] == each.data().predicted[r].bytes);
+        }
+        bool made_once = false;
+        for (int r = 0; r < ranks; r++)
+          for (const ProgramStep& s : compile(plan, r).steps)
+            if (const auto* run = std::get_if<RunKernel>(&s.what))
+              made_once = made_once || (s.once && run->pass.starts_with("tanh"));
+        CHECK(made_once);
+        int shared = 0, hidden = 0;
+        CHECK(races(plan, {}, &shared, &hidden) == "");
       }
 }
