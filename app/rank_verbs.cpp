@@ -219,7 +219,9 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .data = data,
                      .in_epoch =
                          [&](Index epoch) {
-                           return normalized(augmented(raw.train, job.data.augment, job.train.seed, epoch), job.data.normalize);
+                           Augment augment = job.data.augment;
+                           augment.ignored = job.model.loss.ignore_index;
+                           return normalized(augmented(raw.train, augment, job.train.seed, epoch), job.data.normalize);
                          },
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),

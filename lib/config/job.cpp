@@ -333,6 +333,11 @@ SampleKind samples_of(const ModelSpec& spec, const Model& model) {
   out.label_dtype = model.label.dtype();
   out.ignored = spec.loss.ignore_index;
   for (std::size_t i = 1; i < model.label.shape().rank(); i++) out.label_extents.push_back(model.label.shape()[i].size);
+  const auto ends_of = [](const Shape& shape) {
+    return std::vector<Dim>(shape.dims().end() - std::min<std::ptrdiff_t>(2, static_cast<std::ptrdiff_t>(shape.rank())),
+                            shape.dims().end());
+  };
+  out.label_per_pixel = out.label_extents.size() >= 2 && ends_of(model.label.shape()) == ends_of(model.inputs.front().shape());
   for (std::size_t k = 1; k < model.inputs.size(); k++) {
     out.further.push_back(of_input(model.inputs[k]));
     out.further.back().input = model.inputs[k].name();

@@ -168,8 +168,13 @@ bool Draft::is_aligned(const View& view) const {
          view.element * static_cast<Index>(bytes_of(at(program.buffers, view.buffer).dtype)) % kDeviceAlignment == 0;
 }
 
+void Draft::add(std::variant<RunKernel, Post, Wait, Move> what, std::vector<Payload> sends, std::vector<Payload> receives) {
+  const int of = std::holds_alternative<RunKernel>(what) ? pass : -1;
+  steps.push_back({std::move(what), turn, of, std::move(sends), std::move(receives), once});
+}
+
 void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose) {
-  steps.push_back({RunKernel{std::move(spec), std::move(operands), name, purpose}, turn, pass, {}, {}});
+  add(RunKernel{std::move(spec), std::move(operands), name, purpose});
 }
 
 void Draft::copy(const View& from, const View& to, const std::string& name) {

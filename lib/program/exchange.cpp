@@ -42,11 +42,13 @@ class Exchanger {
   void run() {
     for (DraftStep& step : std::exchange(draft_.steps, {})) {
       draft_.turn = step.turn;
+      draft_.once = step.once;
       if (const auto* move = std::get_if<Move>(&step.what))
         emit(*move);
       else if (!fused_.contains(step.pass))
         draft_.steps.push_back(std::move(step));
     }
+    draft_.once = false;
   }
 
  private:
@@ -92,9 +94,9 @@ class Exchanger {
   void post_and_wait(int exchange, Both both) {
     auto& [sends, receives] = both;
     if (sends.pieces.empty() && receives.pieces.empty()) return;
-    draft_.steps.push_back({Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1,
-                            std::move(sends.holds), std::move(receives.holds)});
-    draft_.steps.push_back({Wait{exchange}, draft_.turn, -1, {}, {}});
+    draft_.add(Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, std::move(sends.holds),
+               std::move(receives.holds));
+    draft_.add(Wait{exchange});
   }
 
   View received_view(int t, const Box& box) {

@@ -42,8 +42,11 @@ void Lowerer::run() {
     for (int w : plan_.writers(t))  // on some ranks the kernel adds its bias itself: it comes before the kernel on all
       for (const PassOperand& o : plan_.pass(w).reads)
         if ((w == p || plan_.is_view(w)) && plan_.tensor(o.tensor).role == TensorRole::parameter && filled.insert(o.tensor).second)
-          if (const MovedTogether* m = plan_.together(o.tensor); m == nullptr || m->tensors.front() == o.tensor)
+          if (const MovedTogether* m = plan_.together(o.tensor); m == nullptr || m->tensors.front() == o.tensor) {
+            draft_.once = plan_.once(o.tensor);
             emit_move({.tensors = {o.tensor}, .only_fill = true}, m);
+          }
+    draft_.once = plan_.once(t);
     draft_.pass = p;
     if (plan_.works(p) && !fused_.contains(p) && !plan_.is_view(p)) emit_pass(p);
     draft_.pass = -1;
@@ -52,12 +55,13 @@ void Lowerer::run() {
       emit_move({.tensors = {t}, .inside_kernel = inside_.contains(t)}, m);
   }
   draft_.turn = count;
+  draft_.once = false;
   if (plan_.passes().trains) emit_updates();
 }
 
 void Lowerer::emit_move(Move move, const MovedTogether* together) {
   if (together != nullptr) move.tensors = together->tensors;
-  draft_.steps.push_back({std::move(move), draft_.turn, -1, {}, {}});
+  draft_.add(std::move(move));
 }
 
 Place Lowerer::dense(const View& view, const std::vector<int>& order, Format format, const std::string& name) {

@@ -420,6 +420,11 @@ TEST_CASE("what is wrong in a model file") {
        "{ \"other\": { \"n\": 1 }, \"image\": {",
        {"m.json:2:24: error: /inputs/other: each sample fills a part of every input: expected \"batch\" as its first dim",
         "m.json:4:5: error: /layers/0: \"other\" has 1 dims; a window op needs one or two dims before the two it slides over"}},
+      {"\"cols\": 28 } }",
+       "\"cols\": 28 }, \"depth\": { \"batch\": 10, \"rows\": 28 } }",
+       {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" "
+        "of a "
+        "layer that it is made from, or leave the input out"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
        {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
