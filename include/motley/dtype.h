@@ -16,11 +16,15 @@ enum class DType : std::uint8_t { f32, f64, i32, bf16 };
 
 /// An element of DType::bf16: made of an f32 by rounding to nearest, ties to even.
 struct Bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, exponent, the mantissa's first 7 bits
   Bf16() = default;
+  /// Rounds.
   explicit constexpr Bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
+  /// Rounds to f32, then from there.
   explicit constexpr Bf16(double value) : Bf16(static_cast<float>(value)) {}
+  /// The same value.
   explicit constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  /// The same value.
   explicit constexpr operator double() const { return static_cast<double>(static_cast<float>(*this)); }
 
  private:

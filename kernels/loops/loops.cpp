@@ -71,6 +71,7 @@ FormulaLoop compiled(std::uint64_t shape, bool wide) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, widen, narrow, compiled};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map, pool_forward, pool_backward, pack_weights, widen, narrow,
+                         compiled};
 
 }  // namespace motley::cpu

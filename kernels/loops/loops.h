@@ -83,7 +83,7 @@ struct Loops {
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
   void (*widen)(const Bf16* from, float* to, Index begin, Index end);                           // elements begin..end-1
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
-  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);                                      // of FormulaShape::hash; none: null
+  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);  // of FormulaShape::hash; none: null
 };
 
 extern const Loops kLoopsGeneric;

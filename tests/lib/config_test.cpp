@@ -544,7 +544,7 @@ TEST_CASE("what is wrong in a job file") {
         "job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller",
         "job.json:5:54: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
-      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64)"}},
+      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64, bf16)"}},
       {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"never\"", "\"newer\"", {"job.json:3:48: error: /profile/measure: \"newer\" is not known here; did you mean \"never\"?"}},
       {"\"fashion_mnist\"",
