@@ -46,7 +46,7 @@ fs::path cache_directory() {
 // The plan made from it guesses no kernel: what measure() asks of a profile that it has read.
 bool is_complete(const Profile& profile, const Job& job, const Step& step) {
   if (static_cast<int>(profile.devices.size()) != job.mesh.ranks()) return false;
-  const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+  const Plan plan = balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
   for (int rank = 0; rank < job.mesh.ranks(); rank++)
     for (const KernelSpec& s : kernels_of(plan.data(), rank))
       if (flops(s) > 0 && profile.seconds(rank, s).known == Known::modelled) return false;
@@ -266,26 +266,26 @@ std::vector<std::string> doubts(const Plan& plan, const Profile& profile) {
 }
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
-  return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype});
+  return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
 }
 
 Plan evaluation_plan_of(const Job& job, const Plan& trained, const Profile& profile) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
-  const Step step = inference({model.logits});
+  const Step step = inference({model.logits}, job.train.storage());
   LayoutRules rules = rules_within(step.passes(), job.rules);
   rules.homes = trained.homes();
-  return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype, .baselines = false});
+  return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false});
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {
-  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype).rules;
+  return choose_parts(passes_for(step, job.rules), job.mesh, job.rules, profile, job.train.dtype()).rules;
 }
 
 LayoutRules resolved_evaluation_rules(const Job& job, const Profile& profile) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
-  const Step step = inference({model.logits});
+  const Step step = inference({model.logits}, job.train.storage());
   const LayoutRules rules = rules_within(step.passes(), job.rules);
-  return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype).rules;
+  return choose_parts(passes_for(step, rules), job.mesh, rules, profile, job.train.dtype()).rules;
 }
 
 }  // namespace motley::app

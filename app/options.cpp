@@ -221,7 +221,8 @@ std::vector<std::string> verbs_of(const CLI::App& app) {
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
+    for (const std::string& name : option->get_lnames())
+      if (!option->get_group().empty()) out.push_back("--" + name);  // else the launcher writes it
   return out;
 }
 

@@ -219,7 +219,9 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .data = data,
                      .in_epoch =
                          [&](Index epoch) {
-                           return normalized(augmented(raw.train, job.data.augment, job.train.seed, epoch), job.data.normalize);
+                           Augment augment = job.data.augment;
+                           augment.ignored = job.model.loss.ignore_index;
+                           return normalized(augmented(raw.train, augment, job.train.seed, epoch), job.data.normalize);
                          },
                      .names = names_of(model),
                      .epochs = job.train.epochs.value_or(0),
@@ -248,7 +250,7 @@ struct Loaded {
   std::unique_ptr<Predictor> predictor{};
   Loaded(Runtime& rt, const Task& task, const Step& step, const Profile& profile)
       : plan(evaluation_plan_of(task.job, plan_of(task.job, step, profile), profile)) {
-    DeviceMemory* const device = task.job.train.dtype == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
+    DeviceMemory* const device = task.job.train.dtype() == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
     state = std::make_unique<State>(plan, rt.rank(), task.job.train.seed, device);
     load_weights(rt, *state, task.options.weights);
     predictor = std::make_unique<Predictor>(rt, plan, *state);
@@ -317,7 +319,7 @@ void predict_ranks(Runtime& rt, const Task& task) {
   const Loaded net = loaded(rt, task);
   const Predictions out = predict(rt, *net.predictor, data, names_of(model).image);
   on_rank_0(rt.transport(), [&] {
-    if (task.job.train.dtype == DType::f64)
+    if (task.job.train.dtype() == DType::f64)
       write_npy(options.output, out.extents, out.values);
     else
       write_npy(options.output, out.extents, std::vector<float>(out.values.begin(), out.values.end()));
@@ -354,7 +356,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
                           .steps = task.options.steps,
                           .dump = task.options.dump};
   const auto inferred = [&] {
-    const Step logits = inference({model.logits}), loss = inference({model.loss});
+    const Step logits = inference({model.logits}, job.train.storage()), loss = inference({model.loss}, job.train.storage());
     VerifyInput of_whole = input;  // an inference has no micro-batches
     of_whole.step = &whole;
     return verify_inference(rt, of_whole, {&logits, &loss, resolved_evaluation_rules(job, profile)});

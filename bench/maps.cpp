@@ -96,14 +96,7 @@ int main(int argc, char** argv) try {
   }
   const auto backend = open_cpu(device);
   const std::string isa = backend->isa();
-#if defined(__x86_64__)
-  const bench::HandLoops& hand = isa.starts_with("avx512") ? bench::hand_loops_avx512()
-                                 : isa.starts_with("avx2") ? bench::hand_loops_avx2()
-                                 : isa.starts_with("sse")  ? bench::hand_loops_sse41()
-                                                           : bench::hand_loops_generic();
-#else
-  const bench::HandLoops& hand = bench::hand_loops_generic();
-#endif
+  const bench::HandLoops& hand = bench::hand_loops(isa);
   fmt::print("maps on {}, {} loops: time over a loop by hand\n{:>28}", backend->model(), hand.isa, "floats");
   const std::vector<Index> sizes{4 << 10, 64 << 10, 1 << 20, 16 << 20};
   for (const Index n : sizes) fmt::print(" {:>9}", n >= (1 << 20) ? fmt::format("{} Mi", n >> 20) : fmt::format("{} Ki", n >> 10));

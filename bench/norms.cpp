@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do a layer norm and a softmax cost beside reading their input and writing their output once? norms [--quick] [--isa NAME]
+// What do norms and a softmax cost beside loops by hand (a row at a time, sums in f64 too), and these beside a copy? norms
+// [--quick] [--isa NAME]
 // [--json FILE]. One rank, one thread, an inference; the smallest of several interleaved rounds, in this thread's processor time.
 #include <fmt/core.h>
 #include <motley/backend.h>
@@ -14,6 +15,7 @@
 #include <ctime>
 #include <fstream>
 
+#include "bench/support/hand_loops.h"
 #include "kernels/open_cpu.h"
 
 namespace {
@@ -58,10 +60,12 @@ int main(int argc, char** argv) try {
       throw UserError("norms: unknown option " + flag + " (known: --quick, --isa NAME, --json FILE)", Exit::usage);
   }
   const auto backend = open_cpu(device);
-  fmt::print("norms on {}, {}: time over a copy of as many bytes\n{:>14} {:>7} {:>9} {:>8} {:>8}\n", backend->model(),
-             backend->isa(), "op", "rows", "features", "MiB", "ratio");
+  fmt::print(
+      "norms on {}, {}: time over a loop by hand, and that over a copy of as many bytes\n{:>14} {:>7} {:>9} {:>8} {:>8} {:>13}\n",
+      backend->model(), backend->isa(), "op", "rows", "features", "MiB", "ratio", "hand over copy");
+  const bench::HandLoops& loops = bench::hand_loops(backend->isa());
   std::string rows;
-  for (const std::string name : {"layer_norm", "rms_norm", "softmax"})
+  for (const auto& [name, by_hand] : loops.rows)
     for (const Index features : {256, 1024, 4096})
       for (const Index bytes : {Index{256} << 10, Index{4} << 20, Index{64} << 20}) {
         const Index count = bytes / 4 / features;
@@ -71,28 +75,27 @@ int main(int argc, char** argv) try {
         const Plan plan = balance(inference({y}), Mesh({{"all", 1}}, {device}), {}, {});
         auto transports = in_memory(1);
         Ready ready(plan, *backend, *transports[0]);
-        std::vector<char> from(static_cast<std::size_t>(bytes), 1), to(static_cast<std::size_t>(bytes));
-        double best[2] = {1e9, 1e9};
+        std::vector<float> from(static_cast<std::size_t>(bytes / 4), 0.5F), to(from.size());
+        double best[3] = {1e9, 1e9, 1e9};  // motley, by hand, a copy
         const Index times = std::max<Index>(1, (quick ? Index{4} << 20 : Index{64} << 20) / bytes);
         for (int round = 0; round < (quick ? 5 : 15); round++)
-          for (int which = 0; which < 2; which++) {
+          for (int which = 0; which < 3; which++) {
             const double begin = now();
             for (Index k = 0; k < times; k++) {
-              if (which == 1)
-                std::memcpy(to.data(), from.data(), from.size());
-              else
-                static_cast<void>(ready.executor.run_forward());
+              if (which == 0) static_cast<void>(ready.executor.run_forward());
+              if (which == 1) by_hand(from.data(), to.data(), count, features);
+              if (which == 2) std::memcpy(to.data(), from.data(), static_cast<std::size_t>(bytes));
               from[static_cast<std::size_t>(k)] = to[static_cast<std::size_t>(k) * 7 % to.size()];
             }
             best[which] = std::min(best[which], now() - begin);
           }
-        fmt::print("{:>14} {:>7} {:>9} {:>8.2f} {:>8.2f}\n", name, count, features, static_cast<double>(bytes) / (1 << 20),
-                   best[0] / best[1]);
+        fmt::print("{:>14} {:>7} {:>9} {:>8.2f} {:>8.2f} {:>13.2f}\n", name, count, features,
+                   static_cast<double>(bytes) / (1 << 20), best[0] / best[1], best[1] / best[2]);
         const auto per = static_cast<double>(times);
         rows += fmt::format(
             "{}{{\"op\": \"{}\", \"isa\": \"{}\", \"rows\": {}, \"features\": {}, \"seconds\": {:.4g}, "
-            "\"copy_seconds\": {:.4g}}}",
-            rows.empty() ? "" : ",\n", name, backend->isa(), count, features, best[0] / per, best[1] / per);
+            "\"by_hand_seconds\": {:.4g}, \"copy_seconds\": {:.4g}}}",
+            rows.empty() ? "" : ",\n", name, backend->isa(), count, features, best[0] / per, best[1] / per, best[2] / per);
       }
   if (!json.empty()) std::ofstream(json) << "[" << rows << "]\n";
   return 0;

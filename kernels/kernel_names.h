@@ -15,7 +15,7 @@ inline const std::vector<std::string> kOpcodeNames{"operand", "integer", "scalar
                                                    "select",  "exp",     "expm1",   "log",        "log1p",    "sqrt",    "tanh",
                                                    "erf",     "mix",     "uniform", "whole"};
 inline const std::vector<std::string> kCombineNames{"set", "add", "max"};
-inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32"};
+inline const std::vector<std::string> kDTypeNames{"f32", "f64", "i32", "bf16"};
 inline const std::vector<std::string> kFormatNames{"plain", "channels_last"};
 
 inline const std::vector<std::string>& names_of(KernelOp) {

@@ -20,9 +20,15 @@ Index product(const std::vector<Index>& extents) {
   return std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>());
 }
 
-OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Index> extents) {
+OperandUse dense_operand(DType dtype, Format format, std::vector<Index> extents) {
   const Index elements = product(extents);
-  return {spec.dtype, format, std::move(extents), elements, elements};
+  return {dtype, format, std::move(extents), elements, elements};
+}
+OperandUse dense_operand(const KernelSpec& spec, Format format, std::vector<Index> extents) {
+  return dense_operand(spec.dtype, format, std::move(extents));
+}
+OperandUse bias_operand(const KernelSpec& spec) {
+  return dense_operand(spec.dtype == DType::bf16 ? DType::f32 : spec.dtype, Format::plain, {spec.roles.g * spec.roles.f});
 }
 
 OperandUse map_operand(const MapOperand& operand, const std::vector<Index>& extents) {
@@ -54,7 +60,7 @@ std::vector<OperandUse> window_operands(const KernelSpec& spec) {
   }
   switch (spec.pass) {
     case PassKind::forward:
-      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.g * e.f}), y};
+      if (spec.bias) return {x, w, bias_operand(spec), y};
       return {x, w, y};
     case PassKind::backward_data: return {y, w, x};
     case PassKind::backward_filter: return {x, y, w};
@@ -70,7 +76,7 @@ std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
                    y = dense_operand(spec, Format::plain, {e.g * e.n, e.f});
   switch (spec.pass) {
     case PassKind::forward:
-      if (spec.bias) return {x, w, dense_operand(spec, Format::plain, {e.f}), y};
+      if (spec.bias) return {x, w, bias_operand(spec), y};
       return {x, w, y};
     case PassKind::backward_data: return {y, w, x};
     case PassKind::backward_filter: return {x, y, w};
@@ -81,13 +87,18 @@ std::vector<OperandUse> dense_operands(const KernelSpec& spec) {
 std::vector<OperandUse> attention_operands(const KernelSpec& spec) {
   check_attention(spec);
   const Roles& e = spec.roles;
-  const auto dense = [&](std::vector<Index> extents) { return dense_operand(spec, Format::plain, std::move(extents)); };
-  const OperandUse by_query = dense({e.g * e.n, e.c}), by_key = dense({e.g * e.f, e.c}), one = dense({e.g * e.n});
-  const bool forward = spec.pass == PassKind::forward;
-  std::vector<OperandUse> out{by_query, by_key, by_key};
-  if (!forward) out.insert(out.end(), {by_query, one, one});
-  if (spec.share > 0) out.push_back(dense({e.g / spec.share, e.f}));
-  const std::array<OperandUse, 3> results{by_query, forward ? one : by_key, by_key};
+  const bool forward = spec.pass == PassKind::forward, narrow = spec.dtype == DType::bf16;
+  const auto dense = [](DType dtype, std::vector<Index> extents) {
+    return dense_operand(dtype, Format::plain, std::move(extents));
+  };
+  const auto by_query = [&](DType dtype) { return dense(dtype, {e.g * e.n, e.c}); };
+  const auto by_key = [&](DType dtype) { return dense(dtype, {e.g * e.f, e.c}); };
+  const DType single = narrow ? DType::f32 : spec.dtype, made = narrow ? spec.result : spec.dtype;
+  const OperandUse one = dense(single, {e.g * e.n});
+  std::vector<OperandUse> out{by_query(spec.dtype), by_key(spec.dtype), by_key(spec.dtype)};
+  if (!forward) out.insert(out.end(), {by_query(spec.dtype), one, one});
+  if (spec.share > 0) out.push_back(dense(single, {e.g / spec.share, e.f}));
+  const std::array<OperandUse, 3> results{by_query(made), forward ? one : by_key(made), by_key(made)};
   for (std::size_t k = 0; k < results.size(); k++)
     if ((spec.made >> k & 1) != 0) {
       out.push_back(results[k]);
@@ -146,11 +157,18 @@ std::vector<OperandUse> operands_of(const KernelSpec& spec) {
   if (spec.op == KernelOp::attention) return attention_operands(spec);
   uses = spec.op == KernelOp::dense ? dense_operands(spec) : window_operands(spec);
   uses.back().read = spec.accumulate;
+  if (spec.dtype == DType::bf16 && !is_pool(spec.op)) uses.back().dtype = spec.result;
   uses.back().written = true;
   return uses;
 }
 
+KernelSpec in_f32(KernelSpec spec) {
+  spec.dtype = spec.result = DType::f32;
+  return spec;
+}
+
 void check_map(const KernelSpec& spec) {
+  check(spec.dtype != DType::bf16, "a map's operands have types of their own");
   check(spec.pass == PassKind::forward, "a map has one pass");
   check(spec.summands == 1 || (spec.summands >= 0 && !is_integer_operand(spec.formula, 0) && !is_scalar_operand(spec.formula, 0)),
         "a sum is a real number");
@@ -309,6 +327,7 @@ std::string summary(const KernelSpec& spec) {
   if (spec.accumulate) text += " added";
   if (!spec.epilogue.code.empty()) text += " then " + summary(spec.epilogue);
   if (spec.dtype != DType::f32) text += " " + to_string(spec.dtype);
+  if (spec.dtype == DType::bf16 && !is_pool(spec.op) && spec.result != spec.dtype) text += " to " + to_string(spec.result);
   return text;
 }
 

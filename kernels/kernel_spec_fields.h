@@ -37,6 +37,7 @@ struct Fields<KernelSpec> {
       field("op", &S::op, "which computation"),
       field("pass", &S::pass, "forward or a gradient"),
       field("dtype", &S::dtype, "of every float operand"),
+      field("result", &S::result, "of a contraction's result, where dtype is bf16"),
       field("roles", &S::roles, "extents by letter"),
       field("stride", &S::stride, "rows, cols", 1),
       field("dilation", &S::dilation, "rows, cols", 1),

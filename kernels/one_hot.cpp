@@ -22,6 +22,7 @@ std::optional<OneHot> one_hot_of(const KernelSpec& spec) {
   if (t[out.extent] != 0 && spec.extents[out.extent] > 1) return {};
   for (std::size_t i = 0; i < spec.extents.size() && result[out.extent] != 0; i++)
     if (t[i] != 0 && result[i] != 0 && spec.extents[i] > 1) return {};
+  if (spec.operands[out.from].dtype == DType::bf16 || spec.operands.back().dtype == DType::bf16) return {};
   if (spec.dtype == DType::f32 && spec.operands[out.from].dtype == DType::f64) return {};  // x is rounded before it is added
   return out;
 }

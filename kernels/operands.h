@@ -56,6 +56,8 @@ inline bool is_wide(const KernelSpec& spec) {
   return std::any_of(spec.operands.end() - static_cast<std::ptrdiff_t>(result_count(spec)), spec.operands.end(),
                      [](const MapOperand& o) { return o.dtype == DType::f64; });
 }
+// The same computation of f32 operands; of a spec of bf16.
+KernelSpec in_f32(KernelSpec spec);
 // InternalError: a map whose parts do not fit each other.
 void check_map(const KernelSpec& spec);
 

@@ -3,12 +3,16 @@
 
 #include <cmath>
 #include <cstring>
+#if defined(__SSE4_1__)
+#include <immintrin.h>
+#endif
 
 #define MOTLEY_VECTOR _Pragma("GCC ivdep")
 
 namespace motley::bench {
 namespace {
 #include "kernels/loops/math.inc"
+#include "kernels/loops/vector.inc"
 
 constexpr float kRate = 0.01f;
 
@@ -104,6 +108,59 @@ void exp_of_difference(float* const* o, Index n) {
       n, [=](Index i) __attribute__((always_inline)) { y[i] = exp_of(a[i] - b[i]) * b[i]; });
 }
 
+// ---- rows
+// The sum of n values in f64, `value` makes a vector's of its first element.
+template <class F>
+[[gnu::always_inline]] inline double sum_of(const float* x, Index n, F&& value) {
+  constexpr Index kStep = kWidth / 2, kBlock = 4;
+  Doubles sums[kBlock] = {};
+  for (Index i = 0; i < n; i += kBlock * kStep)
+    for (Index j = 0; j < kBlock; j++) sums[j] += value(x + i + j * kStep);
+  const Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  double total = 0;
+  for (Index j = 0; j < kStep; j++) total += all[j];
+  return total;
+}
+void layer_norm(const float* x, float* y, Index rows, Index n) {
+  for (Index r = 0; r < rows; r++, x += n, y += n) {
+    const auto mean = static_cast<float>(sum_of(x, n, [](const float* v) { return wide(v); }) / static_cast<double>(n));
+    const double squares = sum_of(x, n, [mean](const float* v) {
+      const Doubles d = wide(v) - static_cast<double>(mean);
+      return d * d;
+    });
+    const float scale = 1.0f / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + 1e-5f);
+    MOTLEY_VECTOR
+    for (Index i = 0; i < n; i++) y[i] = (x[i] - mean) * scale;
+  }
+}
+void rms_norm(const float* x, float* y, Index rows, Index n) {
+  for (Index r = 0; r < rows; r++, x += n, y += n) {
+    const double squares = sum_of(x, n, [](const float* v) {
+      const Doubles d = wide(v);
+      return d * d;
+    });
+    const float scale = 1.0f / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + 1e-5f);
+    MOTLEY_VECTOR
+    for (Index i = 0; i < n; i++) y[i] = x[i] * scale;
+  }
+}
+void softmax(const float* x, float* y, Index rows, Index n) {
+  for (Index r = 0; r < rows; r++, x += n, y += n) {
+    float most[32];
+    std::memcpy(most, x, sizeof most);
+    for (Index i = 32; i < n; i += 32) {
+      MOTLEY_VECTOR
+      for (Index j = 0; j < 32; j++) most[j] = x[i + j] <= most[j] ? most[j] : x[i + j];
+    }
+    for (Index j = 1; j < 32; j++) most[0] = most[j] <= most[0] ? most[0] : most[j];
+    MOTLEY_VECTOR
+    for (Index i = 0; i < n; i++) y[i] = exp_of(x[i] - most[0]);
+    const auto scale = static_cast<float>(1 / sum_of(y, n, [](const float* v) { return wide(v); }));
+    MOTLEY_VECTOR
+    for (Index i = 0; i < n; i++) y[i] *= scale;
+  }
+}
+
 }  // namespace
 
 const HandLoops& MOTLEY_HAND_LOOPS();
@@ -120,7 +177,8 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                 {"adam", adam},
                                 {"interpreted: (a - b) * c", scaled_difference},
                                 {"interpreted: a a + b b - c", squares},
-                                {"interpreted: exp(a - b) b", exp_of_difference}}};
+                                {"interpreted: exp(a - b) b", exp_of_difference}},
+                               {{"layer_norm", layer_norm}, {"rms_norm", rms_norm}, {"softmax", softmax}}};
   return loops;
 }
 

@@ -9,10 +9,15 @@
 namespace motley::bench {
 
 using HandLoop = void (*)(float* const* operands, Index n);  // in the order of the map's operands; scalars are 0.01 and 1
+// One row after another, each while it is in the cache: y of x, all [rows, n]; n is a multiple of 32. Weights are 1, biases 0.
+using HandRows = void (*)(const float* x, float* y, Index rows, Index n);
 struct HandLoops {
   std::string isa{};
   std::vector<std::pair<std::string, HandLoop>> list{};  // by name
+  std::vector<std::pair<std::string, HandRows>> rows{};
 };
+// Those of an ISA as backends name it.
+const HandLoops& hand_loops(const std::string& isa);
 const HandLoops& hand_loops_generic();
 #if defined(__x86_64__)
 const HandLoops& hand_loops_sse41();

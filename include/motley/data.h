@@ -72,6 +72,7 @@ struct SampleKind {
   std::vector<SampleKind> further{};   ///< what the network's further inputs expect of the same samples
   DType label_dtype = DType::i32;      ///< f32: labels are real numbers
   std::optional<Index> ignored{};      ///< a label that need not be a class
+  bool label_per_pixel = false;        ///< the labels' last two dims are those of the samples
 };
 /// Files of load_npy(): arrays [samples, a sample's dims...] and their labels.
 struct NpyFiles {
@@ -124,14 +125,17 @@ std::shared_ptr<const Dataset> normalized(std::shared_ptr<const Dataset> data, c
 std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
                                            std::map<std::string, std::shared_ptr<const Dataset>> further);
 
-/// Changes of a picture that leave its label. A sample's last two dims are its rows and columns; further inputs stay as they are.
+/// Changes of a picture that leave its label. A sample's last two dims are its rows and columns; labels of two dims and more, of
+/// which the last two are the same, move with their pixels. Further inputs stay as they are.
 struct Augment {
   bool flip = false;                                     ///< columns are mirrored with probability 1/2
   Index crop_padding = 0;                                ///< moved by up to so many rows and columns, zeros come in
+  std::optional<Index> ignored{};                        ///< the label of pixels that come in, where each has one
   bool any() const { return flip || crop_padding > 0; }  ///< whether there is any
 };
 /// `data` as one epoch of training sees it: what happens to a sample is determined by (seed, epoch, sample) alone, so it is the
-/// same for every layout, box and number of ranks. UserError: samples of fewer than two dims.
+/// same for every layout, box and number of ranks. UserError: samples of fewer than two dims; labels of two dims and more that are
+/// not those of pixels; crop_padding of such labels without `ignored`.
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch);
 
 /// The samples of one training step: epoch e visits a permutation given by (seed, e) alone; a short last batch is dropped.

@@ -45,7 +45,9 @@ class Executor {
   Ran run();  ///< Collective: the complete step, of one micro-batch.
   /// Collective: up to loss and logits. after(i): called after step i of the Program (what it takes counts as that step's).
   Ran run_forward(const std::function<void(int step)>& after = {});
-  Ran run_backward();  ///< Collective: the gradients of a micro-batch whose run_forward() was just called.
+  /// Collective: the gradients of a micro-batch whose run_forward() was just called. Until run_combine() the next ones use what
+  /// the first one received of parameters.
+  Ran run_backward();
   Ran run_combine();  ///< After the last micro-batch's run_backward(): the gradients of all of them, and their norms where they are
                       ///< clipped.
   Ran run_update();   ///< After run_combine(). Collective where the optimizer has a direction (Optimizer::direction).

@@ -77,10 +77,13 @@ struct MapOperand {
 /// Results are overwritten, but for an accumulating convolution's. Operands do not overlap, but a map may write onto an operand of
 /// the same strides.
 struct KernelSpec {
-  KernelOp op = KernelOp::conv2d;            ///< kind of kernel
-  PassKind pass = PassKind::forward;         ///< which of the op's computations
-  DType dtype = DType::f32;                  ///< of every float operand (storage, compute); f64 on the reference backend only
-  Roles roles{};                             ///< extents
+  KernelOp op = KernelOp::conv2d;     ///< kind of kernel
+  PassKind pass = PassKind::forward;  ///< which of the op's computations
+  /// Of every float operand. f64: on the reference backend only. bf16 (no map): storage alone, but for a bias and attention's
+  /// mask, lse and dot, which are f32; sums are of f32 at least.
+  DType dtype = DType::f32;
+  DType result = DType::f32;  ///< of a bf16 contraction: its result's, f32 or bf16; of bf16 attention: theirs but lse; else f32
+  Roles roles{};              ///< extents
   std::array<Index, 2> stride{1, 1};         ///< rows, columns
   std::array<Index, 2> dilation{1, 1};       ///< rows, columns
   std::array<Index, 4> padding{0, 0, 0, 0};  ///< top, bottom, left, right
@@ -93,8 +96,8 @@ struct KernelSpec {
   Formula epilogue{};                        ///< of one operand: conv2d, dense forward
   /// map: result[...] combine= formula(operands[...]) over all of `extents`. Registers are f64 where `dtype` is, or a result that
   /// reduces nothing; else f32 (on the reference backend f64). One result may have indices of stride 0: they are reduced (combine
-  /// add or max, in index order, in f64 before one rounding; it starts from 0 or -infinity). What is stored is multiplied by
-  /// `scale`, in f64.
+  /// add or max, in f64 before one rounding, in an order that follows from the spec; it starts from 0 or -infinity). What is stored
+  /// is multiplied by `scale`, in f64.
   Formula formula{};
   /// The formula's operand 0 is the sum ((+0 + t0) + t1) + ... of so many first operands, of any number, in f64 and rounded once
   /// (two: the same bits); 1: that operand; 0: 0. The formula's operand k is the one after them.

@@ -71,6 +71,7 @@ struct Wait {
 /// One step of a Program.
 struct ProgramStep {
   std::variant<RunKernel, Post, Wait> what{};  ///< what it does
+  bool once = false;  ///< in the first micro-batch of a training step alone: it depends on parameters, not on samples
 };
 
 /// Filled before each run: an input or the labels.
@@ -117,7 +118,7 @@ struct Program {
   Formula step_scalars{};                 ///< of the step's number: what the optimizer adds to scalars
   std::vector<int> ones{};                ///< buffers of Space::kept that are 1; the others begin at 0
   Index state_bytes = 0;                  ///< of all buffers of Space::state and Space::kept
-  int micro_batches = 1;                  ///< so often the steps before combine_begin run in a training step
+  int micro_batches = 1;                  ///< so often the steps before combine_begin run in a training step, but for `once`
   bool windows = false;                   ///< some rank reads another one's memory; the same on every rank
 };
 
@@ -154,9 +155,10 @@ struct Simulated {
   double step_seconds = 0;             ///< from when all ranks have ended the training step before to when all have ended this one
   std::vector<double> busy_seconds{};  ///< computing, by rank
   std::vector<double> waiting_seconds{};  ///< for other ranks, by rank
-  /// Per rank, per step of its Program, of the last micro-batch; empty unless the options say so.
+  /// Per rank, per step of its Program, of the last micro-batch that runs it; empty unless the options say so.
   std::vector<std::vector<SimulatedStep>> timeline{};
   std::vector<SimulatedStep> agreement{};  ///< per rank: that the update shall be; no seconds where it need not wait
+  std::vector<SimulatedStep> norms{};      ///< per rank: adding the norms of what moves by them (directs); empty: nothing does
 };
 /// Options of simulate(). Every field has a default.
 struct SimulateOptions {

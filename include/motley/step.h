@@ -94,6 +94,9 @@ struct TrainingOptions {
   /// each step, the first step's w to begin with (as torch.optim.swa_utils.AveragedModel). Predictors run on it, files of weights
   /// hold it. Below 1.
   double average = 0;
+  /// Of activations, their gradients and copies of weights, in memory and in messages: f32 or bf16, which devices with instructions
+  /// for it also multiply in (sums in f32). Parameters and their gradients, optimizers, statistics, logits and losses stay f32.
+  DType storage = DType::f32;
 };
 
 /// What an update reads when it runs: it decides nothing that is planned, so two steps that differ in it alone have one hash and
@@ -117,7 +120,7 @@ class Step {
 
  private:
   friend Step training(const std::vector<Tensor>&, const Optimizer&, const TrainingOptions&);
-  friend Step inference(const std::vector<Tensor>&);
+  friend Step inference(const std::vector<Tensor>&, DType);
   Step(std::shared_ptr<const Passes> passes, UpdateScalars scalars) : passes_(std::move(passes)), scalars_(std::move(scalars)) {}
   std::shared_ptr<const Passes> passes_;
   UpdateScalars scalars_;
@@ -129,8 +132,8 @@ Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOpti
 /// The same for the sum of several losses, each of which is reported (StepReport::losses). UserError: none of them is made of
 /// another one.
 Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, const TrainingOptions& options = {});
-/// The forward passes of these outputs.
-Step inference(const std::vector<Tensor>& outputs);
+/// The forward passes of these outputs. storage: as TrainingOptions::storage.
+Step inference(const std::vector<Tensor>& outputs, DType storage = DType::f32);
 
 /// @}
 }  // namespace motley

@@ -58,10 +58,10 @@ class ConvolutionKernel final : public Kernel {
 
   Desc user_x() const {
     const Roles& e = spec_.roles;
-    return desc_of({e.n, e.g * e.c, e.h, e.w}, tag_of(spec_.x_format));
+    return desc_of_x(spec_, {e.n, e.g * e.c, e.h, e.w}, tag_of(spec_.x_format));
   }
   Desc user_w() const { return desc_of_w(spec_); }
-  Desc user_y() const { return desc_of(dims_of_y(spec_), tag_of(spec_.y_format)); }
+  Desc user_y() const { return desc_of_y(spec_, tag_of(spec_.y_format)); }
 
   // Where oneDNN finds an operand that it takes as `wanted`: as it is, or copied into the workspace.
   Place input(int operand, const Desc& given, const Desc& wanted) {
@@ -121,8 +121,7 @@ class ConvolutionKernel final : public Kernel {
     if (staged && spec_.accumulate) sequence_.add_reorder(given, {result, 0}, choice_.y, y);
     std::vector<Sequence::Argument> arguments{
         {DNNL_ARG_SRC, choice_.x, x}, {DNNL_ARG_WEIGHTS, choice_.w, w}, {DNNL_ARG_DST, choice_.y, y}};
-    if (spec_.bias)
-      arguments.push_back({DNNL_ARG_BIAS, desc_of({spec_.roles.g * spec_.roles.f}, dnnl::memory::format_tag::a), {2, 0}});
+    if (spec_.bias) arguments.push_back({DNNL_ARG_BIAS, desc_of_bias(spec_), {2, 0}});
     sequence_.add(choice_.primitive, choice_.scratchpad, arguments);
     if (staged) sequence_.add_reorder(choice_.y, y, given, {result, 0});
   }

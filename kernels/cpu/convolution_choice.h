@@ -17,7 +17,9 @@ dnnl::memory::dims dims_of_y(const KernelSpec& spec);
 dnnl::memory::dims dims_of_w(const KernelSpec& spec);  // f c r s; of groups g f c r s
 dnnl::memory::desc desc_of_w(const KernelSpec& spec);  // in the spec's format
 dnnl::memory::format_tag tag_of(Format format);
-dnnl::memory::desc desc_of(const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);  // f32
+dnnl::memory::desc desc_of_x(const KernelSpec& spec, const dnnl::memory::dims& dims, dnnl::memory::format_tag tag);
+dnnl::memory::desc desc_of_y(const KernelSpec& spec, dnnl::memory::format_tag tag);
+dnnl::memory::desc desc_of_bias(const KernelSpec& spec);
 
 // x: what oneDNN is given of it, in whatever format; the formats are the spec's where oneDNN is fast in them.
 // Told from the spec and the ISA alone: the same spec is the same bits in every run. dnnl::error: there is none.

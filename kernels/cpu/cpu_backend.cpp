@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <mutex>
 
+#include "kernels/converted.h"
 #include "kernels/cpu/dnnl_kernels.h"
 #include "kernels/eigen/attention.h"
 #include "kernels/kernel_names.h"
 #include "kernels/loops/own_kernels.h"
 #include "kernels/loops/this_cpu.h"
+#include "kernels/operands.h"
 
 namespace motley {
 namespace {
@@ -72,6 +74,8 @@ class CpuBackend final : public Backend {
     const dnnl::cpu_isa isa = cap_isa(device.isa);
     isa_ = name_of(isa);
     vendor_.loops = &loops_for(isa);
+    // oneDNN has kernels of bf16 for AVX-512 without its instructions too: four times slower than in f32.
+    computes_in_bf16_ = (mask_of(isa) & mask_of(dnnl::cpu_isa::avx512_core_bf16)) == mask_of(dnnl::cpu_isa::avx512_core_bf16);
     vendor_.threads = threads_;
     omp_set_num_threads(threads_);
     if (memory_bytes_ == 0) memory_bytes_ = host_memory_bytes();
@@ -81,10 +85,18 @@ class CpuBackend final : public Backend {
     return cpu::supports(spec);
   }  // oneDNN's own reference does any contraction
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (spec.dtype != DType::f32 && spec.op != KernelOp::map)
+    if (!cpu::supports(spec) && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     try {
-      return kernel(spec);
+      const bool added = spec.accumulate && spec.result == DType::bf16 && !vendor::knows(spec.epilogue);
+      if (spec.dtype != DType::bf16 || (computes_in_bf16_ && contracts(spec) && !added)) {
+        try {
+          return kernel(spec);
+        } catch (const dnnl::error& error) {
+          if (spec.dtype != DType::bf16 || error.status != dnnl_unimplemented) throw;
+        }
+      }
+      return converted(spec, kernel(in_f32(spec)), {vendor_.loops->widen, vendor_.loops->narrow, threads_});
     } catch (const dnnl::error& error) {
       throw DeviceError(vendor::version() + " cannot do " + summary(spec) + ": " + error.what());
     }
@@ -96,21 +108,24 @@ class CpuBackend final : public Backend {
   Index memory_bytes() const override { return memory_bytes_; }
 
  private:
+  // Whether there is something to multiply.
+  static bool contracts(const KernelSpec& spec) {
+    const Roles& e = spec.roles;
+    if (spec.op == KernelOp::dense) return std::min({e.g, e.n, e.c, e.f}) > 0;
+    return spec.op == KernelOp::conv2d && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0;
+  }
   std::unique_ptr<Kernel> kernel(const KernelSpec& spec) const {
     if (spec.op == KernelOp::attention) return eigen::attention(spec, *vendor_.loops, threads_);
-    const Roles& e = spec.roles;
     const bool conv = spec.op == KernelOp::conv2d;
-    const bool contracts = (conv && std::min({e.g, e.n, e.c, e.h, e.w, e.f, e.r, e.s, e.p, e.q}) > 0) ||
-                           (spec.op == KernelOp::dense && std::min({e.g, e.n, e.c, e.f}) > 0);
-    if (!contracts) return own_kernel(spec, *vendor_.loops, threads_);
+    if (!contracts(spec)) return own_kernel(spec, *vendor_.loops, threads_);
     if (vendor::knows(spec.epilogue)) return conv ? convolution_kernel(spec, vendor_) : dense_kernel(spec, vendor_);
-    KernelSpec bare = spec;
-    bare.epilogue = {};
+    const KernelSpec bare = without_epilogue(spec);
     return then_epilogue(conv ? convolution_kernel(bare, vendor_) : dense_kernel(bare, vendor_), spec, *vendor_.loops, threads_);
   }
 
   Vendor vendor_{};
   std::string isa_{};
+  bool computes_in_bf16_ = false;
   int threads_;
   Index memory_bytes_;
 };

@@ -13,22 +13,26 @@ class DenseKernel final : public Kernel {
  public:
   DenseKernel(const KernelSpec& spec, const Vendor& vendor) : sequence_(vendor.engine) {
     const Roles& e = spec.roles;
-    const auto matrix = [&](Index rows, Index cols, Index row_stride, Index col_stride) {
+    const auto matrix_of = [&](dnnl::memory::data_type type, Index rows, Index cols, Index row_stride, Index col_stride) {
       using Dims = dnnl::memory::dims;
-      if (e.g == 1) return Desc({rows, cols}, dnnl::memory::data_type::f32, Dims{row_stride, col_stride});
-      return Desc({e.g, rows, cols}, dnnl::memory::data_type::f32, Dims{rows * cols, row_stride, col_stride});
+      if (e.g == 1) return Desc({rows, cols}, type, Dims{row_stride, col_stride});
+      return Desc({e.g, rows, cols}, type, Dims{rows * cols, row_stride, col_stride});
     };
+    const auto matrix = [&](Index rows, Index cols, Index row_stride, Index col_stride) {
+      return matrix_of(type_of(spec, false), rows, cols, row_stride, col_stride);
+    };
+    const auto result = [&](Index rows, Index cols) { return matrix_of(type_of(spec, true), rows, cols, cols, 1); };
     switch (spec.pass) {
       case PassKind::forward: {
-        const Desc bias = spec.bias ? matrix(1, e.f, e.f, 1) : Desc();
-        add(spec, vendor, matrix(e.n, e.c, e.c, 1), 0, matrix(e.c, e.f, 1, e.c), 1, bias, matrix(e.n, e.f, e.f, 1));
+        const Desc bias = spec.bias ? matrix_of(dnnl::memory::data_type::f32, 1, e.f, e.f, 1) : Desc();
+        add(spec, vendor, matrix(e.n, e.c, e.c, 1), 0, matrix(e.c, e.f, 1, e.c), 1, bias, result(e.n, e.f));
         break;
       }
       case PassKind::backward_data:  // dx[n c] = dy[n f] w[f c]
-        add(spec, vendor, matrix(e.n, e.f, e.f, 1), 0, matrix(e.f, e.c, e.c, 1), 1, Desc(), matrix(e.n, e.c, e.c, 1));
+        add(spec, vendor, matrix(e.n, e.f, e.f, 1), 0, matrix(e.f, e.c, e.c, 1), 1, Desc(), result(e.n, e.c));
         break;
       case PassKind::backward_filter:  // dw[f c] = dy[n f]^T x[n c]
-        add(spec, vendor, matrix(e.f, e.n, 1, e.f), 1, matrix(e.n, e.c, e.c, 1), 0, Desc(), matrix(e.f, e.c, e.c, 1));
+        add(spec, vendor, matrix(e.f, e.n, 1, e.f), 1, matrix(e.n, e.c, e.c, 1), 0, Desc(), result(e.f, e.c));
         break;
     }
   }

@@ -14,7 +14,13 @@ struct Vendor {
   int threads = 1;
 };
 
-// DeviceError: oneDNN refuses.
+// Of x, w and y, or their gradients: the pass's result (KernelSpec::result) or not.
+inline dnnl::memory::data_type type_of(const KernelSpec& spec, bool result) {
+  using Type = dnnl::memory::data_type;
+  return spec.dtype == DType::bf16 && (!result || spec.result == DType::bf16) ? Type::bf16 : Type::f32;
+}
+
+// Of f32, and of bf16 where the CPU computes with it. DeviceError, dnnl::error: oneDNN refuses.
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor);
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor);
 

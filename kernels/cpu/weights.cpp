@@ -43,7 +43,7 @@ std::optional<PackPlan> plan_packing(const KernelSpec& spec, const dnnl::memory:
   const vendor::Blocking blocking = vendor::blocking_of(packed);
   const std::optional<Layout> layout = layout_of(blocking);
   const bool channels_last = spec.w_format == Format::channels_last;
-  if (e.g != 1) return std::nullopt;
+  if (e.g != 1 || type_of(spec, spec.pass == PassKind::backward_filter) != dnnl::memory::data_type::f32) return std::nullopt;
   if (!layout || (!channels_last && spec.w_format != Format::plain)) return std::nullopt;
   if (!layout->o_innermost && !channels_last) return std::nullopt;
   PackPlan plan;

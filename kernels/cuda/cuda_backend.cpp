@@ -86,7 +86,8 @@ class CudaBackend final : public Backend {
   DeviceMemory* device_memory() override { return &queues_; }
   bool supports(const KernelSpec& spec) const override {
     if (spec.op == KernelOp::map) return supports_map(spec);
-    if (spec.dtype == DType::i32 || !(is_product(spec) || spec.op == KernelOp::attention)) return spec.dtype != DType::i32;
+    if (spec.dtype != DType::f32 && spec.dtype != DType::f64) return false;
+    if (!is_product(spec) && spec.op != KernelOp::attention) return true;
     try {
       if (spec.op == KernelOp::attention)
         attention(spec);

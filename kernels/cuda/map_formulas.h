@@ -3,6 +3,8 @@
 #pragma once
 #include <motley/kernel_spec.h>
 
+#include <cstring>
+
 #include "kernels/evaluate.h"
 
 namespace motley::cuda {
@@ -34,8 +36,23 @@ struct MapPlan {
   Index elements = 0, terms = 0, parts = 1;  // of a result; reduced to one of them; in so many parts
 };
 
+// Bf16's own conversions are the host's alone.
+MOTLEY_HD inline double widened(Bf16 value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value.bits) << 16;
+  float out = 0;
+  memcpy(&out, &bits, sizeof out);
+  return static_cast<double>(out);
+}
+MOTLEY_HD inline std::uint16_t narrowed(float value) {
+  std::uint32_t f = 0;
+  memcpy(&f, &value, sizeof f);
+  const std::uint32_t nearest = f + 0x7fff + (f >> 16 & 1), nan = f | 0x400000;
+  return static_cast<std::uint16_t>(((f & 0x7fffffff) > 0x7f800000 ? nan : nearest) >> 16);
+}
+
 MOTLEY_HD inline double element_of(const void* data, DType dtype, Index at) {
   if (dtype == DType::f64) return static_cast<const double*>(data)[at];
+  if (dtype == DType::bf16) return widened(static_cast<const Bf16*>(data)[at]);
   return dtype == DType::f32 ? static_cast<double>(static_cast<const float*>(data)[at])
                              : static_cast<double>(static_cast<const std::int32_t*>(data)[at]);
 }
@@ -43,6 +60,7 @@ MOTLEY_HD inline void store_element(void* data, DType dtype, Index at, double va
   if (dtype == DType::f64) static_cast<double*>(data)[at] = value;
   if (dtype == DType::f32) static_cast<float*>(data)[at] = static_cast<float>(value);
   if (dtype == DType::i32) static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value);
+  if (dtype == DType::bf16) static_cast<Bf16*>(data)[at].bits = narrowed(static_cast<float>(value));
 }
 
 template <class Real>

@@ -155,7 +155,7 @@ class MapKernel final : public Kernel {
 };
 
 inline bool supports_own_kernel(const KernelSpec& spec) {
-  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype != DType::i32;
+  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype == DType::f32 || spec.dtype == DType::f64;
 }
 // DeviceError, where it is not supported: a map of more extents or operands than a kernel's arguments hold.
 template <class Launch>
@@ -164,6 +164,7 @@ std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
     if (is_wide(spec)) return std::make_unique<MapKernel<double, Launch>>(spec, launch);
     return std::make_unique<MapKernel<float, Launch>>(spec, launch);
   }
+  if (spec.dtype == DType::bf16) throw DeviceError("the CUDA kernels know bf16 in maps alone: " + summary(spec));
   check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
   if (spec.dtype == DType::f32) return std::make_unique<WindowKernel<float, Launch>>(spec, launch);
   return std::make_unique<WindowKernel<double, Launch>>(spec, launch);

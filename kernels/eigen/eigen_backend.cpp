@@ -3,11 +3,13 @@
 
 #include <motley/error.h>
 
+#include "kernels/converted.h"
 #include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
 #include "kernels/kernel_names.h"
 #include "kernels/loops/own_kernels.h"
 #include "kernels/loops/this_cpu.h"
+#include "kernels/operands.h"
 
 namespace motley {
 namespace {
@@ -22,13 +24,12 @@ class EigenBackend final : public Backend {
 
   bool supports(const KernelSpec& spec) const override { return cpu::supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    if (spec.dtype != DType::f32 && spec.op != KernelOp::map)
+    if (!cpu::supports(spec) && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     const cpu::Loops& loops = cpu::loops_of(simd_);
+    if (spec.dtype == DType::bf16) return converted(spec, compile(in_f32(spec)), {loops.widen, loops.narrow, threads_});
     if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
-      KernelSpec bare = spec;
-      bare.epilogue = {};
-      return cpu::then_epilogue(eigen::contraction(bare, {simd_, threads_}), spec, loops, threads_);
+      return cpu::then_epilogue(eigen::contraction(cpu::without_epilogue(spec), {simd_, threads_}), spec, loops, threads_);
     }
     if (spec.op == KernelOp::attention) return eigen::attention(spec, loops, threads_);
     return cpu::own_kernel(spec, loops, threads_);

@@ -36,6 +36,13 @@ namespace {
 //
 #include "kernels/loops/attention.inc"
 
+void widen(const Bf16* from, float* to, Index begin, Index end) {
+  widen(from + begin, to + begin, end - begin);
+}
+void narrow(const float* from, Bf16* to, Index begin, Index end) {
+  narrow(from + begin, to + begin, end - begin);
+}
+
 void map(const MapLoop& map, void* const* operands, Index begin, Index end) {
   if (map.reduced == 0) return elementwise(map, operands, begin, end);
   reduction(map, operands, begin, end);
@@ -66,7 +73,7 @@ FormulaLoop compiled(std::uint64_t shape, bool wide) {
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
-const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map,     pool_forward, pool_backward, pack_weights,
-                         softmax_rows,      softmax_slopes,           compiled};
+const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map,   pool_forward, pool_backward, pack_weights,
+                         softmax_rows,      softmax_slopes,           widen, narrow,       compiled};
 
 }  // namespace motley::cpu

@@ -19,14 +19,14 @@ struct Strip {
 using FormulaLoop = void (*)(const Strip& strip, Index n);
 
 // A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
-// result, then the reduced ones in index order; there are at least two kept and, in a reduction, one reduced.
+// result, then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
 struct MapLoop {
   const PlainFormula* formula = nullptr;
   FormulaLoop compiled = nullptr;      // none: the formula is interpreted
   const void* constants = nullptr;     // for it
   const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
   bool wide = false;                   // registers are f64, else f32
-  bool copies = false;                 // any 4 bytes, no arithmetic
+  bool copies = false;                 // any 4 or 2 bytes, no arithmetic
   bool positioned = false;             // the formula reads positions
   bool plain = false;                  // the formula is its operand 0, and all operands are f32
   int values = 1, summands = 1;        // operands of the formula; of the kernel, added to make its first
@@ -95,6 +95,8 @@ struct Loops {
   void (*softmax_rows)(const AttentionRows& block, float* scores, float* lse, float* factors);
   // Products q k^T in place become weights, products dy v^T the gradient of the products q k^T.
   void (*softmax_slopes)(const AttentionRows& block, float* scores, float* slopes, const float* lse, const float* dots);
+  void (*widen)(const Bf16* from, float* to, Index begin, Index end);  // elements begin..end-1
+  void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide);  // of FormulaShape::hash; none: null
 };
 

@@ -73,7 +73,7 @@ void pad(std::vector<Extent>& extents, std::size_t count, const KernelSpec& spec
 void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec& spec) {
   MapLoop& loop = plan.loop;
   // A copy whose operand is contiguous along another extent: that one becomes the plane's rows.
-  if (loop.copies && kept.size() > 1 && kept.back().strides[0] != 1 && kept.back().result() == 1) {
+  if (loop.copies && loop.dtypes[0] != DType::bf16 && kept.size() > 1 && kept.back().strides[0] != 1 && kept.back().result() == 1) {
     const auto rows = std::find_if(kept.begin(), kept.end() - 1, [](const Extent& e) { return e.strides[0] == 1; });
     if (rows != kept.end() - 1) {
       std::rotate(rows, rows + 1, kept.end() - 1);
@@ -199,7 +199,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   if (empty || (nothing && spec.combine == Combine::set)) return made;
   // Nothing to reduce: 0 or -infinity everywhere.
   if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
-  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs (sums run in index order).
+  // Kept extents in the order in which the result is in memory; the reduced ones keep theirs.
   std::stable_sort(kept.begin(), kept.end(),
                    [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(kept);

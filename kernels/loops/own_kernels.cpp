@@ -160,27 +160,36 @@ class EmptyKernel final : public Kernel {
   std::vector<Index> extents_{}, strides_{};
 };
 
-// A contraction, then the epilogue over its result.
+// A contraction, then the epilogue over its result. between: bytes of the contraction's result where it is not the epilogue's.
 class ThenEpilogue final : public Kernel {
  public:
-  ThenEpilogue(std::unique_ptr<Kernel> contraction, std::unique_ptr<Kernel> epilogue)
-      : contraction_(std::move(contraction)), epilogue_(std::move(epilogue)) {}
-  std::size_t workspace_bytes() const override { return contraction_->workspace_bytes(); }
+  ThenEpilogue(std::unique_ptr<Kernel> contraction, std::unique_ptr<Kernel> epilogue, std::size_t between)
+      : contraction_(std::move(contraction)),
+        epilogue_(std::move(epilogue)),
+        begin_((contraction_->workspace_bytes() + 63) / 64 * 64),
+        between_(between) {}
+  std::size_t workspace_bytes() const override { return between_ > 0 ? begin_ + between_ : contraction_->workspace_bytes(); }
   std::string implementation() const override { return contraction_->implementation() + " + " + epilogue_->implementation(); }
   void run(std::span<void* const> operands, void* workspace) override {
-    contraction_->run(operands, workspace);
-    void* const both[] = {operands.back(), operands.back()};
+    void* const made = between_ > 0 ? static_cast<std::byte*>(workspace) + begin_ : operands.back();
+    std::array<void*, 4> own{};
+    std::copy(operands.begin(), operands.end(), own.begin());
+    own[operands.size() - 1] = made;
+    contraction_->run(std::span(own).first(operands.size()), workspace);
+    void* const both[] = {made, operands.back()};
     epilogue_->run(both, nullptr);
   }
 
  private:
   std::unique_ptr<Kernel> contraction_, epilogue_;
+  std::size_t begin_, between_;
 };
 
 }  // namespace
 
 bool supports(const KernelSpec& spec) {
-  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype == DType::f32;
+  if (spec.op == KernelOp::map) return supports_map(spec);
+  return spec.dtype == DType::f32 || (spec.dtype == DType::bf16 && (spec.result == DType::f32 || spec.result == DType::bf16));
 }
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads) {
@@ -197,9 +206,13 @@ std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, i
     case KernelOp::dense: break;
     case KernelOp::attention: throw InternalError("attention has products, which the loops do not have");
   }
-  KernelSpec bare = spec;
-  bare.epilogue = {};
-  return then_epilogue(std::make_unique<EmptyKernel>(bare, loops), spec, loops, threads);
+  return then_epilogue(std::make_unique<EmptyKernel>(without_epilogue(spec), loops), spec, loops, threads);
+}
+
+KernelSpec without_epilogue(KernelSpec spec) {
+  if (!spec.epilogue.code.empty()) spec.result = DType::f32;
+  spec.epilogue = {};
+  return spec;
 }
 
 std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops,
@@ -208,9 +221,11 @@ std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const
   KernelSpec map;
   map.op = KernelOp::map;
   map.formula = spec.epilogue;
-  map.extents = {operands_of(spec).back().elements};
-  map.operands.assign(2, {spec.dtype, {1}});
-  return std::make_unique<ThenEpilogue>(std::move(contraction), std::make_unique<MapKernel>(map, loops, threads));
+  const OperandUse result = operands_of(spec).back();
+  map.extents = {result.elements};
+  map.operands = {{DType::f32, {1}}, {result.dtype, {1}}};
+  const std::size_t between = result.dtype == DType::f32 ? 0 : static_cast<std::size_t>(result.elements) * sizeof(float);
+  return std::make_unique<ThenEpilogue>(std::move(contraction), std::make_unique<MapKernel>(map, loops, threads), between);
 }
 
 }  // namespace motley::cpu

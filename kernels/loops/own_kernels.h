@@ -11,7 +11,9 @@ bool supports(const KernelSpec& spec);  // whether own_kernel() makes it
 // Maps, pools, and contractions with an extent of 0 (the result is 0, or epilogue(b) where a forward pass has nothing to add up).
 // DeviceError: what the loops cannot do. InternalError: a broken spec.
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, int threads);
-// The contraction, compiled without the spec's epilogue, with it.
+// What makes the epilogue's operand, in f32.
+KernelSpec without_epilogue(KernelSpec spec);
+// The kernel of without_epilogue(spec), and the epilogue. Not where a bf16 result is added to.
 std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops, int threads);
 
 }  // namespace motley::cpu

@@ -16,6 +16,7 @@ double load(const void* data, DType dtype, Index at) {
     case DType::f32: return static_cast<double>(static_cast<const float*>(data)[at]);
     case DType::f64: return static_cast<const double*>(data)[at];
     case DType::i32: return static_cast<double>(static_cast<const std::int32_t*>(data)[at]);
+    case DType::bf16: return static_cast<double>(static_cast<const Bf16*>(data)[at]);
   }
   return 0;
 }
@@ -25,6 +26,7 @@ void store(void* data, DType dtype, Index at, double value) {
     case DType::f32: static_cast<float*>(data)[at] = static_cast<float>(value); break;
     case DType::f64: static_cast<double*>(data)[at] = value; break;
     case DType::i32: static_cast<std::int32_t*>(data)[at] = static_cast<std::int32_t>(value); break;
+    case DType::bf16: static_cast<Bf16*>(data)[at] = Bf16(value); break;
   }
 }
 

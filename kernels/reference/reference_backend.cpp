@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/converted.h"
 #include "kernels/operands.h"
 #include "kernels/reference/reference.h"
 
@@ -48,7 +49,10 @@ class ReferenceBackend final : public Backend {
   bool supports(const KernelSpec& spec) const override {
     return spec.op == KernelOp::map ? spec.extents.size() <= reference::kMostExtents : spec.dtype != DType::i32;
   }
-  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return std::make_unique<ReferenceKernel>(spec); }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (spec.dtype != DType::bf16 || spec.op == KernelOp::map) return std::make_unique<ReferenceKernel>(spec);
+    return converted(spec, std::make_unique<ReferenceKernel>(in_f32(spec)), plain_conversion());
+  }
   std::string model() const override { return "reference"; }
   std::string isa() const override { return "generic"; }
   std::string library() const override { return "motley reference"; }

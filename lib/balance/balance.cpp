@@ -88,6 +88,10 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);
+  if (data.repeats)
+    data.notes.push_back(
+        "parameters travel in each micro-batch: a rank has no memory to keep what it receives of them from the first one to the "
+        "last");
   for (std::string& note : reshaping_notes(data)) data.notes.push_back(std::move(note));
   if (options.baselines) data.baselines = baselines_of(passes, mesh, rules, profile, options.dtype);
   if (const auto& b = data.baselines.fast_alone; b && data.step_seconds && *b < *data.step_seconds * 0.99)

@@ -11,6 +11,7 @@ std::string to_string(DType t) {
     case DType::f32: return "f32";
     case DType::f64: return "f64";
     case DType::i32: return "i32";
+    case DType::bf16: return "bf16";
   }
   return "?";
 }

@@ -197,8 +197,18 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
                        std::to_string(count));
   if (data.augment.any() && extents.size() < 2)
     complain_below(r, tree, "/augment", "pictures are augmented: the model's input has no rows and columns");
-  if (data.augment.any() && data.kind == DataKind::npy && expected.label_extents.size() >= 2)
-    complain_below(r, tree, "/augment", "labels for each row and column would not move with the picture; leave it out");
+  const bool own_labels = data.kind == DataKind::npy || data.kind == DataKind::synthetic;  // each element's; else one for all
+  if (data.augment.any() && own_labels && expected.label_extents.size() >= 2) {
+    if (!expected.label_per_pixel)
+      complain_below(
+          r, tree, "/augment",
+          "labels move with the picture where their last two dims are its rows and columns, which these are not; leave it out");
+    else if (data.augment.crop_padding > 0 && !expected.ignored)
+      complain_below(
+          r, tree, "/augment/crop_padding",
+          "pixels that come in have no label; give the loss an \"ignore_index\" that they get, or leave this out (flip alone "
+          "needs none)");
+  }
   if (data.kind != DataKind::npy) {
     if (!expected.further.empty() && data.kind != DataKind::synthetic)
       complain_below(r, tree, "/kind",

@@ -147,6 +147,16 @@ class JobReader {
       });
     }
     if (parts.rules) inside("layout", [&](Reader& r) { check_layout(r, passes, unbuilt, parts); });
+    if (parts.train && parts.mesh.devices && parts.train->precision == Precision::bf16)
+      for (const Device& device : *parts.mesh.devices)
+        if (driven(device).kind == DeviceKind::cuda) {
+          inside("train", [&](Reader& r) {
+            complain_below(
+                r, *tree_.root().find("train"), "/dtype",
+                "bf16 is built for CPUs, not yet for CUDA devices: \"" + device.name + "\"; take f32, and \"tf32\": true there");
+          });
+          break;
+        }
   }
 
   // Of the training step, or of the layers that could be built.
@@ -333,6 +343,11 @@ SampleKind samples_of(const ModelSpec& spec, const Model& model) {
   out.label_dtype = model.label.dtype();
   out.ignored = spec.loss.ignore_index;
   for (std::size_t i = 1; i < model.label.shape().rank(); i++) out.label_extents.push_back(model.label.shape()[i].size);
+  const auto ends_of = [](const Shape& shape) {
+    return std::vector<Dim>(shape.dims().end() - std::min<std::ptrdiff_t>(2, static_cast<std::ptrdiff_t>(shape.rank())),
+                            shape.dims().end());
+  };
+  out.label_per_pixel = out.label_extents.size() >= 2 && ends_of(model.label.shape()) == ends_of(model.inputs.front().shape());
   for (std::size_t k = 1; k < model.inputs.size(); k++) {
     out.further.push_back(of_input(model.inputs[k]));
     out.further.back().input = model.inputs[k].name();

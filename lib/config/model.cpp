@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "graph/pointwise.h"
 
@@ -45,6 +46,7 @@ class Builder {
       model_.logits = tensors_.at(spec_.layers.back().name);
       model_.whole = attempt(spec_.loss.has_classes() ? "/loss/over" : "/loss/op", [&] { add_loss(); }) && !failed_;
     }
+    if (model_.whole) check_inputs();
     return std::move(model_);
   }
 
@@ -59,6 +61,27 @@ class Builder {
       failed_ = true;
       return false;
     }
+  }
+
+  std::vector<std::string> read_by(std::size_t i) const {
+    const LayerSpec& layer = spec_.layers[i];
+    const LayerKind* kind = LayerKind::find(layer.op);
+    if (!layer.from.empty() || (kind != nullptr && kind->reads == 0)) return layer.from;
+    if (i > 0) return {spec_.layers[i - 1].name};
+    return {spec_.inputs.empty() ? std::string() : spec_.first_input().name};
+  }
+
+  // An input that does not reach the last layer would be read from the data for nothing.
+  void check_inputs() {
+    std::set<std::string> used{spec_.layers.back().name};
+    for (std::size_t i = spec_.layers.size(); i-- > 0;)
+      if (used.contains(spec_.layers[i].name))
+        for (const std::string& name : read_by(i)) used.insert(name);
+    for (const InputSpec& input : spec_.inputs)
+      if (input.name != spec_.loss.labels && !used.contains(input.name))
+        complain_("/inputs/" + input.name, "the last layer, \"" + spec_.layers.back().name +
+                                               "\", does not depend on this input; name it in the \"from\" of a layer that it is "
+                                               "made from, or leave the input out");
   }
 
   bool are_labels_read() const {
@@ -109,12 +132,7 @@ class Builder {
           good = false;
         }
       }
-    std::vector<std::string> from = layer.from;
-    const LayerKind* kind = LayerKind::find(layer.op);
-    if (from.empty() && (kind == nullptr || kind->reads > 0)) {
-      if (i == 0 && spec_.inputs.empty()) return fail();
-      from = {i == 0 ? spec_.first_input().name : spec_.layers[i - 1].name};
-    }
+    const std::vector<std::string> from = read_by(i);
     std::vector<Tensor> x;
     for (const std::string& name : from)
       if (const auto found = tensors_.find(name); found != tensors_.end()) x.push_back(found->second);

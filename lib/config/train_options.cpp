@@ -15,7 +15,7 @@ namespace motley {
 
 namespace {
 
-const std::vector<std::string> kTrainedTypes{"f32", "f64"};
+const std::vector<std::string> kTrainedTypes{"f32", "f64", "bf16"};
 const std::vector<std::string> kDecays{"all", "weights"}, kRateKinds{"constant", "linear", "cosine", "step"};
 
 struct OptimizerFile {
@@ -194,7 +194,8 @@ Table<TrainOptions> train_table(VersionKey version) {
   };
   return {
       version_field<TrainOptions>(version),
-      word_field("dtype", "f32 or f64", &TrainOptions::dtype, kTrainedTypes),
+      word_field("dtype", "what numbers are stored in; bf16: activations and copies of weights, all else is f32",
+                 &TrainOptions::precision, kTrainedTypes),
       {"batch", "samples per step", "integer", true,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
       {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
@@ -258,7 +259,7 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
 }
 
 TrainingOptions training_options(const TrainOptions& train, Index samples) {
-  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate, train.average};
+  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate, train.average, train.storage()};
   out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
   return out;
 }

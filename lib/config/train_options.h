@@ -13,8 +13,13 @@
 
 namespace motley {
 
+// bf16: activations are stored in it, all else is f32 (TrainingOptions::storage).
+enum class Precision : std::uint8_t { f32, f64, bf16 };
+
 struct TrainOptions {
-  DType dtype = DType::f32;  // f32 or f64
+  Precision precision = Precision::f32;
+  DType dtype() const { return precision == Precision::f64 ? DType::f64 : DType::f32; }  // of the plan
+  DType storage() const { return precision == Precision::bf16 ? DType::bf16 : DType::f32; }
   Index batch = 0;
   std::optional<Index> epochs{}, max_steps{};  // one is there; max_steps wins
   std::uint64_t seed = 0;

@@ -224,7 +224,8 @@ namespace {
 
 bool is_plain_copy(const Passes& all, const Pass& p) {
   if (!is_plain_map(p) || p.combine != Combine::add) return false;
-  return at(all.tensors, p.reads[0].tensor).shape == at(all.tensors, p.writes.tensor).shape;
+  const StepTensor &from = at(all.tensors, p.reads[0].tensor), &to = at(all.tensors, p.writes.tensor);
+  return from.shape == to.shape && from.dtype == to.dtype;
 }
 
 // Writers before readers, otherwise the old order.

@@ -22,7 +22,7 @@ enum class Initial : std::uint8_t { weight, bias, zeros, ones, normal };
 struct StepTensor {
   std::string name{};        // "image", "conv2d_1", "conv2d_1.weight", "conv2d_1.sum" (inner), "gradient of conv2d_1.weight"
   Shape shape{};             // the dims rules apply to; a convolution weight's window dims are called "window-<dim>"
-  DType dtype = DType::f32;  // f32: the plan's, f32 or f64; f64: in every plan; i32
+  DType dtype = DType::f32;  // f32: the plan's, f32 or f64; bf16: of an f32 plan; f64: in every plan; i32
   TensorRole role = TensorRole::activation;
   std::string layer{};                // whose rules and place it follows; empty: inputs
   int of = -1;                        // a gradient's tensor
@@ -36,6 +36,7 @@ struct StepTensor {
 
 // Of its elements, where floats are `floats`.
 inline DType dtype_of(const StepTensor& t, DType floats) {
+  if (t.dtype == DType::bf16 && floats == DType::f64) return floats;
   return t.dtype == DType::f32 ? floats : t.dtype;
 }
 

@@ -8,6 +8,7 @@
 #include "graph/micro_batches.h"
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
+#include "graph/storage.h"
 
 namespace motley {
 
@@ -23,6 +24,12 @@ std::uint64_t Step::hash() const {
 }
 
 namespace {
+
+bool stores_bf16(DType storage) {
+  if (storage != DType::f32 && storage != DType::bf16)
+    throw UserError("activations are stored in f32 or bf16, not " + to_string(storage));
+  return storage == DType::bf16;
+}
 
 bool depends(const GraphNodes& graph, int node, int on) {
   const std::vector<int>& inputs = at(graph.nodes, node).inputs;
@@ -73,11 +80,12 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   out.optimizer.learning_rate = 0;
   out.clips = options.clip_norm > 0;
   out.averages = options.average > 0;
+  if (stores_bf16(options.storage)) store_in_bf16(out);
   cut_batch(out, options.accumulate);
   return {std::make_shared<const Passes>(std::move(out)), std::move(scalars)};
 }
 
-Step inference(const std::vector<Tensor>& outputs) {
+Step inference(const std::vector<Tensor>& outputs, DType storage) {
   auto graph = GraphNodes::graph_of(outputs);
   std::vector<int> ids;
   for (const Tensor& t : outputs) ids.push_back(GraphNodes::id(t));
@@ -85,6 +93,7 @@ Step inference(const std::vector<Tensor>& outputs) {
   to.lower(*graph, {});
   Passes out = to.out();
   for (const Tensor& t : outputs) out.outputs.push_back(out.find(t.name()));
+  if (stores_bf16(storage)) store_in_bf16(out);
   return {std::make_shared<const Passes>(std::move(out)), {}};
 }
 

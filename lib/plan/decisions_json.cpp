@@ -135,6 +135,7 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   if (std::any_of(data.implementations.begin(), data.implementations.end(), [](const auto& list) { return !list.empty(); }))
     out.set("implementations", implementations_json(data));
   if (!data.apart.empty()) out.set("apart", apart_json(data));
+  if (data.passes.accumulate > 1 && !data.repeats) out.set("parameters_stay", true);
   if (!data.rules.homes.empty()) out.set("homes", homes_json(data.rules));
   return out;
 }

@@ -157,6 +157,10 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   std::vector<const PassOperand*> operands;
   for (const PassOperand& o : pass.reads) operands.push_back(&o);
   operands.push_back(&pass.writes);
+  if (pass.op != KernelOp::map && at(passes.tensors, pass.reads[0].tensor).dtype == DType::bf16 && dtype == DType::f32) {
+    spec.dtype = DType::bf16;
+    if (!is_pool(pass.op)) spec.result = dtype_of(at(passes.tensors, pass.writes.tensor), dtype);
+  }
   if (pass.op == KernelOp::conv2d) {
     window_kernel(spec, pass, work);
     const std::size_t x = pass.kind == PassKind::backward_data ? 2 : 0, w = pass.kind == PassKind::backward_filter ? 2 : 1;
@@ -213,11 +217,29 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   return spec;
 }
 
+MadeTogether made_together(const Passes& passes, int pass) {
+  const Pass& one = at(passes.passes, pass);
+  MadeTogether out{pass, 1, one.made};
+  if (one.op != KernelOp::attention) return out;
+  const auto joins = [&](int other) {
+    if (other < 0 || other >= static_cast<int>(passes.passes.size())) return false;
+    const Pass& it = at(passes.passes, other);
+    if (it.op != one.op || it.kind != one.kind || it.reads != one.reads) return false;
+    out.made |= it.made;
+    out.count++;
+    return true;
+  };
+  while (joins(out.first - 1)) out.first--;
+  while (joins(out.first + out.count)) {
+  }
+  return out;
+}
+
 KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
   KernelSpec spec;
   spec.op = KernelOp::map;
   spec.formula = std::move(formula);
-  spec.dtype = dtype;
+  if (dtype != DType::bf16) spec.dtype = dtype;
   spec.extents = std::move(extents);
   for (auto& s : strides) spec.operands.push_back({dtype, std::move(s)});
   return spec;

@@ -21,6 +21,13 @@ std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector
 // Of such a box. Dense operands in the formats given per tensor.
 KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<Range>& work, DType dtype,
                      const std::vector<Format>& formats);
+// Passes of attention, one after the other, that make other results of the same operands, or the one pass: a rank that has one box
+// of them makes these by one kernel, of the first one's spec but for `made`.
+struct MadeTogether {
+  int first = 0, count = 1;
+  Index made = 0;
+};
+MadeTogether made_together(const Passes& passes, int pass);
 // A map over `extents` with given strides per operand, results last.
 KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
 // The sum of all operands but the last, which is the result.

@@ -97,6 +97,7 @@ struct PlanData {
   std::vector<int> hosts{};           // per rank: ranks with one number read each other's memory in place; empty: no one does
   std::vector<std::vector<ChosenKernel>> implementations{};  // per rank, where its device has a choice: what was measured fastest
   std::vector<std::vector<KernelSpec>> apart{};  // per rank: fused kernels that are measured slower than apart; empty: none
+  bool repeats = false;  // parameters travel in each micro-batch: some rank has no memory to keep what it receives of them
   std::vector<CutChoice> cuts{};
   std::vector<std::string> notes{};                              // what was assumed, what was gathered
   std::optional<double> step_seconds{}, step_q25{}, step_q75{};  // quartiles: of the machine's speed while its profile was measured

@@ -97,6 +97,7 @@ struct Fields<PlanData> {
                                    field("hosts", &P::hosts),
                                    field("implementations", &P::implementations),
                                    field("apart", &P::apart),
+                                   field("repeats", &P::repeats),
                                    field("cuts", &P::cuts),
                                    field("notes", &P::notes),
                                    field("step_seconds", &P::step_seconds),

@@ -60,6 +60,7 @@ struct Decisions {
   std::vector<HomeFile> homes{};
   std::vector<std::vector<ChosenKernel>> implementations{};  // empty: no one has a choice
   std::vector<std::vector<KernelSpec>> apart{};              // empty: none
+  bool parameters_stay = false;                              // of older motleys: they did not
 };
 struct PlanFile {
   Decisions decisions{};
@@ -184,6 +185,9 @@ const Table<Decisions>& decision_fields() {
       list_field("hops", "of tensors, those that are not direct or tiled", &Decisions::hops, hop_fields()),
       {"implementations", "per rank, where its device has a choice", "list", false, read_implementations},
       {"apart", "per rank, fused kernels that are measured slower than apart", "list", false, read_apart},
+      boolean_field("parameters_stay",
+                    "from the first micro-batch, in which they travel, to the last; otherwise they travel in each",
+                    &Decisions::parameters_stay),
       {"homes", "of parameters, where another plan decided them", "list", false, [](Reader& r, const Json& j, Decisions& out) {
          r.list(j, [&](const Json& one, std::size_t) { r.object(one, home_fields(), out.homes.emplace_back()); });
        }}};
@@ -361,6 +365,7 @@ PlanData data_from(const std::filesystem::path& file, const Decisions& d, const 
   }
   PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
   set_hops(file, d.hops, data);
+  data.repeats = !d.parameters_stay && passes.accumulate > 1;
   count_bytes(data);
   return data;
 }

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/at.h"
+#include "plan/moved_once.h"
 
 namespace motley {
 
@@ -77,12 +78,13 @@ std::array<Stages, 3> stages_of(const TensorPlan& plan, std::span<const int> hos
 
 void count_bytes(PlanData& data) {
   for (PredictedRank& r : data.predicted) r.bytes = 0;
+  const std::vector<bool> once = moved_once(data);
   for (std::size_t t = 0; t < data.tensors.size(); t++) {
-    const Index item = item_bytes(data, t);
+    const Index item = item_bytes(data, t), times = once[t] ? 1 : data.passes.accumulate;
     for (const Stages& stages : stages_of(data.tensors[t], data.hosts))
       for (const auto& stage : stages)
         for (const BoxMessage& m : stage)
-          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item * data.passes.accumulate;
+          if (m.from != m.to) at(data.predicted, m.to).bytes += volume(m.box) * item * times;
   }
 }
 

@@ -92,8 +92,9 @@ class Coalescer {
     Copies arrived;
     for (DraftStep& step : std::exchange(draft_.steps, {})) {
       const auto* wait = std::get_if<Wait>(&step.what);
-      if (wait == nullptr) unpack(arrived);  // after the flags of the same exchange too
+      if (wait == nullptr || step.once != draft_.once) unpack(arrived);  // after the flags of the same exchange too
       draft_.turn = step.turn;
+      draft_.once = step.once;
       if (auto* post = std::get_if<Post>(&step.what)) {
         for (const auto& [from, to] : coalesce(*post, post->sends, draft_.packed)) copy(from, to, "pack " + name(from));
         unpacks_[post->exchange] = coalesce(*post, post->receives, draft_.received);
@@ -103,6 +104,7 @@ class Coalescer {
       draft_.steps.push_back(std::move(step));
     }
     unpack(arrived);
+    draft_.once = false;
     auto move = [&](Place& p) {
       if (const auto found = inside_.find(p.buffer); found != inside_.end())
         p = {found->second.buffer, found->second.element + p.element};
@@ -151,9 +153,7 @@ class Coalescer {
     for (const auto& [to, from] : std::exchange(arrived, {})) copy(from, to, "unpack " + name(to));
   }
   const std::string& name(const View& view) { return draft_.buffer(view.buffer).name; }
-  void copy(const View& from, const View& to, const std::string& what) {
-    draft_.copy(from, to, draft_.buffer(from.buffer).dtype, what);
-  }
+  void copy(const View& from, const View& to, const std::string& what) { draft_.copy(from, to, what); }
 
   Draft& draft_;
   std::map<int, Place> inside_{};    // buffer of one message -> where that is in a coalesced one

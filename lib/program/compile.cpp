@@ -59,21 +59,21 @@ Program finished(Draft draft) {
   for (DraftStep& s : draft.steps) {
     if (s.turn < middle) out.forward_steps++;
     auto begin_at = [&](int& first, int turn) {
-      if (first < 0 && s.turn >= turn && std::holds_alternative<RunKernel>(s.what)) first = static_cast<int>(out.steps.size());
+      if (first < 0 && s.turn >= turn) first = static_cast<int>(out.steps.size());
     };
     begin_at(out.combine_begin, draft.plan.combine_turn());
     begin_at(out.update_begin, draft.plan.update_turn());
     begin_at(out.move_begin, draft.plan.move_turn());
     if (auto* run = std::get_if<RunKernel>(&s.what)) {
       for (const Place& p : run->operands) at(used, p.buffer) = true;
-      out.steps.push_back({std::move(*run)});
+      out.steps.push_back({std::move(*run), s.once});
     } else if (auto* post = std::get_if<Post>(&s.what)) {
       for (const auto* pieces : {&post->sends, &post->receives})
         for (const Piece& p : *pieces) at(used, p.at.buffer) = true;
-      out.steps.push_back({std::move(*post)});
+      out.steps.push_back({std::move(*post), s.once});
     } else {
       check(std::holds_alternative<Wait>(s.what), "every move has become messages");
-      out.steps.push_back({std::get<Wait>(s.what)});
+      out.steps.push_back({std::get<Wait>(s.what), s.once});
     }
   }
   for (int* begin : {&out.combine_begin, &out.update_begin, &out.move_begin})

@@ -168,12 +168,19 @@ bool Draft::is_aligned(const View& view) const {
          view.element * static_cast<Index>(bytes_of(at(program.buffers, view.buffer).dtype)) % kDeviceAlignment == 0;
 }
 
-void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose) {
-  steps.push_back({RunKernel{std::move(spec), std::move(operands), name, purpose}, turn, pass, {}, {}});
+void Draft::add(std::variant<RunKernel, Post, Wait, Move> what, std::vector<Payload> sends, std::vector<Payload> receives) {
+  const int of = std::holds_alternative<RunKernel>(what) ? pass : -1;
+  steps.push_back({std::move(what), turn, of, std::move(sends), std::move(receives), once});
 }
 
-void Draft::copy(const View& from, const View& to, DType dtype, const std::string& name) {
-  kernel(copy_of(dtype, from, to), {{from.buffer, from.element}, {to.buffer, to.element}}, name, Purpose::move);
+void Draft::kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose) {
+  add(RunKernel{std::move(spec), std::move(operands), name, purpose});
+}
+
+void Draft::copy(const View& from, const View& to, const std::string& name) {
+  KernelSpec spec = copy_of(buffer(from.buffer).dtype, from, to);
+  spec.operands.back().dtype = buffer(to.buffer).dtype;
+  kernel(std::move(spec), {{from.buffer, from.element}, {to.buffer, to.element}}, name, Purpose::move);
 }
 
 }  // namespace motley

@@ -41,6 +41,7 @@ struct DraftStep {
   int turn = 0;                             // the pass at whose turn it comes; after the last pass: LocalPlan::update_turn
   int pass = -1;                            // whose kernel it is, or belongs to; -1: no pass's
   std::vector<Payload> sent{}, received{};  // of a Post: of its pieces, until `share`
+  bool once = false;                        // ProgramStep::once
 };
 
 // One kernel in place of two: a contraction with an epilogue, or a map that has another one in it.
@@ -64,6 +65,7 @@ class Draft {
   std::vector<Fusion> fusions{};       // epilogues
   std::set<int> received{}, packed{};  // buffers that only messages write, or read
   int turn = 0, pass = -1;             // of the steps that are added next
+  bool once = false;                   // and this
 
   // ---- buffers
   Buffer& buffer(int id) { return at(program.buffers, id); }
@@ -79,8 +81,9 @@ class Draft {
   bool is_aligned(const View& view) const;                      // as this rank's kernels need it
 
   // ---- steps
+  void add(std::variant<RunKernel, Post, Wait, Move> what, std::vector<Payload> sends = {}, std::vector<Payload> receives = {});
   void kernel(KernelSpec spec, std::vector<Place> operands, const std::string& name, Purpose purpose = Purpose::pass);
-  void copy(const View& from, const View& to, DType dtype, const std::string& name);
+  void copy(const View& from, const View& to, const std::string& name);
 
  private:
   std::map<int, std::vector<Contribution>> partial_sums_{};  // pass -> its own buffers, where it is not direct

@@ -42,11 +42,13 @@ class Exchanger {
   void run() {
     for (DraftStep& step : std::exchange(draft_.steps, {})) {
       draft_.turn = step.turn;
+      draft_.once = step.once;
       if (const auto* move = std::get_if<Move>(&step.what))
         emit(*move);
       else if (!fused_.contains(step.pass))
         draft_.steps.push_back(std::move(step));
     }
+    draft_.once = false;
   }
 
  private:
@@ -92,9 +94,9 @@ class Exchanger {
   void post_and_wait(int exchange, Both both) {
     auto& [sends, receives] = both;
     if (sends.pieces.empty() && receives.pieces.empty()) return;
-    draft_.steps.push_back({Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, draft_.turn, -1,
-                            std::move(sends.holds), std::move(receives.holds)});
-    draft_.steps.push_back({Wait{exchange}, draft_.turn, -1, {}, {}});
+    draft_.add(Post{exchange, std::move(sends.pieces), std::move(receives.pieces)}, std::move(sends.holds),
+               std::move(receives.holds));
+    draft_.add(Wait{exchange});
   }
 
   View received_view(int t, const Box& box) {
@@ -111,7 +113,7 @@ class Exchanger {
       std::vector<Unpack> unpacks;
       for (int t : all) copy_stage(t, plan_.stages_of(t)[hop][k], both, unpacks);
       post_and_wait(exchanges[k], std::move(both));
-      for (const auto& [t, from, to] : unpacks) draft_.copy(from, to, plan_.dtype_of(t), "unpack " + name(t));
+      for (const auto& [t, from, to] : unpacks) draft_.copy(from, to, "unpack " + name(t));
     }
   }
 
@@ -120,7 +122,7 @@ class Exchanger {
       if (m.from == rank_ && m.to == rank_) {
         if (plan_.tensor(t).role != TensorRole::parameter) continue;  // it is there already
         const View from = draft_.finished_view(t, m.box), to = draft_.main_view(t, m.box);
-        if (from.buffer != to.buffer) draft_.copy(from, to, plan_.dtype_of(t), "local part of " + name(t));
+        if (from.buffer != to.buffer) draft_.copy(from, to, "local part of " + name(t));
       } else if (m.from == rank_) {
         both.sends.add(outgoing(t, {{m.box, draft_.finished_view(t, m.box)}}, m), t, m.box);
       } else if (m.to == rank_) {
@@ -137,11 +139,12 @@ class Exchanger {
   // One dense block of the message's box in the tensor's format, made from the sum of what this rank has.
   Piece outgoing(int t, const std::vector<Contribution>& sums, const BoxMessage& m) {
     const View& first = sums.front().view;
-    if (sums.size() == 1 && is_dense(first, plan_.format_of(t))) return {m.to, {first.buffer, first.element}, bytes(t, m.box)};
+    if (sums.size() == 1 && is_dense(first, plan_.format_of(t)) && draft_.buffer(first.buffer).dtype == plan_.dtype_of(t))
+      return {m.to, {first.buffer, first.element}, bytes(t, m.box)};
     const View to = draft_.fresh_view("packed " + name(t), t, m.box);
     draft_.packed.insert(to.buffer);
     if (sums.size() == 1)
-      draft_.copy(first, to, plan_.dtype_of(t), "pack " + name(t));
+      draft_.copy(first, to, "pack " + name(t));
     else
       add_atom(t, m.box, sums, to, {});
     return {m.to, {to.buffer, 0}, bytes(t, m.box)};
@@ -256,16 +259,15 @@ class Exchanger {
       const int next = adds && owned == atom.box ? plan_.activation_after(t, owned) : -1;
       if (next >= 0) fused_.insert(next);
       const int made = next >= 0 ? plan_.pass(next).writes.tensor : t;
-      add_atom(t, atom.box, sums, draft_.main_view(made, atom.box), next >= 0 ? plan_.pass(next).formula : Formula{}, made);
+      add_atom(t, atom.box, sums, draft_.main_view(made, atom.box), next >= 0 ? plan_.pass(next).formula : Formula{});
     }
   }
 
-  // to = epilogue(+0 + partial sum + partial sum + ...), of tensor `made` if not of t; or their maximum.
-  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, const Formula& epilogue,
-                int made = -1) {
+  // to = epilogue(+0 + partial sum + partial sum + ...), or their maximum.
+  void add_atom(int t, const Box& box, const std::vector<Contribution>& sums, const View& to, const Formula& epilogue) {
     if (sums.size() == 1 && epilogue.code.empty()) {
       const View& only = sums.front().view;
-      if (only.buffer != to.buffer) draft_.copy(only, to, plan_.dtype_of(t), "local part of " + name(t));
+      if (only.buffer != to.buffer) draft_.copy(only, to, "local part of " + name(t));
       return;
     }
     if (plan_.pass(plan_.writers(t).front()).combine == Combine::max && !sums.empty()) return add_maximum(t, box, sums, to);
@@ -275,7 +277,7 @@ class Exchanger {
     std::vector<Place> places;
     for (const View& v : views) places.push_back({v.buffer, v.element});
     KernelSpec spec = sum_of(plan_.dtype_of(t), views);
-    if (made >= 0) spec.operands.back().dtype = plan_.dtype_of(made);
+    for (std::size_t i = 0; i < views.size(); i++) spec.operands[i].dtype = draft_.buffer(views[i].buffer).dtype;
     spec.formula = epilogue;
     draft_.kernel(std::move(spec), std::move(places), "sum of " + name(t));
   }
@@ -285,8 +287,7 @@ class Exchanger {
     const std::vector<Index> extents = extents_of(box), inner = strides_of(Format::plain, extents);
     const Index each = volume(box), count = static_cast<Index>(parts.size());
     const int stack = draft_.temporary("stack of " + name(t), plan_.dtype_of(t), {count, each});
-    for (Index k = 0; k < count; k++)
-      draft_.copy(at(parts, k).view, {stack, k * each, inner, extents}, plan_.dtype_of(t), "sum of " + name(t));
+    for (Index k = 0; k < count; k++) draft_.copy(at(parts, k).view, {stack, k * each, inner, extents}, "sum of " + name(t));
     std::vector<Index> all = extents, from = inner, into = to.strides;
     all.insert(all.begin(), count);
     from.insert(from.begin(), each);

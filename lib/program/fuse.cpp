@@ -154,7 +154,8 @@ class Fuser {
         at(joined_, one.step) = true;
         at(joined_, one.where) = false;
       }
-      kernel(one.where) = std::move(one.run);
+      const bool once = at(program_.steps, first).once && at(program_.steps, one.step).once;
+      at(program_.steps, one.where) = {std::move(one.run), once};
       note_in_order(kernel(one.where), one.where);
     }
     for (int& main : program_.main_buffer)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "plan/kernel_of.h"
+#include "plan/moved_once.h"
 #include "plan/schedules.h"
 #include "plan/tiles.h"
 #include "program/compile.h"
@@ -49,6 +50,7 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
           at(opened_, o.tensor) = p;
           filled_.push_back(o.tensor);
         }
+  once_ = moved_once(data_);
   together_ = moved_together(*this);
   for (const MovedTogether& m : together_)
     for (int t : m.tensors)

@@ -49,6 +49,7 @@ class LocalPlan {
   const std::array<Stages, 3>& stages_of(int t) const;        // by hop
   const std::vector<int>& filled() const { return filled_; }  // parameters, in the order in which their values are put together
   const MovedTogether* together(int t) const;                 // null: it moves alone
+  bool once(int t) const { return at(once_, t); }             // the same in all micro-batches: moved in the first one alone
 
   // ---- fused kernels
   bool is_view(int p) const;  // a copy or broadcast that needs no kernel: its source is read in place
@@ -78,6 +79,7 @@ class LocalPlan {
   const CompileOptions& options_;
   std::vector<std::vector<int>> writers_{}, readers_{};  // per tensor
   std::vector<int> opened_{}, filled_{};                 // per tensor; parameters
+  std::vector<bool> once_{};                             // per tensor
   std::vector<MovedTogether> together_{};
   mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is called often
   mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor

@@ -42,8 +42,11 @@ void Lowerer::run() {
     for (int w : plan_.writers(t))  // on some ranks the kernel adds its bias itself: it comes before the kernel on all
       for (const PassOperand& o : plan_.pass(w).reads)
         if ((w == p || plan_.is_view(w)) && plan_.tensor(o.tensor).role == TensorRole::parameter && filled.insert(o.tensor).second)
-          if (const MovedTogether* m = plan_.together(o.tensor); m == nullptr || m->tensors.front() == o.tensor)
+          if (const MovedTogether* m = plan_.together(o.tensor); m == nullptr || m->tensors.front() == o.tensor) {
+            draft_.once = plan_.once(o.tensor);
             emit_move({.tensors = {o.tensor}, .only_fill = true}, m);
+          }
+    draft_.once = plan_.once(t);
     draft_.pass = p;
     if (plan_.works(p) && !fused_.contains(p) && !plan_.is_view(p)) emit_pass(p);
     draft_.pass = -1;
@@ -52,12 +55,13 @@ void Lowerer::run() {
       emit_move({.tensors = {t}, .inside_kernel = inside_.contains(t)}, m);
   }
   draft_.turn = count;
+  draft_.once = false;
   if (plan_.passes().trains) emit_updates();
 }
 
 void Lowerer::emit_move(Move move, const MovedTogether* together) {
   if (together != nullptr) move.tensors = together->tensors;
-  draft_.steps.push_back({std::move(move), draft_.turn, -1, {}, {}});
+  draft_.add(std::move(move));
 }
 
 Place Lowerer::dense(const View& view, const std::vector<int>& order, Format format, const std::string& name) {
@@ -65,7 +69,7 @@ Place Lowerer::dense(const View& view, const std::vector<int>& order, Format for
   if (is_dense(v, format) && draft_.is_aligned(v)) return {v.buffer, v.element};
   const DType dtype = draft_.buffer(v.buffer).dtype;
   const int made = draft_.temporary("dense " + name, dtype, v.extents, format);
-  draft_.copy(v, dense_view(made, format, v.extents), dtype, "reorder for " + name);
+  draft_.copy(v, dense_view(made, format, v.extents), "reorder for " + name);
   return {made, 0};
 }
 
@@ -73,7 +77,7 @@ std::pair<Place, View> Lowerer::dense_result(const View& view, const std::vector
                                              const std::string& name) {
   const View v = reordered(view, order);
   if (is_dense(v, format) && draft_.is_aligned(v)) return {{v.buffer, v.element}, View{}};
-  const int made = draft_.temporary("dense " + name, plan_.data().dtype, v.extents, format);
+  const int made = draft_.temporary("dense " + name, draft_.buffer(v.buffer).dtype, v.extents, format);
   return {{made, 0}, dense_view(made, format, v.extents)};
 }
 
@@ -103,18 +107,14 @@ void Lowerer::emit_pass(int p) {
 
 // This pass of attention and those after it that make other results of the same: they are kept where only this rank's kernels
 // write, so that they may be made at this one's turn.
-std::vector<int> Lowerer::made_together(int p) const {
-  const Pass& first = plan_.pass(p);
+std::vector<int> Lowerer::made_with(int p) const {
+  const MadeTogether all = made_together(plan_.passes(), p);
   const auto whole = [&](int pass) { return parts_of(plan_.data(), pass, plan_.rank())->size() == 1; };
   std::vector<int> out{p};
-  if (!whole(p)) return out;
-  for (int next = p + 1; next < static_cast<int>(plan_.passes().passes.size()); next++) {
-    const Pass& it = plan_.pass(next);
-    if (it.op != first.op || it.kind != first.kind || it.reads != first.reads) break;
+  for (int next = p + 1; next < all.first + all.count && whole(p); next++)
     if (plan_.works(next) && plan_.work_of(next).box == plan_.work_of(p).box && whole(next) &&
-        !plan_.shared(it.writes.tensor).is_shared())
+        !plan_.shared(plan_.pass(next).writes.tensor).is_shared())
       out.push_back(next);
-  }
   return out;
 }
 
@@ -167,7 +167,7 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
   else if (it.op == KernelOp::dense)
     emit_dense(p, std::move(spec), views, b);
   else if (it.op == KernelOp::attention) {
-    const std::vector<int> passes = made_together(p);
+    const std::vector<int> passes = made_with(p);
     for (std::size_t k = 1; k < passes.size(); k++) {
       const Pass& other = plan_.pass(passes[k]);
       spec.made |= other.made;
@@ -229,7 +229,7 @@ void Lowerer::emit_window(int p, KernelSpec spec, const std::vector<View>& views
   const auto [place, made] = dense_result(views.back(), result_order, uses.back().format, it.name);
   places.push_back(place);
   draft_.kernel(std::move(spec), std::move(places), it.name);
-  if (made.buffer >= 0) draft_.copy(made, reordered(views.back(), result_order), plan_.data().dtype, "reorder after " + it.name);
+  if (made.buffer >= 0) draft_.copy(made, reordered(views.back(), result_order), "reorder after " + it.name);
 }
 
 void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views, const View* bias) {
@@ -280,7 +280,7 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
   const auto [place, result] = dense_result(views[2], order(2), Format::plain, it.name);
   places.push_back(place);
   draft_.kernel(std::move(spec), std::move(places), it.name);
-  if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), plan_.data().dtype, "reorder after " + it.name);
+  if (result.buffer >= 0) draft_.copy(result, reordered(views[2], order(2)), "reorder after " + it.name);
 }
 
 // views: what the passes read, then their results.
@@ -311,7 +311,7 @@ void Lowerer::emit_attention(const std::vector<int>& passes, KernelSpec spec, co
     if (made.buffer >= 0) copies.emplace_back(made, reordered(result, dims));
   }
   draft_.kernel(std::move(spec), std::move(places), it.name);
-  for (const auto& [from, to] : copies) draft_.copy(from, to, plan_.data().dtype, "reorder after " + it.name);
+  for (const auto& [from, to] : copies) draft_.copy(from, to, "reorder after " + it.name);
 }
 
 void Lowerer::emit_updates() {
@@ -346,7 +346,7 @@ void Lowerer::emit_updates() {
       draft_.kernel(elements_kernel(take_gradient(), dtype, volume(s.box), {DType::f64, DType::f64, dtype}),
                     {{s.sum, 0}, {s.sum, 0}, place}, "gradient of " + s.name, Purpose::update);
       if (place.buffer != where.buffer)  // for who reads gradients
-        draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, dtype, "gradient of " + s.name);
+        draft_.copy(dense_view(place.buffer, format_of(s), where.extents), where, "gradient of " + s.name);
     }
     if (plan_.passes().clips)
       draft_.program.norms.push_back(plan_.passes().statistic(s.tensor) == nullptr ? norm_of(s, place) : -1);

@@ -119,7 +119,7 @@ void Lowerer::emit_index_maps(int p, const std::vector<View>& views) {
     walk = walk_of(it, work, run, views[1]);
     check(walk.has_value(), "a dense block is one run");
   }
-  draft_.copy(walk->from, walk->to, plan_.dtype_of(it.writes.tensor), it.name);
+  draft_.copy(walk->from, walk->to, it.name);
 }
 
 }  // namespace motley

@@ -21,7 +21,7 @@ class Lowerer {
  private:
   void emit_move(Move move, const MovedTogether* together);  // of one tensor, or of these
   void emit_pass(int p);
-  std::vector<int> made_together(int p) const;
+  std::vector<int> made_with(int p) const;
   bool takes_epilogue(int p, const WorkPart& whole, int bias, int next);
   void emit_part(int p, const WorkPart& part, int bias, int next);
   void emit_window(int p, KernelSpec spec, const std::vector<View>& views, const View* bias);

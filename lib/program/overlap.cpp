@@ -51,6 +51,7 @@ class Overlapper {
     }
     if (pending_.empty()) return;
     for (const ProgramStep& s : steps_) touches_.push_back(touches_of(s));
+    lasts_ = lasting(program_);
     count_lives();
     most_ = most_memory * static_cast<double>(*std::max_element(live_.begin(), live_.end()) + 1);
   }
@@ -131,6 +132,9 @@ class Overlapper {
         if (!life.any) life = {s, s, true};
         life.last = s;
       }
+    for (std::size_t b = 0; b < lasts_.size(); b++)
+      if (const auto end = static_cast<std::size_t>(std::max(1, program_.combine_begin)); lasts_[b])
+        lives_[b] = {0, std::max(lives_[b].last, end - 1), true};
     live_.assign(steps_.size() + 1, 0);
     for (std::size_t b = 0; b < lives_.size(); b++) {
       if (!lives_[b].any || !in_arena(b)) continue;
@@ -213,6 +217,7 @@ class Overlapper {
   std::map<int, Touches> under_way_{};
   std::set<int> pending_{}, ordered_{};  // exchanges
   std::set<int> sent_{}, received_{};    // buffers that they send and receive
+  std::vector<bool> lasts_{};            // per buffer: live in all micro-batches
   std::vector<Life> lives_{};            // per buffer
   std::vector<Index> live_{};            // per step
   double most_ = 0;                      // bytes alive at once

@@ -31,6 +31,12 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
     if (const auto* wait = std::get_if<Wait>(&what))
       for (int b : posted[wait->exchange]) touch(b, s);
   }
+  const std::vector<bool> lasts = lasting(program);
+  for (std::size_t b = 0; b < lasts.size(); b++)
+    if (lasts[b]) {
+      touch(static_cast<int>(b), std::max(0, program.combine_begin - 1));
+      program.buffers[b].first = 0;
+    }
   auto keep = [&](int buffer) {
     if (buffer < 0) return;
     Buffer& b = at(program.buffers, buffer);
@@ -46,6 +52,28 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
 }
 
 }  // namespace
+
+// What a step that runs once touches, and another one too.
+std::vector<bool> lasting(const Program& program) {
+  std::vector<bool> out(program.buffers.size(), false), once = out;
+  if (std::none_of(program.steps.begin(), program.steps.end(), [](const ProgramStep& s) { return s.once; })) return out;
+  for (const bool first : {true, false})
+    for (const ProgramStep& s : program.steps) {
+      if (s.once != first) continue;
+      auto touch = [&](int buffer) {
+        if (first)
+          at(once, buffer) = true;
+        else if (at(once, buffer))
+          at(out, buffer) = true;
+      };
+      if (const auto* run = std::get_if<RunKernel>(&s.what))
+        for (const Place& p : run->operands) touch(p.buffer);
+      if (const auto* post = std::get_if<Post>(&s.what))
+        for (const auto* pieces : {&post->sends, &post->receives})
+          for (const Piece& p : *pieces) touch(p.at.buffer);
+    }
+  return out;
+}
 
 void place(Program& program, const Passes& passes, const CompileOptions& options) {
   find_lifetimes(program, passes, options);

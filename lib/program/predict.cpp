@@ -2,16 +2,41 @@
 #include "program/predict.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "plan/schedules.h"
 #include "program/compile.h"
 
 namespace motley {
 
+namespace {
+
+std::vector<Program> compile_all(PlanData& data) {
+  std::vector<Program> out;
+  for (std::size_t r = 0; r < data.predicted.size(); r++) {
+    out.push_back(compile(data, static_cast<int>(r)));
+    data.predicted[r].memory_bytes = out[r].arena_bytes + out[r].state_bytes;
+  }
+  return out;
+}
+
+// Copies of parameters stay from the first micro-batch to the last, where all ranks have the memory.
+std::vector<Program> compile_in_memory(PlanData& data) {
+  const bool repeated = std::exchange(data.repeats, false);
+  std::vector<Program> out = compile_all(data);
+  if (data.passes.accumulate > 1 && !fits(data)) {
+    data.repeats = true;
+    out = compile_all(data);
+  }
+  if (data.repeats != repeated) count_bytes(data);
+  return out;
+}
+
+}  // namespace
+
 void predict(PlanData& data, const Profile& profile) {
   const std::size_t ranks = data.predicted.size();
-  std::vector<Program> programs;
-  for (std::size_t r = 0; r < ranks; r++) programs.push_back(compile(data, static_cast<int>(r)));
-  for (std::size_t r = 0; r < ranks; r++) data.predicted[r].memory_bytes = programs[r].arena_bytes + programs[r].state_bytes;
+  const std::vector<Program> programs = compile_in_memory(data);
   if (profile.empty()) return;
   const Simulated times = simulate(programs, profile);
   data.step_seconds = data.step_q25 = data.step_q75 = times.step_seconds;

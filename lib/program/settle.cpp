@@ -69,19 +69,19 @@ void settle(Program& program) {
     before[last].insert(before[last].end(), {post, i});
   }
   std::vector<ProgramStep> out;
-  std::vector<int> now(steps + 1, static_cast<int>(steps));  // where a step has gone
+  std::vector<int> now(steps + 1, static_cast<int>(steps)),
+      begin = now;  // where a step has gone; where a part that began with it begins
   auto take = [&](std::size_t i) {
     now[i] = static_cast<int>(out.size());
     out.push_back(std::move(program.steps[i]));
   };
   for (std::size_t i = 0; i <= steps; i++) {
     for (std::size_t moved : before[i]) take(moved);
+    begin[i] = static_cast<int>(out.size());
     if (i < steps && !moves[i]) take(i);
   }
   program.steps = std::move(out);
-  program.combine_begin = at(now, program.combine_begin);
-  program.update_begin = at(now, program.update_begin);
-  program.move_begin = at(now, program.move_begin);
+  for (int* part : {&program.combine_begin, &program.update_begin, &program.move_begin}) *part = at(begin, *part);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);
     if (b.last >= 0) b.last = at(now, b.last);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/operands.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -36,10 +37,13 @@ class Sharer {
     }
     for (int turn = 0; turn <= last; turn++) {
       draft_.turn = turn;
-      if (turn == plan_.combine_turn()) await_acknowledgements();  // an update, or the next micro-batch, writes what others read
+      if (turn == plan_.combine_turn()) end_micro_batches();
       for (int t : at(opened, turn)) open(t, shared_.at(t));
+      draft_.once = false;
       for (; step != before.end() && step->turn == turn; ++step) rewrite(std::move(*step));
-      for (int t : at(closed, turn)) close(t, shared_.at(t));
+      draft_.once = false;
+      for (int t : at(closed, turn))
+        if (!plan_.once(t)) close(t, shared_.at(t));
     }
     drop_unused_packs();
     acknowledge();
@@ -87,8 +91,6 @@ class Sharer {
     draft_.program.windows = static_cast<int>(draft_.moved.size()) > exchanges;
   }
 
-  void push(std::variant<RunKernel, Post, Wait, Move> what) { draft_.steps.push_back({std::move(what), draft_.turn, -1, {}, {}}); }
-
   // ---- shared tensors
   void open(int t, const Flags& flags) {
     const SharedTensor& shared = plan_.shared(t);
@@ -106,7 +108,7 @@ class Sharer {
     const auto early =
         draft_.steps.begin() + static_cast<std::ptrdiff_t>(settled_);  // so that no rank waits for this one's kernels
     const int turn = early == draft_.steps.end() ? draft_.turn : early->turn;
-    draft_.steps.insert(early, {Post{flags.granted, std::move(others), {}}, turn, -1, {}, {}});
+    draft_.steps.insert(early, {Post{flags.granted, std::move(others), {}}, turn, -1, {}, {}, plan_.once(t)});
     settled_++;
   }
   void close(int t, const Flags& flags) {
@@ -118,7 +120,7 @@ class Sharer {
     if (shared.home == rank_)
       shown_.emplace_back(flags.acknowledged, std::move(others));
     else
-      push(Post{flags.acknowledged, std::move(others), {}});
+      draft_.add(Post{flags.acknowledged, std::move(others), {}});
   }
   // Whoever writes into memory of the tensor's home waits for the grant.
   void enter(int buffer) {
@@ -126,29 +128,31 @@ class Sharer {
     if (closed == not_granted_.end()) return;
     const int granted = closed->second;
     not_granted_.erase(closed);
-    push(Post{granted, {}, {{draft_.buffer(buffer).peer, {buffer, 0}, 0, true}}});
-    push(Wait{granted});
+    draft_.add(Post{granted, {}, {{draft_.buffer(buffer).peer, {buffer, 0}, 0, true}}});
+    draft_.add(Wait{granted});
   }
 
   // ---- steps
   void rewrite(DraftStep step) {
+    draft_.once = step.once;
     if (auto* run = std::get_if<RunKernel>(&step.what)) {
       if (std::any_of(run->operands.begin(), run->operands.end() - 1, [&](const Place& p) { return dropped_.contains(p.buffer); }))
         return;  // unpacks
-      enter(run->operands.back().buffer);
+      const auto results = static_cast<std::ptrdiff_t>(result_count(run->spec));
+      std::for_each(run->operands.end() - results, run->operands.end(), [&](const Place& p) { enter(p.buffer); });
       draft_.steps.push_back(std::move(step));
     } else if (auto* post = std::get_if<Post>(&step.what)) {
       rewrite(*post, step);
     } else {
       const int exchange = std::get<Wait>(step.what).exchange, flags = flags_of(exchange);
       if (posted_.contains(exchange)) draft_.steps.push_back(std::move(step));
-      if (flags != exchange && posted_.contains(flags)) push(Wait{flags});
+      if (flags != exchange && posted_.contains(flags)) draft_.add(Wait{flags});
       await_acknowledgements();
       if (auto shown = showing_.find(flags); shown != showing_.end())
-        shown_.emplace_back(acknowledged_.at(flags), std::move(shown->second));
+        (draft_.once ? shown_once_ : shown_).emplace_back(acknowledged_.at(flags), std::move(shown->second));
       for (const auto& [t, from, to] : std::exchange(unpacks_, {})) {
         enter(to.buffer);
-        draft_.copy(from, to, draft_.buffer(to.buffer).dtype, "unpack " + plan_.tensor(t).name);
+        draft_.copy(from, to, "unpack " + plan_.tensor(t).name);
       }
     }
   }
@@ -181,7 +185,7 @@ class Sharer {
       }
     auto has_part = [&](const Post& p) { return (!p.sends.empty() || !p.receives.empty()) && posted_.insert(p.exchange).second; };
     if (has_part(post)) draft_.steps.push_back(std::move(step));
-    if (has_part(near)) push(std::move(near));
+    if (has_part(near)) draft_.add(std::move(near));
   }
 
   // The exchange that has the flags of this one.
@@ -205,7 +209,7 @@ class Sharer {
       View from = to;  // as dense
       from.buffer = piece.at.buffer;
       from.element = piece.at.element;
-      draft_.copy(from, to, plan_.dtype_of(t), "pack " + plan_.tensor(t).name);
+      draft_.copy(from, to, "pack " + plan_.tensor(t).name);
       piece.at = {to.buffer, 0};
     }
     showing_[exchange].push_back({piece.peer, piece.at, 0, true});
@@ -236,15 +240,30 @@ class Sharer {
     b.exchange = exchange;
     b.piece = count;
     piece.at = {buffer, 0};
-    to_acknowledge_[exchange].push_back({piece.peer, piece.at, 0, true});
+    (draft_.once ? to_acknowledge_once_ : to_acknowledge_)[exchange].push_back({piece.peer, piece.at, 0, true});
   }
 
   void await_acknowledgements() {
+    const bool once = std::exchange(draft_.once, false);
     for (auto& [exchange, pieces] : std::exchange(shown_, {})) {
-      push(Post{exchange, {}, std::move(pieces)});
-      push(Wait{exchange});
+      draft_.add(Post{exchange, {}, std::move(pieces)});
+      draft_.add(Wait{exchange});
     }
+    draft_.once = once;
     settled_ = draft_.steps.size();
+  }
+
+  // An update, or the next micro-batch, writes what others read; the update alone what they read in all micro-batches. First each
+  // rank says that it has read, then it waits for others to say so.
+  void end_micro_batches() {
+    draft_.turn = plan_.sum_turn();
+    await_acknowledgements();
+    draft_.turn = plan_.combine_turn();
+    for (auto& [exchange, pieces] : to_acknowledge_once_) draft_.add(Post{acknowledged_.at(exchange), std::move(pieces), {}});
+    shown_ = std::exchange(shown_once_, {});
+    for (const auto& [t, flags] : shared_)
+      if (plan_.once(t)) close(t, flags);
+    await_acknowledgements();
   }
 
   // What would have been packed for a message of a tensor that is stored once.
@@ -286,7 +305,7 @@ class Sharer {
       out.push_back(std::move(draft_.steps[s]));
       if (const auto of = after.find(s); of != after.end())
         for (int exchange : of->second)
-          out.push_back({Post{acknowledged_.at(exchange), to_acknowledge_.at(exchange), {}}, turn, -1, {}, {}});
+          out.push_back({Post{acknowledged_.at(exchange), to_acknowledge_.at(exchange), {}}, turn, -1, {}, {}, false});
     }
     draft_.steps = std::move(out);
   }
@@ -302,9 +321,11 @@ class Sharer {
   std::map<int, int> not_granted_{};   // such a buffer in a peer's memory -> what to wait for before it is written
   std::map<int, std::vector<Piece>> showing_{}, to_acknowledge_{};  // per exchange
   std::vector<std::pair<int, std::vector<Piece>>> shown_{};         // what peers may still read: acknowledgement, pieces
-  std::vector<Unpack> unpacks_{};                                   // after the wait
-  std::set<int> packs_{}, dropped_{};                               // buffers that shared tensors may not need
-  std::size_t settled_ = 0;                                         // the step after the last wait for others' reads
+  std::map<int, std::vector<Piece>> to_acknowledge_once_{};         // both, of what is read in all micro-batches
+  std::vector<std::pair<int, std::vector<Piece>>> shown_once_{};
+  std::vector<Unpack> unpacks_{};      // after the wait
+  std::set<int> packs_{}, dropped_{};  // buffers that shared tensors may not need
+  std::size_t settled_ = 0;            // the step after the last wait for others' reads
 };
 
 }  // namespace

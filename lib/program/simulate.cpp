@@ -45,6 +45,7 @@ class Simulator {
               any([](const Program& p) { return static_cast<std::size_t>(p.update_begin) < p.steps.size(); });
     clips_ = any([](const Program& p) { return !p.norms.empty(); });
     out_.agreement.resize(programs.size());
+    if (meetings_ > 1) out_.norms.resize(programs.size());
     for (std::size_t r = 0; r < programs.size() && timeline_; r++) out_.timeline.emplace_back(programs[r].steps.size());
   }
 
@@ -164,6 +165,7 @@ class Simulator {
       if (!agrees_) out_.agreement[r] = {ranks_[r].begin, ranks_[r].begin};
       auto shift = [&](SimulatedStep& s) { s = {s.begin - begin, s.end - begin}; };
       shift(out_.agreement[r]);
+      if (agrees_ && meetings_ > 1) shift(out_.norms[r]);
       if (timeline_) std::for_each(out_.timeline[r].begin(), out_.timeline[r].end(), shift);
     }
     out_.step_seconds = ends_.back() - (ends_.size() > 1 ? ends_[ends_.size() - 2] : 0);
@@ -176,7 +178,10 @@ class Simulator {
     return exchange +
            (rank.step * programs_[r].micro_batches + rank.micro_batch) * static_cast<int>(programs_[r].exchange_names.size());
   }
-  bool is_last(std::size_t r) const { return ranks_[r].micro_batch + 1 == programs_[r].micro_batches; }
+  // A rank without a part in the gradients has no micro-batches.
+  bool is_last(std::size_t r) const {
+    return programs_[r].combine_begin == 0 || ranks_[r].micro_batch + 1 == programs_[r].micro_batches;
+  }
   // Before the update of a training step, and before what moves by norms; a rank without work agrees too.
   bool agrees_here(std::size_t r) const {
     const Program& program = programs_[r];
@@ -193,7 +198,7 @@ class Simulator {
   // True: all have come so far.
   bool meet(std::size_t r) {
     Rank& rank = ranks_[r];
-    if (rank.doing != Doing::meeting && rank.agreed == 0) out_.agreement[r].begin = out_.step_seconds;
+    if (rank.doing != Doing::meeting) (rank.agreed == 0 ? out_.agreement : out_.norms)[r].begin = out_.step_seconds;
     rank.doing = Doing::meeting;
     const Verdict& verdict = verdict_of(r, rank.agreed);
     if (verdict.sent < ranks_.size()) return false;
@@ -268,7 +273,7 @@ class Simulator {
         continue;
       }
       rank.since = out_.step_seconds;
-      if (rank.agreed == 1) out_.agreement[r].end = rank.since;
+      (rank.agreed == 1 ? out_.agreement : out_.norms)[r].end = rank.since;
     }
   }
 
@@ -276,11 +281,13 @@ class Simulator {
     Rank& rank = ranks_[r];
     if (timeline_) out_.timeline[r].at(rank.at) = {rank.since, out_.step_seconds};
     rank.since = out_.step_seconds;
-    rank.at++;
-    if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
-      rank.at = 0;
-      rank.micro_batch++;
-    }
+    do {
+      rank.at++;
+      if (rank.at == static_cast<std::size_t>(programs_[r].combine_begin) && !is_last(r)) {
+        rank.at = 0;
+        rank.micro_batch++;
+      }
+    } while (rank.micro_batch > 0 && rank.at < programs_[r].steps.size() && programs_[r].steps[rank.at].once);
   }
 
   const std::vector<Program>& programs_;

@@ -61,7 +61,8 @@ struct Executor::Bound {
   std::byte* workspace = nullptr;
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
   bool partial = false;                 // the last run ended before the update
-  bool in_run = false;                  // an error has left its messages unfinished
+  bool follows = false;  // what runs is a micro-batch after the first one: it has what that one received of parameters
+  bool in_run = false;   // an error has left its messages unfinished
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
@@ -111,6 +112,7 @@ struct Executor::Bound {
   double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
   void progress();             // the pending exchanges
   void settle(std::size_t from, std::size_t to, double begin);
+  bool is_done(std::size_t i) const { return follows && program.steps[i].once; }  // by the first micro-batch
   void record(std::size_t i, double from, double to) {
     if (trace != nullptr) trace->program_step(i, from, to);
   }

@@ -67,7 +67,7 @@ void Executor::Bound::settle(std::size_t from, std::size_t to, double begin) {
   double now = begin;
   for (std::size_t i = from; i < to; i++) {
     Step& s = steps[i];
-    if (s.kind == Step::Kind::post) continue;
+    if (s.kind == Step::Kind::post || is_done(i)) continue;
     const double took = s.end->seconds_since(*s.before);
     if (s.kind == Step::Kind::kernel) {
       s.seconds += took;
@@ -101,6 +101,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
     last = start.get();
   }
   for (std::size_t i = from; i < to; i++) {
+    if (is_done(i)) continue;
     Step& s = steps[i];
     const double own = perform(s);
     if (after) after(static_cast<int>(i));
@@ -139,7 +140,8 @@ Ran Executor::Bound::run_to_end(std::size_t from) {
   Ran out = run(from, move);
   const double begin = seconds_now();
   share_ratios();
-  const double seconds = seconds_now() - begin;
+  const double end = seconds_now(), seconds = end - begin;
+  record(steps.size(), begin, end);
   out += {.seconds = seconds, .waiting_seconds = seconds};
   return out += run(move, steps.size());
 }
@@ -170,6 +172,7 @@ void Executor::feed(const std::function<void(const std::string&, const Box&, std
 }
 
 Ran Executor::run() {
+  bound_->follows = false;
   bound_->begin();
   bound_->partial = false;
   return bound_->run_to_end(0);
@@ -181,10 +184,14 @@ Ran Executor::run_forward(const std::function<void(int)>& after) {
 Ran Executor::run_backward() {
   const Program& program = bound_->program;
   bound_->partial = program.micro_batches == 1;  // else the next may come (lib/program/settle.cpp)
-  return bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin));
+  const Ran out = bound_->run(static_cast<std::size_t>(program.forward_steps), static_cast<std::size_t>(program.combine_begin));
+  bound_->follows = program.micro_batches > 1;
+  return out;
 }
 Ran Executor::run_combine() {
   const Program& program = bound_->program;
+  bound_->follows = false;
+  bound_->partial = true;
   return bound_->run(static_cast<std::size_t>(program.combine_begin), static_cast<std::size_t>(program.update_begin));
 }
 Ran Executor::run_update() {

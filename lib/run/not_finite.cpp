@@ -19,7 +19,8 @@ bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const
   const T* base = reinterpret_cast<const T*>(bytes);
   std::vector<Index> here(extents.size(), 0);
   for (Index left = std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()); left > 0; left--) {
-    if (!std::isfinite(base[std::inner_product(here.begin(), here.end(), strides.begin(), Index{0})])) return false;
+    if (!std::isfinite(static_cast<double>(base[std::inner_product(here.begin(), here.end(), strides.begin(), Index{0})])))
+      return false;
     for (std::size_t d = here.size(); d-- > 0;) {
       if (++here[d] < extents[d]) break;
       here[d] = 0;
@@ -30,6 +31,7 @@ bool all_finite(const std::byte* bytes, const std::vector<Index>& extents, const
 
 bool all_finite(DType dtype, const std::byte* bytes, const std::vector<Index>& extents, const std::vector<Index>& strides) {
   if (dtype == DType::i32) return true;
+  if (dtype == DType::bf16) return all_finite<Bf16>(bytes, extents, strides);
   return dtype == DType::f64 ? all_finite<double>(bytes, extents, strides) : all_finite<float>(bytes, extents, strides);
 }
 

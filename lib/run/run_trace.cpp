@@ -149,10 +149,18 @@ void add_simulated(RunTrace& trace, const std::vector<Program>& programs, const 
   trace.predicted_step_seconds = all.step_seconds;
   for (std::size_t r = 0; r < programs.size(); r++) {
     std::vector<TraceSpan>& out = trace.ranks[r].simulated;
-    for (const SimulatedStep& s : all.timeline[r]) out.push_back({s.begin, s.end});
     const TraceSpan agreed{all.agreement[r].begin, all.agreement[r].end};
     double begin = agreed.begin, end = agreed.end;
-    for (const TraceSpan& s : out) begin = std::min(begin, s.begin), end = std::max(end, s.end);
+    for (std::size_t i = 0; i < all.timeline[r].size(); i++) {
+      const TraceSpan& s = out.emplace_back(TraceSpan{all.timeline[r][i].begin, all.timeline[r][i].end});
+      if (!programs[r].steps[i].once) begin = std::min(begin, s.begin);  // as measured: of the last micro-batch
+      end = std::max(end, s.end);
+    }
+    if (programs[r].directs) {
+      const SimulatedStep norms = all.norms[r];
+      out.push_back(norms.end > norms.begin ? TraceSpan{norms.begin, norms.end} : TraceSpan{end, end});
+      end = std::max(end, norms.end);
+    }
     TraceSpan parts[kTraceParts];
     parts[kFeed] = {begin, begin};
     parts[kLoss] = agreed;
@@ -178,6 +186,7 @@ std::vector<TraceItem> trace_items(const Program& program) {
     }
   }
   TraceItem parts[kTraceParts];
+  if (program.directs) out.push_back({.kind = TraceItem::Kind::part, .name = "exchange norms", .group = "agreements"});
   parts[kFeed] = {.kind = TraceItem::Kind::part, .name = "feed", .group = "feed"};
   parts[kLoss] = {.kind = TraceItem::Kind::part, .name = "agree on the loss", .group = "agreements"};
   parts[kFigures] = {.kind = TraceItem::Kind::part, .name = "exchange figures", .group = "agreements"};

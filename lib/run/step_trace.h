@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When each event of the last training steps began and ended on this rank.
 #pragma once
-#include <motley/dims.h>
+#include <motley/program.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -25,8 +25,14 @@ struct TraceLimits {
   std::size_t bytes = 4ULL << 20U;  // of events; one training step at least
 };
 
-// A ring of training steps. Each has one event per step of the Program (by its number) and then one per TracePart, so that an event
-// is two numbers at a known place: its name, peers and bytes are the Program's. All memory is taken here: recording is two stores.
+// Those of a Program, and the ranks' meeting on norms, which comes between two of them, where it has one.
+inline std::size_t recorded_steps(const Program& program) {
+  return program.steps.size() + (program.directs ? 1 : 0);
+}
+
+// A ring of training steps. Each has one event per step of the Program (by its number; after them the meeting on norms) and then
+// one per TracePart, so that an event is two numbers at a known place: its name, peers and bytes are the Program's. All memory is
+// taken here: recording is two stores.
 class StepTrace {
  public:
   explicit StepTrace(std::size_t program_steps, const TraceLimits& limits = {})

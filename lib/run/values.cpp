@@ -59,6 +59,8 @@ std::vector<double> Executor::read(int buffer, const Box& box) const {
     const Index element = element_of(view, box, here);
     if (b.dtype == DType::f64)
       out[k] = reinterpret_cast<const double*>(base)[element];
+    else if (b.dtype == DType::bf16)
+      out[k] = static_cast<double>(reinterpret_cast<const Bf16*>(base)[element]);
     else if (b.dtype == DType::f32)
       out[k] = static_cast<double>(reinterpret_cast<const float*>(base)[element]);
     else
@@ -107,6 +109,8 @@ void Executor::write(int buffer, const Box& box, const std::vector<double>& valu
     const Index element = element_of(view, box, here);
     if (b.dtype == DType::f64)
       reinterpret_cast<double*>(base)[element] = values[k];
+    else if (b.dtype == DType::bf16)
+      reinterpret_cast<Bf16*>(base)[element] = Bf16(values[k]);
     else
       reinterpret_cast<float*>(base)[element] = static_cast<float>(values[k]);
     k++;

@@ -85,25 +85,49 @@ class Augmented final : public Changed {
  public:
   Augmented(std::shared_ptr<const Dataset> of, const Augment& how, std::uint64_t seed, Index epoch)
       : Changed(std::move(of)), how_(how), draws_(seed, "augmentation of epoch " + std::to_string(epoch)) {
-    if (sample_extents().size() < 2) throw UserError("pictures are augmented: samples of at least two dims, rows and columns");
+    const std::vector<Index> extents = sample_extents(), labels = label_extents();
+    if (extents.size() < 2) throw UserError("pictures are augmented: samples of at least two dims, rows and columns");
+    moves_labels_ = labels.size() >= 2;
+    if (!moves_labels_) return;
+    if (!std::equal(extents.end() - 2, extents.end(), labels.end() - 2))
+      throw UserError("labels that move with their picture have its rows and columns as their last two dims");
+    if (how_.crop_padding > 0 && !how_.ignored)
+      throw UserError(
+          "labels of pixels that crop_padding brings in need a value that the loss ignores (ignored), or take flip alone");
   }
 
-  // Of the picture, moved down and right, then mirrored: the part of the box that is not padding is read and put in its place.
   void read(Index sample, const Box& box, std::span<double> out) const override {
+    move(sample, sample_extents(), box, 0.0, out, [&](const Box& from, std::span<double> to) { data().read(sample, from, to); });
+  }
+  void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
+    if (!moves_labels_) return data().read_labels(sample, box, out);
+    move(sample, label_extents(), box, static_cast<std::int32_t>(how_.ignored.value_or(0)), out,
+         [&](const Box& from, std::span<std::int32_t> to) { data().read_labels(sample, from, to); });
+  }
+  void read_targets(Index sample, const Box& box, std::span<double> out) const override {
+    if (!moves_labels_) return data().read_targets(sample, box, out);
+    move(sample, label_extents(), box, static_cast<double>(how_.ignored.value_or(0)), out,
+         [&](const Box& from, std::span<double> to) { data().read_targets(sample, from, to); });
+  }
+
+ private:
+  // Of the picture, moved down and right, then mirrored: the part of the box that is not padding is read and put in its place.
+  template <class T, class Read>
+  void move(Index sample, const std::vector<Index>& extents, const Box& box, T padding, std::span<T> out,
+            const Read& read_from) const {
     const PhiloxBlock draw = draws_.block(static_cast<std::uint64_t>(sample));
     const bool mirrored = how_.flip && (draw[0] & 1) != 0;
     const Index down = moved(draw[1]), right = moved(draw[2]);
-    const std::vector<Index> extents = sample_extents();
     const std::size_t h = extents.size() - 2, w = extents.size() - 1;
     const Range rows = box[h];
     const Range cols = mirrored ? Range{extents[w] - box[w].end, extents[w] - box[w].begin} : box[w];
     Box from = box;
     from[h] = intersect({rows.begin - down, rows.end - down}, {0, extents[h]});
     from[w] = intersect({cols.begin - right, cols.end - right}, {0, extents[w]});
-    std::fill(out.begin(), out.end(), 0.0);
+    std::fill(out.begin(), out.end(), padding);
     if (volume(from) == 0) return;
-    std::vector<double> values(static_cast<std::size_t>(volume(from)));
-    data().read(sample, from, values);
+    std::vector<T> values(static_cast<std::size_t>(volume(from)));
+    read_from(from, std::span<T>(values));
     const Index width = from[w].size(), height = from[h].size(), planes = volume(from) / (width * height);
     for (Index p = 0; p < planes; p++)
       for (Index r = 0; r < height; r++) {
@@ -116,8 +140,6 @@ class Augmented final : public Changed {
           std::copy(source, source + width, first + (from[w].begin + right - cols.begin));
       }
   }
-
- private:
   // -crop_padding .. crop_padding, each as likely
   Index moved(std::uint32_t draw) const {
     const auto places = static_cast<std::uint64_t>(2 * how_.crop_padding + 1);
@@ -126,6 +148,7 @@ class Augmented final : public Changed {
 
   Augment how_;
   RandomStream draws_;
+  bool moves_labels_ = false;  // each pixel has one
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ struct Trainer::Impl {
       : rt(runtime),
         on_rank((refuse_inference(p), runtime), p, Parameters::to_be_made),
         state(plan, program.rank, options.seed, on_rank.backend().device_memory()),
-        trace(program.steps.size()),
+        trace(recorded_steps(program)),
         executor(program, on_rank.backend(), runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
         compare_every(options.compare_copies_every),

@@ -234,7 +234,7 @@ def foreign_words():
             ("/train/scheduler", {}, "schedule"), ("/train/grad_clip", 1, "clip_norm"), ("/train/gradient_accumulation", 2, "accumulate"),
             ("/train/batch_size", 8, "batch"), ("/train/num_epochs", 2, "epochs"), ("/train/optimizer/lr", 0.1, "learning_rate"),
             ("/train/optimizer/wd", 0.1, "weight_decay"), ("/train/optimizer/kind", "lion", None), ("/train/dtype", "float32", "f32"),
-            ("/train/dtype", "bf16", None), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
+            ("/train/dtype", "fp16", None), ("/train/dtype", "bfloat16", "bf16"), ("/mesh/devices/1/isa", "avx512", "avx512_core"), ("/mesh/devices/1/isa", "sse4.1", "sse41"),
             ("/mesh/devices/1/library", "mkldnn", "onednn"), ("/mesh/devices/1/isa", "neon", "generic"), ("/mesh/devices/1/isa", "sve", None),
             ("/mesh/devices/1/kind", "gpu", "cuda"), ("/mesh/devices/1/kind", "rocm", None), ("/mesh/devices/1/num_threads", 2, "threads"),
             ("/model/loss/op", "cross_entropy", "softmax_cross_entropy"), ("/data/kind", "imagefolder", "folder"), ("/data/kind", "imagenet", None)]:
@@ -722,6 +722,32 @@ def own_data():
     (room.path / "pictures/train/class 1/large.png").write_bytes(good[:-14])
     has(room.run("train", "pictures.json", "--run-dir", "run damaged", code=65).err, "large.png: a damaged PNG file")
     assert json.loads((room.path / "run damaged/run.json").read_text())["code"] == 65
+
+
+def stores_in_bf16():
+    room, bytes_of = Room(), {}
+    for dtype in ["f32", "bf16"]:
+        document = job(dtype=dtype, checkpoint={"every_steps": 10})
+        document["layout"] = {"split": {"batch": {"axis": "all", "parts": [5, 3]}}}
+        room.write(dtype + ".json", document)
+        room.run("verify", dtype + ".json")
+        room.run("train", dtype + ".json", "--run-dir", dtype)
+        bytes_of[dtype] = room.json(dtype + "/run.json")["bytes_counted"]
+    # Weights are the smaller half of what goes: their gradients stay f32.
+    assert bytes_of["bf16"] < 0.85 * bytes_of["f32"], bytes_of
+    one, two = losses(room, "f32"), losses(room, "bf16")
+    assert one != two and all(abs(one[s] - two[s]) < 0.02 * (1 + one[s]) for s in one), (one, two)
+    tensors = json.loads(room.run("plan", "bf16.json", "--format", "json").out)["tensors"]
+    assert "conv2d_1.weight in bf16" in tensors and "dense_3.weight in bf16" in tensors, list(tensors)
+    # What was trained is f32 in either: it goes on, is evaluated and predicts as the other.
+    room.run("verify", "bf16.json", "--inference")
+    room.run("train", "f32.json", "--resume", "bf16/checkpoints/step-20", "--run-dir", "on", "--set", "train.max_steps=22")
+    accuracy = [json.loads(room.run("eval", d + ".json", "--weights", "bf16", "--format", "json").out)["loss"] for d in ["f32", "bf16"]]
+    assert abs(accuracy[0] - accuracy[1]) < 0.02 * (1 + accuracy[0]), accuracy
+    document["mesh"]["devices"][1] = {"name": "far gpu", "kind": "cuda"}
+    room.write("cuda.json", document)
+    refused = room.run("check", "cuda.json", code=78).err
+    has(refused, "/train/dtype", "far gpu", "CPUs")
 
 
 def refuses_weights():
@@ -1257,7 +1283,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

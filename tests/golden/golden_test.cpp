@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The zoo's networks at an eighth of their width against what PyTorch computed (make.py): losses, all gradients, weights and
-// running statistics after two steps, and the logits of an inference, each under a cut of the batch and under one of some filters.
+// running statistics after two steps, and the logits of an inference, each under a cut of the batch and under one of some filters
+// (gpt, bert: heads).
 #include <motley/motley.h>
 #include <zlib.h>
 
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "config/model.h"
 #include "config/zoo.h"
+#include "config/zoo_transformers.h"
 #include "graph/passes.h"
 #include "program/views.h"
 
@@ -101,7 +103,9 @@ void drop_nothing(Json& model) {
 
 Model model_of(const std::string& network, Index size) {
   const ZooChoice choice{.network = network,
-                         .image = {{"batch", kSamples}, {"channels", 3}, {"rows", size}, {"cols", size}},
+                         .image = reads_tokens(network)
+                                      ? std::vector<Dim>{{"batch", kSamples}, {"positions", size}}
+                                      : std::vector<Dim>{{"batch", kSamples}, {"channels", 3}, {"rows", size}, {"cols", size}},
                          .classes = kClasses,
                          .width = 0.125};
   Json json = zoo_model(choice);
@@ -113,19 +117,26 @@ Model model_of(const std::string& network, Index size) {
   return build_model(spec, 0);
 }
 
-std::map<std::string, ReadBox> feeds(Index size) {
+ReadBox classes(const std::string& name, Index size) {
+  return [name, size](const Box& box, std::span<std::byte> out) {
+    auto* p = reinterpret_cast<std::int32_t*>(out.data());
+    std::vector<Dim> dims{{"n", kSamples}};
+    for (std::size_t d = 1; d < box.size(); d++) dims.emplace_back("d" + std::to_string(d), size);
+    const Shape shape(dims);
+    for_each_index(box, [&, start = start_of(name)](const std::vector<Index>& i) {
+      *p++ = static_cast<std::int32_t>((number(start, position_of(shape, i)) + 1) / 2 * static_cast<double>(kClasses));
+    });
+  };
+}
+
+std::map<std::string, ReadBox> feeds(const Model& model, Index size) {
+  const ReadBox label = classes("label", size);
+  if (model.inputs.front().dtype() == DType::i32) return {{"image", classes("image", size)}, {"label", label}};
   const auto image = [size](const Box& box, std::span<std::byte> out) {
     auto* p = reinterpret_cast<double*>(out.data());
     const Shape shape({{"n", kSamples}, {"c", 3}, {"r", size}, {"k", size}});
     for_each_index(box,
                    [&, start = start_of("image")](const std::vector<Index>& i) { *p++ = number(start, position_of(shape, i)); });
-  };
-  const auto label = [size](const Box& box, std::span<std::byte> out) {
-    auto* p = reinterpret_cast<std::int32_t*>(out.data());
-    const Shape shape = box.size() == 1 ? Shape({{"n", kSamples}}) : Shape({{"n", kSamples}, {"r", size}, {"k", size}});
-    for_each_index(box, [&, start = start_of("label")](const std::vector<Index>& i) {
-      *p++ = static_cast<std::int32_t>((number(start, position_of(shape, i)) + 1) / 2 * static_cast<double>(kClasses));
-    });
   };
   return {{"image", image}, {"label", label}};
 }
@@ -145,14 +156,14 @@ Made run(const Model& model, Index size, const LayoutRules& rules) {
     for (const StateEntry& e : state.entries())
       if (e.slot.empty()) state.set(e.name, initial(e.name, e.shape));
     for (int step = 0; step < 2; step++) {
-      mine.losses.push_back(trainer.step_named(feeds(size)).loss);
+      mine.losses.push_back(trainer.step_named(feeds(model, size)).loss);
       if (step == 0)  // the velocity is the gradient yet
         for (const StateEntry& e : state.entries())
           if (e.slot == "velocity") mine.gradients[e.name] = fingerprint(e.name, state.get(rt.transport(), e.name, e.slot));
     }
     for (const std::string& name : state.names()) mine.state[name] = fingerprint(name, state.get(rt.transport(), name));
     Predictor predictor(rt, predicts, state);
-    auto images = feeds(size);
+    auto images = feeds(model, size);
     images.erase("label");
     predictor.run_named(images);
     mine.logits = fingerprint("logits", predictor.get(model.logits));
@@ -182,7 +193,7 @@ void compare(const std::map<std::string, Fingerprint>& made, const std::map<std:
 
 TEST_CASE("networks of the zoo compute what PyTorch computes of them, under cuts of the batch and of filters", "[golden]") {
   const std::string network = GENERATE(as<std::string>{}, "lenet5", "vgg11", "vgg16_bn", "resnet20", "resnet56", "resnet18",
-                                       "resnet34", "resnet50", "mobilenet_v2", "vit", "unet");
+                                       "resnet34", "resnet50", "mobilenet_v2", "vit", "unet", "gpt", "bert");
   const Json file = read("tests/golden/" + network + ".json");
   const Made truth = golden(file);
   const Index size = std::get<std::int64_t>(file.find("size")->value);
@@ -195,6 +206,7 @@ TEST_CASE("networks of the zoo compute what PyTorch computes of them, under cuts
       if (const Dim& f = t.shape[0];
           std::none_of(filters.split.begin(), filters.split.end(), [&](const Rule& r) { return r.dim == f.name; }))
         filters.split.push_back({f, "all", Sizes{{f.size / 2, 0, f.size - f.size / 2}}});
+  if (reads_tokens(network)) filters.split.push_back({Dim{"heads", 12}, "all", Sizes{{5, 0, 7}}});
   for (const LayoutRules& rules : {LayoutRules{{Dim{"batch", kSamples}, "all", Sizes{{2, 0, 2}}}}, filters}) {
     INFO(network << " cut by " << rules.split.front().dim);
     const Made made = run(model, size, rules);

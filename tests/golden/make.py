@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""make.py FOLDER: what PyTorch computes of the zoo's networks at an eighth of their width, in f64: two training steps, then an
+"""make.py FOLDER [NETWORK...]: what PyTorch computes of the zoo's networks at an eighth of their width, in f64: two training steps, then an
 inference. Writes FOLDER/<network>.json, which golden_test.cpp compares with motley. With --check it compares with the files that are
-there instead (a test where torch and torchvision are installed; exit code 77 where they are not).
+there instead (a test where torch, torchvision and transformers are installed; exit code 77 where they are not).
 
 Of each tensor the file holds a fingerprint: its largest magnitude and its products with two vectors of random numbers. All values that
 go in are random numbers of their tensor's name and their row-major position, so the files stay small."""
@@ -18,6 +18,7 @@ try:
     import torchvision
     from torch import nn
     from torch.nn import functional
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -56,6 +57,18 @@ def named(name, tensor, heads):
         for what, part in zip(("query", "key", "value"), tensor.chunk(3)):
             yield f"{prefix}.{what}.{kind}", part.view(heads, -1, *part.shape[1:])
         return
+    name = name.removeprefix("transformer.")
+    if ".attn.c_attn." in name:  # GPT-2's linear layers are called Conv1D, their weights transposed
+        prefix, kind = name.split(".c_attn.")
+        for what, part in zip(("query", "key", "value"), tensor.T.chunk(3) if kind == "weight" else tensor.chunk(3)):
+            yield f"{prefix}.{what}.{kind}", part.unflatten(0, (heads, -1))
+        return
+    if name.endswith((".c_proj.weight", ".c_fc.weight")):
+        tensor = tensor.T
+    if name.startswith("bert.") and ".self." in name:
+        tensor = tensor.unflatten(0, (heads, -1))
+    for theirs, ours in ((".attn.c_proj.", ".attn.out."), (".attention.output.dense.", ".attention.self.out."), ("cls.predictions.bias", "cls.predictions.decoder.bias")):
+        name = name.replace(theirs, ours)
     if name in ("class_token", "encoder.pos_embedding"):
         name, tensor = name.replace(".", "_") + ".weight", tensor[0]
     for part in ("encoder.ln.", "heads.head.", "up1.up.", "up2.up.", "up3.up.", "up4.up.", "outc.conv."):
@@ -208,46 +221,61 @@ def vit():
                                                 num_classes=CLASSES)
 
 
+def gpt():
+    return GPT2LMHeadModel(GPT2Config(vocab_size=CLASSES, n_embd=96, n_layer=12, n_head=12, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                      bos_token_id=None, eos_token_id=None))
+
+
+def bert():
+    return BertForMaskedLM(BertConfig(vocab_size=CLASSES, hidden_size=96, num_hidden_layers=12, num_attention_heads=12, intermediate_size=384,
+                                      hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=None))
+
+
 A = [8, "M", 16, "M", 32, 32, "M", 64, 64, "M", 64, 64, "M"]
 D = [8, 8, "M", 16, 16, "M", 32, 32, 32, "M", 64, 64, 64, "M", 64, 64, 64, "M"]
 Basic, Bottleneck = torchvision.models.resnet.BasicBlock, torchvision.models.resnet.Bottleneck
 NETWORKS = {"lenet5": (lenet, 32), "vgg11": (lambda: vgg(A, False), 32), "vgg16_bn": (lambda: vgg(D, True), 32),
             "resnet20": (lambda: CifarResNet(20), 32), "resnet56": (lambda: CifarResNet(56), 32),
             "resnet18": (lambda: resnet(Basic, [2, 2, 2, 2]), 64), "resnet34": (lambda: resnet(Basic, [3, 4, 6, 3]), 64),
-            "resnet50": (lambda: resnet(Bottleneck, [3, 4, 6, 3]), 64), "mobilenet_v2": (mobilenet, 64), "vit": (vit, 64), "unet": (lambda: UNet(8, CLASSES), 32)}
+            "resnet50": (lambda: resnet(Bottleneck, [3, 4, 6, 3]), 64), "mobilenet_v2": (mobilenet, 64), "vit": (vit, 64), "unet": (lambda: UNet(8, CLASSES), 32),
+            "gpt": (gpt, 7), "bert": (bert, 7)}
 
 
 def golden(name):
     make, size = NETWORKS[name]
     net = make().double()
-    heads = 12  # of vit
+    heads, reads_tokens = 12, name in ("gpt", "bert")
 
     def fingerprints(tensors):
-        return {key: fingerprint(key, part) for whole, tensor in tensors if not whole.endswith("num_batches_tracked")
-                for key, part in named(whole, tensor, heads)}
+        return {key: fingerprint(key, part) for whole, tensor in tensors for key, part in named(whole, tensor, heads)}
 
-    for whole, tensor in [*net.named_parameters(), *net.named_buffers()]:
-        if not whole.endswith("num_batches_tracked"):
-            for key, part in named(whole, tensor.data, heads):
-                part.copy_(torch.from_numpy(initial(key, part.shape)).reshape(part.shape))
-    image = torch.from_numpy(numbers("image", 4 * 3 * size * size)).reshape(4, 3, size, size)
-    shape = (4, size, size) if name == "unet" else (4,)
-    label = torch.from_numpy(((numbers("label", math.prod(shape)) + 1) / 2 * CLASSES).astype(np.int64)).reshape(shape)
+    def classes(of, shape):
+        return torch.from_numpy(((numbers(of, math.prod(shape)) + 1) / 2 * CLASSES).astype(np.int64)).reshape(shape)
+
+    def logits():
+        return net(image).logits.movedim(2, 1) if reads_tokens else net(image)
+
+    state = [*net.named_parameters(), *(buffer for buffer in net.named_buffers() if ".running_" in buffer[0])]
+    for whole, tensor in state:
+        for key, part in named(whole, tensor.data, heads):
+            part.copy_(torch.from_numpy(initial(key, part.shape)).reshape(part.shape))
+    image = classes("image", (4, size)) if reads_tokens else torch.from_numpy(numbers("image", 4 * 3 * size * size)).reshape(4, 3, size, size)
+    label = classes("label", (4, size, size) if name == "unet" else (4, size) if reads_tokens else (4,))
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=MOMENTUM)
     out = {"network": name, "size": size, "losses": []}
     net.train()
     for step in range(2):
         optimizer.zero_grad()
-        loss = functional.cross_entropy(net(image), label)
+        loss = functional.cross_entropy(logits(), label)
         loss.backward()
         if step == 0:
             out["gradients"] = fingerprints((key, p.grad) for key, p in net.named_parameters())
         optimizer.step()
         out["losses"].append(loss.item())
-    out["state"] = fingerprints(net.state_dict().items())
+    out["state"] = fingerprints(state)
     net.eval()
     with torch.no_grad():
-        out["logits"] = fingerprint("logits", net(image))
+        out["logits"] = fingerprint("logits", logits().movedim(1, 2) if reads_tokens else logits())
     return out
 
 
@@ -262,7 +290,7 @@ def apart(a, b):
 
 
 folder, check = pathlib.Path(sys.argv[1]), "--check" in sys.argv
-for network in NETWORKS:
+for network in [n for n in NETWORKS if n in sys.argv] or NETWORKS:
     file, made = folder / f"{network}.json", golden(network)
     if not check:
         lines = json.dumps(made).replace("], ", "],\n").replace("{", "{\n")

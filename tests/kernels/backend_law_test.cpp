@@ -22,6 +22,22 @@ TEST_CASE("backend law: the reference in f32") {
   CHECK(backend_law(*backend, 2, 1500, LawMode::tolerance) == "");
 }
 
+TEST_CASE("backend law: the reference in bf16") {
+  const auto backend = reference_backend();
+  CHECK(backend_law(*backend, 5, 1000, LawMode::exact, DType::bf16) == "");
+  CHECK(backend_law(*backend, 6, 1000, LawMode::tolerance, DType::bf16) == "");
+}
+
+TEST_CASE("bf16: to nearest, ties to even; infinite stays infinite, NaN stays NaN") {
+  CHECK(static_cast<float>(Bf16(1.0F)) == 1.0F);
+  CHECK(static_cast<float>(Bf16(1.00390625F)) == 1.0F);       // halfway between 1 and 1 + 2^-7
+  CHECK(static_cast<float>(Bf16(1.01171875F)) == 1.015625F);  // halfway, to even
+  CHECK(static_cast<float>(Bf16(1.00390637F)) == 1.0078125F);
+  CHECK(std::isinf(static_cast<float>(Bf16(3.4e38F))));
+  CHECK(static_cast<float>(Bf16(-HUGE_VALF)) == -HUGE_VALF);
+  CHECK(std::isnan(static_cast<float>(Bf16(std::bit_cast<float>(0x7f800001U)))));
+}
+
 TEST_CASE("backend law: the products of f64") {
   const auto backend = f64_backend();
   CHECK(backend_law(*backend, 11, 1500, LawMode::exact, DType::f64) == "");

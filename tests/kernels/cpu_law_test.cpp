@@ -76,6 +76,15 @@ TEST_CASE("CPU backend law: tolerance") {
   CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
 }
 
+TEST_CASE("CPU backend law: bf16") {
+  for (const int threads : {1, 2}) {
+    const auto backend = open_cpu(device(threads));
+    const int cases = threads == 1 ? 1200 : 200;
+    CHECK(backend_law(*backend, 15, cases, LawMode::exact, DType::bf16) == "");
+    CHECK(backend_law(*backend, 16, cases, LawMode::tolerance, DType::bf16) == "");
+  }
+}
+
 TEST_CASE("CPU backend law: sums of any number of operands") {
   for (const int threads : {1, 2}) CHECK(sums_law(*open_cpu(device(threads)), {1, 2, 3, 63, 64, 65, 130, 1000}) == "");
 }

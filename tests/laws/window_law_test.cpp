@@ -14,6 +14,9 @@
 
 #include "kernels/operands.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
+#include "plan/schedules.h"
+#include "tests/support/config_files.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
@@ -47,7 +50,7 @@ std::optional<Plan> random_plan(Random& random, DType dtype) {
   if (chance(random, 0.4))
     for (Device& d : devices) d.host = chance(random, 0.5) ? "here" : "there";
   try {
-    const Step step = step_of(net, chance(random, 0.4) ? 2 : 1);
+    const Step step = step_of(net, chance(random, 0.4) ? pick(random, 2, 3) : 1);
     const Mesh mesh(one.axes, devices);
     const auto number = static_cast<unsigned>(random());
     const Plan plan = chance(random, 0.5)
@@ -68,13 +71,15 @@ struct Cell {  // one element of a rank's arena
   Clock read{};
 };
 
-// A training step of several micro-batches as one list of steps, each time with exchanges of its own.
-Program unrolled(Program program) {
+// A training step of several micro-batches as one list of steps, each time with exchanges of its own. begins: where each begins.
+Program unrolled(Program program, std::set<std::size_t>& begins) {
   const std::vector<ProgramStep> steps = std::exchange(program.steps, {});
   const int exchanges = static_cast<int>(program.exchange_names.size());
   for (int m = 0; m < program.micro_batches; m++) {
     const bool last = m + 1 == program.micro_batches;
+    begins.insert(program.steps.size());
     for (std::size_t i = 0; i < (last ? steps.size() : static_cast<std::size_t>(program.combine_begin)); i++) {
+      if (m > 0 && steps[i].once) continue;
       ProgramStep step = steps[i];
       if (auto* post = std::get_if<Post>(&step.what)) post->exchange += m * exchanges;
       if (auto* wait = std::get_if<Wait>(&step.what)) wait->exchange += m * exchanges;
@@ -89,10 +94,11 @@ class Races {
  public:
   explicit Races(std::vector<Program> programs)
       : programs_(std::move(programs)),
+        begins_(programs_.size()),
         clocks_(programs_.size(), Clock(programs_.size(), 0)),
         at_(programs_.size(), 0),
         memory_(programs_.size()) {
-    for (Program& p : programs_) p = unrolled(std::move(p));
+    for (std::size_t r = 0; r < programs_.size(); r++) programs_[r] = unrolled(std::move(programs_[r]), begins_[r]);
     for (std::size_t r = 0; r < programs_.size(); r++)
       memory_[r].resize(static_cast<std::size_t>(programs_[r].arena_bytes) / 4 + 32);
   }
@@ -190,8 +196,8 @@ class Races {
     const auto r = static_cast<std::size_t>(rank);
     const Program& mine = programs_[r];
     const int run = static_cast<int>(at_[r] / mine.steps.size());
-    const std::size_t at = at_[r] % mine.steps.size(), part = static_cast<std::size_t>(mine.combine_begin);
-    if (at == 0 || (part > 0 && at % part == 0 && at / part < static_cast<std::size_t>(mine.micro_batches)))
+    const std::size_t at = at_[r] % mine.steps.size();
+    if (begins_[r].contains(at))
       for (const FedBuffer& f : mine.feeds) {
         const Buffer& b = mine.buffers[static_cast<std::size_t>(f.buffer)];
         touch(rank, {f.buffer, 0}, {volume(b.box)}, {1}, true, "feed " + f.name);
@@ -239,6 +245,7 @@ class Races {
   }
 
   std::vector<Program> programs_;
+  std::vector<std::set<std::size_t>> begins_;  // of micro-batches
   std::vector<Clock> clocks_;
   std::vector<std::size_t> at_;
   std::vector<std::vector<Cell>> memory_;
@@ -449,4 +456,125 @@ TEST_CASE("window law: what several ranks of a host read comes from another host
     }
     CHECK(crossed == (apart ? 3 : 1) * values);
   }
+}
+
+TEST_CASE("pass law: parameters travel in the first of several micro-batches, where there is memory to keep them", "[law]") {
+  const Folder folder("motley-parameters-stay");
+  for (const bool batch : {true, false})
+    for (const int ranks : {2, 3})
+      for (const bool apart : {false, true}) {
+        INFO((batch ? "batch" : "filters") << " cut over " << ranks << " ranks of " << (apart ? "as many hosts" : "a host"));
+        Recipe recipe;
+        recipe.batch = 24, recipe.in = 2, recipe.rows = 5, recipe.cols = 4, recipe.classes = 3, recipe.hidden = 9;
+        for (Index k = 0; k < 3; k++)
+          recipe.layers.push_back({.id = k,
+                                   .filters = 7 + 4 * k,
+                                   .rows = {3, 1, 1, 1, 1},
+                                   .cols = {3, 1, 1, 1, 1},
+                                   .bias = true,
+                                   .activation = "relu"});
+        const Network net = build(recipe);
+        LayoutRules rules{{"batch", "all", CutBy::even}};
+        if (!batch) rules = {{"f0", "all", CutBy::even}, {"f2", "all", CutBy::even}};
+        const auto plan_with = [&](Index micro_batches, Index memory) {
+          std::vector<Device> devices(static_cast<std::size_t>(ranks));
+          for (std::size_t r = 0; r < devices.size(); r++) {
+            if (apart) devices[r].host = "host " + std::to_string(r);
+            devices[r].memory_bytes = memory;
+          }
+          return balance(training(net.loss, Sgd{.learning_rate = 0.05, .momentum = 0.9}, {.accumulate = micro_batches}),
+                         Mesh({{"all", ranks}}, devices), rules, {}, {.dtype = DType::f64});
+        };
+        const auto most = [](const Plan& plan) {
+          Index out = 0;
+          for (const PredictedRank& r : plan.data().predicted) out = std::max(out, r.memory_bytes);
+          return out;
+        };
+        const auto steps_once = [](const Plan& plan) {
+          std::size_t out = 0;
+          for (int r = 0; r < plan.mesh().ranks(); r++)
+            for (const ProgramStep& s : compile(plan, r).steps) out += s.once;
+          return out;
+        };
+        CHECK(steps_once(plan_with(1, 0)) == 0);
+        const Plan stay = plan_with(4, 0), travel = plan_with(4, most(stay) - 1);
+        CHECK(!stay.data().repeats);
+        CHECK(steps_once(stay) > 0);
+        REQUIRE(travel.data().repeats);
+        CHECK(steps_once(travel) == 0);
+        for (const Plan* plan : {&stay, &travel}) {
+          const Plan loaded = Plan::load(folder.write("plan.json", plan->json()), plan->step(), plan->mesh());
+          CHECK(loaded.data().repeats == plan->data().repeats);
+          CHECK(loaded.json() == plan->json());
+        }
+        CHECK(most(travel) < most(stay));
+        CHECK(std::any_of(travel.data().notes.begin(), travel.data().notes.end(),
+                          [](const std::string& note) { return note.starts_with("parameters travel in each micro-batch"); }));
+        const Outcome once = run_plan(stay, {.steps = 3, .restless = 7}), each = run_plan(travel, {.steps = 3});
+        CHECK(once.loss == each.loss);
+        CHECK(once.gradients == each.gradients);
+        CHECK(once.weights == each.weights);
+        const PlanData& data = stay.data();
+        for (std::size_t r = 0; r < data.predicted.size(); r++) {
+          Index values = 0, others = 0;  // bytes that travel to the rank
+          for (std::size_t t = 0; t < data.tensors.size(); t++)
+            for (const auto hop : kHops)
+              for (const BoxMessage& m : (data.tensors[t].*hop).messages)
+                if (m.from != m.to && m.to == static_cast<int>(r))
+                  (data.passes.tensors[t].role == TensorRole::parameter ? values : others) += volume(m.box) * 8;
+          CHECK(values > 0);
+          CHECK(once.counted[r] == 4 * others + values);
+          CHECK(each.counted[r] == 4 * others + 4 * values);
+          CHECK(data.predicted[r].bytes == once.counted[r]);
+          CHECK(travel.data().predicted[r].bytes == each.counted[r]);
+        }
+        for (const CompileOptions& options : {CompileOptions{}, CompileOptions{.settle = false}, CompileOptions{.share = false}}) {
+          int shared = 0, hidden = 0;
+          CHECK(races(stay, options, &shared, &hidden) == "");
+        }
+      }
+}
+
+TEST_CASE("pass law: what is made of parameters alone is made in the first of several micro-batches", "[law]") {
+  const Dim n{"batch", 12}, in{"in", 3}, rows{"rows", 4}, out{"out", 2};
+  for (const bool wide : {true, false})
+    for (const int ranks : {1, 2, 3})
+      for (const bool apart : {false, true}) {
+        INFO((wide ? "rows" : "batch") << " cut over " << ranks << " ranks of " << (apart ? "as many hosts" : "a host"));
+        Graph g;
+        const Tensor image = g.input("image", {n, rows, in});
+        const Tensor table = g.parameter(Shape{{"places", 7}, {"hidden", 5}}, {.name = "table"});
+        const Tensor used = tanh(slice(table, {.in = {"places", 7}, .range = {1, 5}, .out = rows}));
+        const Tensor x = add({dense(image, {.out = {Dim{"hidden", 5}}, .keep = {n, rows}}), used});
+        const Tensor loss = mean(dense(relu(x), {.out = {out}}));
+        std::vector<Device> devices(static_cast<std::size_t>(ranks));
+        for (std::size_t r = 0; r < devices.size() && apart; r++) devices[r].host = "host " + std::to_string(r);
+        const Mesh mesh({{"all", ranks}}, devices);
+        const LayoutRules rules{{wide ? "rows" : "batch", "all", CutBy::even}};
+        const Sgd sgd{.learning_rate = 0.05, .momentum = 0.9};
+        const auto plan_with = [&](Index micro_batches) {
+          return balance(training(loss, sgd, {.accumulate = micro_batches}), mesh, rules, {}, {.dtype = DType::f64});
+        };
+        const Plan plan = plan_with(4);
+        PlanData repeats = plan.data();
+        repeats.repeats = true;
+        count_bytes(repeats);
+        const Plan each = plan_from(plan.step(), mesh, std::move(repeats));
+        const Outcome once = run_plan(plan, {.steps = 3, .restless = 5}), again = run_plan(each, {.steps = 3});
+        CHECK(once.loss == again.loss);
+        CHECK(once.gradients == again.gradients);
+        CHECK(once.weights == again.weights);
+        for (std::size_t r = 0; r < once.counted.size(); r++) {
+          CHECK(once.counted[r] == plan.data().predicted[r].bytes);
+          CHECK(again.counted[r] == each.data().predicted[r].bytes);
+        }
+        bool made_once = false;
+        for (int r = 0; r < ranks; r++)
+          for (const ProgramStep& s : compile(plan, r).steps)
+            if (const auto* run = std::get_if<RunKernel>(&s.what))
+              made_once = made_once || (s.once && run->pass.starts_with("tanh"));
+        CHECK(made_once);
+        int shared = 0, hidden = 0;
+        CHECK(races(plan, {}, &shared, &hidden) == "");
+      }
 }

@@ -75,7 +75,7 @@ TEST_CASE("a job is joined, read and checked against itself") {
   CHECK(job.profile.given);
   CHECK(job.data.kind == DataKind::fashion_mnist);
   CHECK(job.data.path.empty());
-  CHECK(job.train.dtype == DType::f64);
+  CHECK(job.train.dtype() == DType::f64);
   CHECK(job.train.batch == 32);
   CHECK(job.train.epochs == 2);
   CHECK_FALSE(job.train.max_steps);
@@ -420,6 +420,11 @@ TEST_CASE("what is wrong in a model file") {
        "{ \"other\": { \"n\": 1 }, \"image\": {",
        {"m.json:2:24: error: /inputs/other: each sample fills a part of every input: expected \"batch\" as its first dim",
         "m.json:4:5: error: /layers/0: \"other\" has 1 dims; a window op needs one or two dims before the two it slides over"}},
+      {"\"cols\": 28 } }",
+       "\"cols\": 28 }, \"depth\": { \"batch\": 10, \"rows\": 28 } }",
+       {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" "
+        "of a "
+        "layer that it is made from, or leave the input out"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
        {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
@@ -539,7 +544,7 @@ TEST_CASE("what is wrong in a job file") {
         "job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller",
         "job.json:5:54: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
-      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64)"}},
+      {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64, bf16)"}},
       {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: expected an integer of at least 0, found -7"}},
       {"\"never\"", "\"newer\"", {"job.json:3:48: error: /profile/measure: \"newer\" is not known here; did you mean \"never\"?"}},
       {"\"fashion_mnist\"",

@@ -394,6 +394,43 @@ TEST_CASE("values are normalized per channel, in any box") {
   CHECK_THAT(refused(Exit::config, [&] { normalized(data, {{1}, {0}}); }), Contains("above 0"));
 }
 
+TEST_CASE("labels of pixels are moved and mirrored with their picture, and get the ignored label where padding comes in") {
+  const Folder in("motley-augment-labels");
+  constexpr Index kSamples = 30, kRows = 4, kCols = 5;
+  std::vector<float> pixels;
+  std::vector<std::int32_t> labels;
+  for (Index k = 0; k < kSamples * kRows * kCols; k++) {
+    labels.push_back(static_cast<std::int32_t>(1 + k % 97));
+    pixels.push_back(static_cast<float>(labels.back()));
+  }
+  const std::string x = in.write("x.npy", array<float>("<f4", {kSamples, 1, kRows, kCols}, pixels)),
+                    y = in.write("y.npy", array<std::int32_t>("<i4", {kSamples, kRows, kCols}, labels));
+  const auto data = load_npy({.images = x, .labels = y}, {.extents = {1, kRows, kCols}, .label_extents = {kRows, kCols}}).train;
+  const auto both = [&](const Dataset& of, Index sample, const Box& box) {  // pixels, their labels
+    const auto size = static_cast<std::size_t>(volume(box));
+    std::pair<std::vector<double>, std::vector<std::int32_t>> out{std::vector<double>(size), std::vector<std::int32_t>(size)};
+    of.read(sample, {{0, 1}, box[0], box[1]}, out.first);
+    of.read_labels(sample, box, out.second);
+    return out;
+  };
+  int changed = 0, ignored = 0;
+  for (const Augment& how : {Augment{.flip = true}, Augment{.flip = true, .crop_padding = 2, .ignored = -100}}) {
+    const auto view = augmented(data, how, 3, 1);
+    for (Index sample = 0; sample < kSamples; sample++)
+      for (const Box& box : {Box{{0, kRows}, {0, kCols}}, Box{{1, 3}, {2, 5}}, Box{{3, 4}, {0, 1}}, Box{{2, 2}, {0, 5}}}) {
+        const auto [is, its] = both(*view, sample, box);
+        for (std::size_t k = 0; k < is.size(); k++) CHECK(its[k] == (is[k] == 0 ? -100 : static_cast<std::int32_t>(is[k])));
+        changed += its != both(*data, sample, box).second;
+        ignored += static_cast<int>(std::count(its.begin(), its.end(), -100));
+      }
+  }
+  CHECK((changed > 60 && ignored > 100));
+  CHECK_THAT(refused(Exit::config, [&] { augmented(data, {.crop_padding = 1}, 1, 1); }), Contains("ignores"));
+  const std::string z = in.write("z.npy", array<std::int32_t>("<i4", {kSamples, kCols, kRows}, labels));
+  const auto turned = load_npy({.images = x, .labels = z}, {.extents = {1, kRows, kCols}, .label_extents = {kCols, kRows}}).train;
+  CHECK_THAT(refused(Exit::config, [&] { augmented(turned, {.flip = true}, 1, 1); }), Contains("rows and columns as their last"));
+}
+
 TEST_CASE("a picture is moved and mirrored by (seed, epoch, sample) alone: every box of it is a part of the same picture") {
   const Datasets data = synthetic({2, 5, 7}, 3, 40, 9);
   const Augment how{.flip = true, .crop_padding = 2};

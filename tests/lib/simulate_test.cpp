@@ -193,3 +193,18 @@ TEST_CASE("virtual time: ranks meet before the update, and once more where it mo
   both[1].move_begin = 1;
   CHECK(simulate(both, one_second_an_element(1)).step_seconds == Approx(once + (once - 6)));
 }
+
+TEST_CASE("virtual time: micro-batches leave out what runs once, and a rank without a part in them agrees") {
+  std::vector<Program> both(2);
+  const auto run = [](Index seconds) { return RunKernel{update(seconds), {}, "kernel", Purpose::pass}; };
+  both[0].steps = {{run(4), true}, {run(1)}, {run(1), true}, {run(1)}};
+  both[0].forward_steps = 2;
+  both[0].combine_begin = both[0].update_begin = both[0].move_begin = 3;
+  for (Program& p : both) p.micro_batches = 3;
+  const Simulated s = simulate(both, one_second_an_element(1), {.timeline = true});
+  CHECK(s.busy_seconds[0] == Approx(4 + 3 * 1 + 1 + 1));
+  CHECK(s.timeline[0][0].begin == Approx(0));
+  CHECK(s.timeline[0][2].end == Approx(6));
+  CHECK(s.timeline[0][1].end == Approx(8));
+  CHECK(s.timeline[0][3].end == Approx(s.step_seconds));
+}

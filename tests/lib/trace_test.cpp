@@ -218,6 +218,39 @@ TEST_CASE("trace: an event per step of every rank's Program and part of the step
     }
 }
 
+TEST_CASE("trace: where an optimizer moves by norms, their exchange is an event, and micro-batches end in one step", "[trace]") {
+  for (const Index micro_batches : {1, 2})
+    for (const int ranks : {1, 3}) {
+      INFO(micro_batches << " micro-batches on " << ranks << " ranks");
+      Graph g;
+      const Step step = training(small_net(g, 4).loss, Lamb{}, {.accumulate = micro_batches});
+      const Plan plan = balance(step, line_on(ranks, true), small_rules(ranks), made_up(ranks));
+      std::vector<std::size_t> sizes;
+      const RunTrace trace = trained(plan, made_up(ranks), 2, &sizes);
+      for (std::size_t r = 0; r < sizes.size(); r++) {
+        const RankTrace& rank = trace.ranks[r];
+        const Program program = compile(plan, static_cast<int>(r));
+        REQUIRE(rank.items.size() == sizes[r] + 1 + kTraceParts);
+        CHECK(rank.simulated.size() == rank.items.size());
+        CHECK(rank.items[sizes[r]].name == "exchange norms");
+        CHECK(rank.items[sizes[r]].group == "agreements");
+        const auto move = static_cast<std::size_t>(program.move_begin);
+        for (std::size_t k = 0; k < 2; k++) {
+          const TraceSpan norms = rank.at(k, sizes[r]);
+          CHECK(norms.begin < norms.end);
+          if (move > 0) CHECK(rank.at(k, move - 1).end <= norms.begin);
+          if (move < sizes[r]) CHECK(norms.end <= rank.at(k, move).begin);
+          CHECK(norms.end <= rank.step(k).end);
+        }
+        const TraceSpan norms = rank.simulated[sizes[r]];
+        CHECK((norms.begin < norms.end) == (ranks > 1));
+        CHECK(norms.end <= rank.simulated_step().end);
+        for (std::size_t i = 0; i < sizes[r]; i++)
+          if (!program.steps[i].once) CHECK(rank.simulated_step().begin <= rank.simulated[i].begin);
+      }
+    }
+}
+
 TEST_CASE("trace: recording takes no memory", "[trace]") {
   for (int ranks = 1; ranks <= 2; ranks++) {
     const Plan plan = plan_on(ranks);

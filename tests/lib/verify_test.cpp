@@ -28,6 +28,7 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     INFO(report.text());
     CHECK(report.ok());
     CHECK(report.f32.weights > 0);
+    CHECK(report.nudged.weights == 0);  // not asked for
     CHECK(report.f32.weights > report.f64.weights);
     const NpyArray logits = read_npy(dump.path() / "logits.npy"), f32 = read_npy(dump.path() / "f32/logits.npy");
     CHECK(logits.extents == std::vector<Index>{4, kClasses});
@@ -44,6 +45,24 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     REQUIRE(manifest.has_value());
     CHECK(manifest->at("/tensors/conv2d_1.bias/dims/0") != nullptr);
   }
+}
+
+TEST_CASE("verify: what f64 loses in the unsharded network too is no difference, up to 1e-7", "[verify]") {
+  VerifyReport report;
+  CHECK(report.ok());
+  report.f64.weights = 1e-9;
+  CHECK(!report.ok());
+  report.nudged.weights = 3e-10;
+  CHECK(report.ok());
+  CHECK(report.text().find("changed by 2^-46") != std::string::npos);
+  report.f64.gradients = 1e-10;
+  CHECK(!report.ok());
+  report.f64.gradients = 0;
+  report.f64.weights = 2e-7;
+  report.nudged.weights = 1;
+  CHECK(!report.ok());
+  report.f64.weights = std::numeric_limits<double>::quiet_NaN();
+  CHECK(!report.ok());
 }
 
 TEST_CASE("verify: a sharded inference is the unsharded one, running statistics included", "[verify]") {

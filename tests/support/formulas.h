@@ -30,7 +30,8 @@ inline KernelSpec sum_of(std::vector<Index> extents, const std::vector<std::vect
 inline KernelSpec in_f64(KernelSpec spec) {
   spec.dtype = DType::f64;
   for (MapOperand& operand : spec.operands)
-    if (operand.dtype == DType::f32) operand.dtype = DType::f64;
+    if (operand.dtype == DType::f32 || operand.dtype == DType::bf16) operand.dtype = DType::f64;
+  spec.result = DType::f32;
   return spec;
 }
 

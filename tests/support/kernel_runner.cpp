@@ -14,13 +14,14 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeviceWorkspace = 256;  // what cuBLASLt asks of its workspace's address
 constexpr std::byte kGuard{0xA5};
+constexpr std::size_t kFar = 1 << 16;  // a library's kernel was seen to write so far behind its workspace
 
-// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more; on a device their image, there aligned to
-// `alignment`.
+// Bytes aligned to 64 (plus an offset) between two guards of 64 bytes and more, the second of `behind` more; on a device their
+// image, there aligned to `alignment`.
 class Memory {
  public:
-  Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device, std::size_t alignment = kAlignment)
-      : raw_(bytes + offset + 3 * kAlignment, kGuard), bytes_(bytes), device_(device) {
+  Memory(std::size_t bytes, std::size_t offset, DeviceMemory* device, std::size_t alignment = kAlignment, std::size_t behind = 0)
+      : raw_(bytes + offset + 3 * kAlignment + behind, kGuard), bytes_(bytes), device_(device) {
     void* at = raw_.data() + kAlignment;
     std::size_t space = raw_.size() - kAlignment;
     begin_ = static_cast<std::byte*>(std::align(kAlignment, bytes + offset, at, space)) + offset;
@@ -76,6 +77,7 @@ void write(const OperandUse& use, void* data, const Image& image) {
     case DType::f32: return write_as<float>(data, image);
     case DType::f64: return write_as<double>(data, image);
     case DType::i32: return write_as<std::int32_t>(data, image);
+    case DType::bf16: return write_as<Bf16>(data, image);
   }
 }
 
@@ -85,6 +87,7 @@ Image read(const OperandUse& use, const void* data) {
     case DType::f32: return read_as<float>(data, elements);
     case DType::f64: return read_as<double>(data, elements);
     case DType::i32: return read_as<std::int32_t>(data, elements);
+    case DType::bf16: return read_as<Bf16>(data, elements);
   }
   return {};
 }
@@ -116,7 +119,7 @@ std::vector<Image> run_kernel(Backend& backend, const KernelSpec& spec, std::vec
     write(uses[i], memories[i].data(), images[i]);
   }
   if (options.alias >= 0) operands.back() = operands[static_cast<std::size_t>(options.alias)];
-  Memory workspace(kernel->workspace_bytes(), 0, device, device == nullptr ? kAlignment : kDeviceWorkspace);
+  Memory workspace(kernel->workspace_bytes(), 0, device, device == nullptr ? kAlignment : kDeviceWorkspace, kFar);
   for (int i = 0; i < options.times; i++) {
     std::memset(workspace.data(), 0xFF, kernel->workspace_bytes());  // f32 and f64 NaN
     if (i > 0)

@@ -133,8 +133,19 @@ void one_rank(const Plan& plan, const RunOptions& options, Transport& wires, Out
       executor.feed(feed);
       executor.run_forward();
     }
-    executor.feed(feed);
-    const Ran ran = executor.run();
+    Ran ran;
+    for (int m = 0; m < program.micro_batches && program.micro_batches > 1; m++) {
+      executor.feed(feed);
+      ran += executor.run_forward();
+      ran += executor.run_backward();
+    }
+    if (program.micro_batches > 1) {
+      ran += executor.run_combine();
+      ran += executor.run_update();
+    } else {
+      executor.feed(feed);
+      ran = executor.run();
+    }
     if (s > 0) continue;
     {
       const std::lock_guard hold(lock);
