@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/attention_in_parts.h"
 
+#include <motley/error.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -213,6 +215,8 @@ class AttentionInParts final : public Kernel {
 
 std::unique_ptr<Kernel> attention_in_parts(const KernelSpec& spec, const MakePart& make, Index scores) {
   check_attention(spec);
+  if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
+    throw DeviceError("the CUDA kernels know bf16 in maps alone: " + summary(spec));
   return std::make_unique<AttentionInParts>(spec, make, scores);
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
 #include "kernels/eigen/products.h"
@@ -19,7 +20,7 @@ namespace motley::eigen {
 
 namespace {
 
-constexpr Index kScores = Index{1} << 14;           // elements of a block of scores: 64 KiB
+constexpr Index kScores = Index{1} << 14;           // elements of a block of scores: 64 KiB of f32
 constexpr Index kLeastQueries = 32, kQueries = 64;  // of a block: packing the keys for each costs 1/32 of its products at most
 constexpr Index kLine = 16;                         // elements: a matrix begins on a cache line
 constexpr std::size_t kAlignment = 64;
@@ -29,36 +30,82 @@ Index lined(Index elements) {
   return (elements + kLine - 1) / kLine * kLine;
 }
 
-Matrix<float> rows_of(float* data, Index rows, Index cols) {
+template <class T>
+Matrix<T> rows_of(T* data, Index rows, Index cols) {
   return {data, rows, cols, cols, 1};
 }
-Matrix<float> transposed(const Matrix<float>& m) {
+template <class T>
+Matrix<T> transposed(const Matrix<T>& m) {
   return {m.data, m.cols, m.rows, m.col_stride, m.row_stride};
 }
 
+// The softmax between the products, as Loops has it.
+template <class T>
+struct Softmax {
+  void (*rows)(const cpu::AttentionRows<T>& block, T* scores, T* lse, T* factors);
+  void (*slopes)(const cpu::AttentionRows<T>& block, T* scores, T* slopes, const T* lse, const T* dots);
+};
+
+// f64
+bool counts(const cpu::AttentionRows<double>& a, Index row, Index key) {
+  return (!a.causal || key < a.first_keys + row) && (a.mask == nullptr || a.mask[key] > 0);
+}
+void softmax_rows(const cpu::AttentionRows<double>& a, double* s, double* lse, double* factors) {
+  for (Index i = 0; i < a.rows; i++, s += a.keys) {
+    double most = -HUGE_VAL, sum = 0;
+    bool any = false;
+    for (Index j = 0; j < a.keys; j++)
+      if (counts(a, i, j)) {
+        any = true;
+        most = std::max(most, s[j] *= a.scale);
+      }
+    for (Index j = 0; j < a.keys; j++) sum += s[j] = counts(a, i, j) ? std::exp(s[j] - most) : 0;
+    factors[i] = any ? 1 / sum : 0;
+    if (lse != nullptr) lse[i] = any ? most + std::log(sum) : kNoKey;
+  }
+}
+void softmax_slopes(const cpu::AttentionRows<double>& a, double* s, double* slopes, const double* lse, const double* dots) {
+  for (Index i = 0; i < a.rows; i++, s += a.keys, slopes += a.keys)
+    for (Index j = 0; j < a.keys; j++) {
+      const bool in = counts(a, i, j);
+      s[j] = in ? std::exp(s[j] * a.scale - lse[i]) : 0;
+      slopes[j] = in ? s[j] * (slopes[j] - dots[i]) * a.scale : 0;
+    }
+}
+
+Softmax<float> softmax_of(const cpu::Loops& loops, float /*type*/) {
+  return {loops.softmax_rows, loops.softmax_slopes};
+}
+Softmax<double> softmax_of(const cpu::Loops& /*loops*/, double /*type*/) {
+  return {softmax_rows, softmax_slopes};
+}
+
+template <class T>
 class Attention final : public Kernel {
  public:
   Attention(const KernelSpec& spec, const cpu::Loops& loops, int threads)
       : spec_(spec),
-        loops_(loops),
-        products_(products_of<float>(loops.simd)),
+        isa_(cpu::isa_of(loops.simd)),
+        softmax_(softmax_of(loops, T{})),
+        products_(products_of<T>(loops.simd)),
         threads_(flops(spec) >= kWorthAThread ? threads : 1),
         forward_(spec.pass == PassKind::forward) {
     const Roles& e = spec.roles;
+    T* const none = nullptr;
     queries_ = std::clamp(kScores / std::max<Index>(1, e.f), kLeastQueries, kQueries);
     queries_ = std::min(queries_, std::max<Index>(1, e.n));
     blocks_ = (e.n + queries_ - 1) / queries_;
     units_ = forward_ ? e.g * blocks_ : e.g;
-    scores_ = products_.blocks(rows_of(nullptr, queries_, e.f), e.c);
-    by_query_ = products_.blocks(rows_of(nullptr, queries_, e.c), e.f);
-    by_key_ = products_.blocks(rows_of(nullptr, e.f, e.c), queries_);
+    scores_ = products_.blocks(rows_of(none, queries_, e.f), e.c);
+    by_query_ = products_.blocks(rows_of(none, queries_, e.c), e.f);
+    by_key_ = products_.blocks(rows_of(none, e.f, e.c), queries_);
     block_ = lined(queries_ * e.f);
     packed_ = (forward_ ? lined(queries_) : block_) + block_;
     part_ = packed_ + lined(std::max({products_.packed(scores_), products_.packed(by_query_), products_.packed(by_key_)}));
   }
-  std::string implementation() const override { return "eigen " + cpu::isa_of(loops_.simd) + " by blocks"; }
+  std::string implementation() const override { return "eigen " + isa_ + " by blocks"; }
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(part_ * std::min<Index>(threads_, units_)) * sizeof(float) + kAlignment;
+    return static_cast<std::size_t>(part_ * std::min<Index>(threads_, units_)) * sizeof(T) + kAlignment;
   }
   void run(std::span<void* const> operands, void* workspace) override {
     const auto at = (reinterpret_cast<std::uintptr_t>(workspace) + kAlignment - 1) / kAlignment * kAlignment;
@@ -66,7 +113,7 @@ class Attention final : public Kernel {
     cpu::for_parts(threads_, parts, [&](Index begin, Index end) {
       for (Index part = begin; part < end; part++)
         for (Index i = units_ * part / parts; i < units_ * (part + 1) / parts; i++) {
-          float* own = reinterpret_cast<float*>(at) + part * part_;
+          T* own = reinterpret_cast<T*>(at) + part * part_;
           if (forward_)
             forward(operands, i / blocks_, i % blocks_, own);
           else
@@ -79,7 +126,7 @@ class Attention final : public Kernel {
   // A block of queries of head g, and the keys that count for it.
   struct Block {
     Index first, queries;
-    cpu::AttentionRows rows;
+    cpu::AttentionRows<T> rows;
   };
   Block block_of(std::span<void* const> operands, Index g, Index number) const {
     const Roles& e = spec_.roles;
@@ -88,62 +135,60 @@ class Attention final : public Kernel {
     b.rows.keys = keys_of(spec_, b.first + b.queries - 1);
     b.rows.causal = spec_.causal;
     b.rows.first_keys = spec_.causal ? spec_.origin[0] + b.first + 1 - spec_.origin[1] : 0;
-    b.rows.scale = static_cast<float>(spec_.scale);
+    b.rows.scale = static_cast<T>(spec_.scale);
     if (spec_.share > 0) b.rows.mask = operand(operands, forward_ ? 3 : 6) + g / spec_.share * e.f;
     return b;
   }
-  static float* operand(std::span<void* const> operands, std::size_t i) { return static_cast<float*>(operands[i]); }
+  static T* operand(std::span<void* const> operands, std::size_t i) { return static_cast<T*>(operands[i]); }
   // Of a head: [queries c] of a block, [keys c] of those that count for it.
-  Matrix<float> queries(float* data, Index g, const Block& b) const {
+  Matrix<T> queries(T* data, Index g, const Block& b) const {
     return rows_of(data + (g * spec_.roles.n + b.first) * spec_.roles.c, b.queries, spec_.roles.c);
   }
-  Matrix<float> keys(float* data, Index g, const Block& b) const {
+  Matrix<T> keys(T* data, Index g, const Block& b) const {
     return rows_of(data + g * spec_.roles.f * spec_.roles.c, b.rows.keys, spec_.roles.c);
   }
   // result = a b
-  void multiply(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& result, const Blocks& blocks,
-                float* packed) const {
-    std::fill_n(result.data, result.rows * result.cols, 0.0F);
+  void multiply(const Matrix<T>& a, const Matrix<T>& b, const Matrix<T>& result, const Blocks& blocks, T* packed) const {
+    std::fill_n(result.data, result.rows * result.cols, T{0});
     products_.add(a, b, result, blocks, packed);
   }
 
-  void forward(std::span<void* const> operands, Index g, Index number, float* memory) const {
+  void forward(std::span<void* const> operands, Index g, Index number, T* memory) const {
     const Roles& e = spec_.roles;
     const Block b = block_of(operands, g, number);
-    const Matrix<float> scores = rows_of(memory, b.queries, b.rows.keys);
-    float *factors = memory + block_, *packed = memory + packed_;
+    const Matrix<T> scores = rows_of(memory, b.queries, b.rows.keys);
+    T *factors = memory + block_, *packed = memory + packed_;
     multiply(queries(operand(operands, 0), g, b), transposed(keys(operand(operands, 1), g, b)), scores, scores_, packed);
-    float* lse = (spec_.made & kMakesLogSum) != 0 ? static_cast<float*>(operands.back()) + g * e.n + b.first : nullptr;
-    loops_.softmax_rows(b.rows, scores.data, lse, factors);
+    T* lse = (spec_.made & kMakesLogSum) != 0 ? static_cast<T*>(operands.back()) + g * e.n + b.first : nullptr;
+    softmax_.rows(b.rows, scores.data, lse, factors);
     if ((spec_.made & kMakesOutput) == 0) return;
-    const Matrix<float> y = queries(operand(operands, spec_.share > 0 ? 4 : 3), g, b);
+    const Matrix<T> y = queries(operand(operands, spec_.share > 0 ? 4 : 3), g, b);
     multiply(scores, keys(operand(operands, 2), g, b), y, by_query_, packed);
     for (Index i = 0; i < y.rows; i++)
       for (Index c = 0; c < y.cols; c++) y.data[i * y.cols + c] *= factors[i];
   }
 
-  void backward(std::span<void* const> operands, Index g, float* memory) const {
+  void backward(std::span<void* const> operands, Index g, T* memory) const {
     const Roles& e = spec_.roles;
-    std::array<float*, 3> results{};
+    std::array<T*, 3> results{};
     std::size_t next = spec_.share > 0 ? 7 : 6;
     for (std::size_t r = 0; r < 3; r++)
       if ((spec_.made >> r & 1) != 0) results[r] = operand(operands, next++);
     for (std::size_t r : {1U, 2U})
-      if (results[r] != nullptr) std::fill_n(results[r] + g * e.f * e.c, e.f * e.c, 0.0F);
-    float* packed = memory + packed_;
+      if (results[r] != nullptr) std::fill_n(results[r] + g * e.f * e.c, e.f * e.c, T{0});
+    T* packed = memory + packed_;
     for (Index number = 0; number < blocks_; number++) {
       const Block b = block_of(operands, g, number);
-      const Matrix<float> q = queries(operand(operands, 0), g, b), k = keys(operand(operands, 1), g, b),
-                          v = keys(operand(operands, 2), g, b), dy = queries(operand(operands, 3), g, b);
-      const Matrix<float> weights = rows_of(memory, b.queries, b.rows.keys),
-                          slopes = rows_of(memory + block_, b.queries, b.rows.keys);
+      const Matrix<T> q = queries(operand(operands, 0), g, b), k = keys(operand(operands, 1), g, b),
+                      v = keys(operand(operands, 2), g, b), dy = queries(operand(operands, 3), g, b);
+      const Matrix<T> weights = rows_of(memory, b.queries, b.rows.keys), slopes = rows_of(memory + block_, b.queries, b.rows.keys);
       multiply(q, transposed(k), weights, scores_, packed);
       if (results[0] != nullptr || results[1] != nullptr)
         multiply(dy, transposed(v), slopes, scores_, packed);
       else
-        std::fill_n(slopes.data, slopes.rows * slopes.cols, 0.0F);
+        std::fill_n(slopes.data, slopes.rows * slopes.cols, T{0});
       const Index query = g * e.n + b.first;
-      loops_.softmax_slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
+      softmax_.slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
       if (results[0] != nullptr) multiply(slopes, k, queries(results[0], g, b), by_query_, packed);
       if (results[1] != nullptr) products_.add(transposed(slopes), q, keys(results[1], g, b), by_key_, packed);
       if (results[2] != nullptr) products_.add(transposed(weights), dy, keys(results[2], g, b), by_key_, packed);
@@ -151,8 +196,9 @@ class Attention final : public Kernel {
   }
 
   const KernelSpec spec_;
-  const cpu::Loops& loops_;
-  const Products<float>& products_;
+  const std::string isa_;
+  const Softmax<T> softmax_;
+  const Products<T>& products_;
   const int threads_;
   const bool forward_;
   Index queries_ = 1, blocks_ = 0, units_ = 0;  // queries of a block, blocks of a head
@@ -164,7 +210,8 @@ class Attention final : public Kernel {
 
 std::unique_ptr<Kernel> attention(const KernelSpec& spec, const cpu::Loops& loops, int threads) {
   check_attention(spec);
-  return std::make_unique<Attention>(spec, loops, threads);
+  if (spec.dtype == DType::f64) return std::make_unique<Attention<double>>(spec, loops, threads);
+  return std::make_unique<Attention<float>>(spec, loops, threads);
 }
 
 }  // namespace motley::eigen

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the CPU backends: products of matrices, a block of queries at a time.
+// Attention on CPUs: products of matrices, a block of queries at a time.
 #pragma once
 #include <motley/backend.h>
 
@@ -9,7 +9,7 @@
 
 namespace motley::eigen {
 
-// f32. Any extent may be 0. The bits are the same for any number of threads.
+// f32 and f64. Any extent may be 0. The bits are the same for any number of threads.
 std::unique_ptr<Kernel> attention(const KernelSpec& spec, const cpu::Loops& loops, int threads);
 
 }  // namespace motley::eigen

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What f64 plans run on: contractions as products of matrices, rows by number as rows, everything else the reference's loops.
+// What f64 plans run on: contractions and attention as products of matrices, rows by number as rows, everything else the
+// reference's loops.
 #include <motley/backend.h>
 
+#include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
 #include "kernels/loops/one_hot_kernel.h"
 #include "kernels/loops/this_cpu.h"
@@ -16,6 +18,7 @@ class F64Backend final : public Backend {
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
     if (contracts && spec.dtype == DType::f64) return eigen::contraction(spec, {simd_, 1});
+    if (spec.op == KernelOp::attention && spec.dtype == DType::f64) return eigen::attention(spec, cpu::loops_of(simd_), 1);
     if (supports(spec))
       if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
     return reference_->compile(spec);

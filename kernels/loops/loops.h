@@ -72,10 +72,11 @@ struct PackLoop {
 };
 
 // A block of attention's scores [rows keys], dense.
+template <class T>
 struct AttentionRows {
   Index rows = 0, keys = 0;
-  float scale = 1;
-  const float* mask = nullptr;  // [keys], above 0 where a key counts; null: there is none
+  T scale = 1;
+  const T* mask = nullptr;  // [keys], above 0 where a key counts; null: there is none
   bool causal = false;
   Index first_keys = 0;  // where causal: how many keys count for row 0, one more for each row (clamped to 0..keys)
 };
@@ -92,9 +93,9 @@ struct Loops {
   void (*pack_weights)(const PackLoop& pack, float* w, float* packed, Index begin, Index end);  // blocks begin..end-1
   // Products q k^T in place become the exponentials of scores less the row's greatest one, 0 where a key does not count; factors:
   // what each row is multiplied with to make its sum 1. lse null: not wanted.
-  void (*softmax_rows)(const AttentionRows& block, float* scores, float* lse, float* factors);
+  void (*softmax_rows)(const AttentionRows<float>& block, float* scores, float* lse, float* factors);
   // Products q k^T in place become weights, products dy v^T the gradient of the products q k^T.
-  void (*softmax_slopes)(const AttentionRows& block, float* scores, float* slopes, const float* lse, const float* dots);
+  void (*softmax_slopes)(const AttentionRows<float>& block, float* scores, float* slopes, const float* lse, const float* dots);
   void (*widen)(const Bf16* from, float* to, Index begin, Index end);  // elements begin..end-1
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide);  // of FormulaShape::hash; none: null
