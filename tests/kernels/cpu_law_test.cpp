@@ -134,3 +134,29 @@ TEST_CASE("CPU backend: convolutions of many channels are exact in every format"
         CHECK(result_of(*backend, spec, images) == result_of(*reference, truth, images));
       }
 }
+
+TEST_CASE("CPU backend: attention has no memory for all scores, and the same bits for any number of threads") {
+  const auto one = open_cpu(device(1)), three = open_cpu(device(3));
+  for (const PassKind pass : {PassKind::forward, PassKind::backward_data}) {
+    KernelSpec spec;
+    spec.op = KernelOp::attention;
+    spec.pass = pass;
+    spec.roles = {.n = 100, .c = 24, .f = 100, .g = 5};
+    spec.scale = 0.2;
+    spec.causal = true;
+    spec.origin = {0, 0};
+    spec.made = pass == PassKind::forward ? 3 : 7;
+    std::vector<Image> images;
+    for (const OperandUse& use : operands_of(spec)) {
+      Image& image = images.emplace_back();
+      for (Index i = 0; use.read && i < use.elements; i++) image.push_back(static_cast<double>(i * 7 % 11 - 5) / 8);
+    }
+    CHECK(run_kernel(*one, spec, images) == run_kernel(*three, spec, images));
+    const auto workspace = [&](Index positions) {
+      spec.roles.n = spec.roles.f = positions;
+      return one->compile(spec)->workspace_bytes();
+    };
+    CHECK(workspace(8192) <= 2 * workspace(4096));
+    CHECK(workspace(8192) < 8192 * 8192 * sizeof(float) / 16);
+  }
+}

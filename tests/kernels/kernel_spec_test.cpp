@@ -112,6 +112,9 @@ TEST_CASE("spec: attention") {
   CHECK(flops(spec) == 2 * 6 * 3 * 5 * 4 * 2);
   CHECK(bytes_touched(spec) == 4 * 6 * (12 + 20 + 20 + 12 + 3));
   CHECK(summary(spec) == "attention forward g6 n3 x f5 c4 -> y lse");
+  spec.dtype = spec.result = DType::bf16;
+  CHECK(bytes_touched(spec) == 6 * (2 * (12 + 20 + 20 + 12) + 4 * 3));
+  spec.dtype = spec.result = DType::f32;
   spec.pass = PassKind::backward_data;
   spec.made = kMakesQuery | kMakesValue;
   spec.share = 2;

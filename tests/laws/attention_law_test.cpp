@@ -10,6 +10,8 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "plan/cost.h"
+#include "plan/formats.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
@@ -111,6 +113,24 @@ TEST_CASE("one kernel makes output and log-sum-exp, one the three gradients, und
     const Plan plan = layers_of_attention(12, {rule}, 2);
     for (int r : {0, 1}) CHECK(attended(program_of(plan, r)) == both);
   }
+}
+
+TEST_CASE("a plan prices the passes of attention as the kernels that run", "[law]") {
+  const Plan plan = layers_of_attention(12, {}, 1);
+  const Passes& passes = plan.step().passes();
+  const Profile none;
+  const Cost cost(passes, plan.mesh(), none, {1.0}, DType::f32, common_formats(passes, plan.mesh(), DType::f32));
+  double planned = 0, run = 0;
+  for (std::size_t p = 0; p < passes.passes.size(); p++) {
+    std::vector<Range> all;
+    for (const PassIndex& i : passes.passes[p].indices) all.push_back({0, i.size});
+    if (passes.passes[p].op == KernelOp::attention) planned += cost.pass(0, static_cast<int>(p), all);
+  }
+  for (const ProgramStep& s : program_of(plan, 0).steps)
+    if (const auto* kernel = std::get_if<RunKernel>(&s.what); kernel != nullptr && kernel->spec.op == KernelOp::attention)
+      run += flops(kernel->spec);
+  CHECK(run > 0);
+  CHECK(planned == Approx(run));
 }
 
 TEST_CASE("attention: masks of any dims of the batch, under any cut", "[law]") {

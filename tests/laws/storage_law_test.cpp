@@ -95,6 +95,24 @@ TEST_CASE("storage: activations and copies of weights are bf16, what is small or
   CHECK_THROWS_AS(inference({logits}, DType::f64), UserError);
 }
 
+TEST_CASE("storage: attention's queries, keys, values and their gradients are bf16, its log-sum-exp and mask f32") {
+  Graph g;
+  const Tensor x = g.input("x", {{"batch", 4}, {"positions", 6}, {"features", 8}});
+  const Tensor mask = g.input("mask", {{"positions", 6}});
+  const Tensor y = attention(x, {.heads = {"heads", 2}, .mask = mask, .name = "a"});
+  const Step step = training(sum(mul(y, y)), Sgd{}, kStored);
+  for (const char* name : {"a.query", "a.key", "a.value", "a.heads", "gradient of a.query", "gradient of a.key",
+                           "gradient of a.value", "gradient of a.heads"})
+    CHECK(stored(step, name) == DType::bf16);
+  for (const char* name : {"a.lse", "a.dot", "a.mask", "mask"}) CHECK(stored(step, name) == DType::f32);
+  for (const Pass& p : step.passes().passes) {
+    if (p.op != KernelOp::attention) continue;
+    const std::size_t narrow = p.kind == PassKind::forward ? 3 : 4;
+    for (std::size_t k = 0; k < p.reads.size(); k++)
+      CHECK(step.passes().tensors[static_cast<std::size_t>(p.reads[k].tensor)].dtype == (k < narrow ? DType::bf16 : DType::f32));
+  }
+}
+
 TEST_CASE("storage: a tied weight has one copy; the rows that numbers choose stay f32") {
   Random random(7);
   const Network net = token_network(random);

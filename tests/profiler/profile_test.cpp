@@ -196,6 +196,11 @@ TEST_CASE("attention is scaled by its products, wherever its queries begin and w
   other = spec;
   other.made = 1;  // three products of five
   check_estimate(p.seconds(0, other), 3e-3, Known::interpolated);
+  other = spec;
+  other.share = 2;
+  p.add(point(other, 6e-3));
+  other.share = other.roles.g = 1;  // fewer heads have one row of the mask
+  check_estimate(p.seconds(0, other), 3e-3, Known::interpolated);
   spec.causal = true;
   spec.origin = {8, 0};  // 9 to 16 keys
   p.add(point(spec, 1e-3));
