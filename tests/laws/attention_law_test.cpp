@@ -78,7 +78,9 @@ Plan layers_of_attention(Index positions, const std::vector<Rule>& rules, int ra
   Graph g;
   Tensor x = g.input("x", {{"batch", 2}, {"positions", positions}, {"features", 16}});
   for (const std::string name : {"a", "b"}) x = attention(x, {.heads = {"heads", 4}, .causal = true, .name = name});
-  return balance(training(sum(mul(x, x)), Sgd{.learning_rate = 0.1}), mesh_of({{"all", ranks}}), LayoutRules{rules}, {});
+  LayoutRules layout;
+  layout.split = rules;
+  return balance(training(sum(mul(x, x)), Sgd{.learning_rate = 0.1}), mesh_of({{"all", ranks}}), layout, {});
 }
 Program program_of(const Plan& plan, int rank) {
   return compile(plan, rank);
@@ -147,7 +149,7 @@ TEST_CASE("attention: masks of any dims of the batch, under any cut", "[law]") {
     for (const Rule& rule :
          {Rule{positions, "all", Sizes{{3, 0, 2}}}, Rule{groups, "all", Sizes{{1, 2, 0}}}, Rule{batch, "all", Sizes{{0, 1, 1}}},
           Rule{Dim{"heads", 2}, "all", Sizes{{1, 0, 1}}}, Rule{Dim{"head-heads", 2}, "all", Sizes{{1, 1, 0}}}}) {
-      INFO("form " << form << ", " << rule.dim.name);
+      INFO("form " << form << ", " << rule.dim);
       CHECK(difference(run_plan(balance(step, mesh_of({{"all", 3}}), {{rule}}, {}, {.dtype = DType::f64})), truth) < 1e-10);
     }
   }
