@@ -103,8 +103,8 @@ int bench_all(const std::string& json) {
   for (const auto& [name, ranks, hosts, cut] : {std::tuple{std::string("wide"), 2, 2, std::string("filters")},
                                                 {"vgg16", 4, 2, "filters"},
                                                 {"vgg16", 4, 2, "batch"},
-                                                {"resnet50", 4, 4, "batch"},
-                                                {"resnet50", 4, 1, "batch"}}) {
+                                                {"resnet50_bias", 4, 4, "batch"},
+                                                {"resnet50_bias", 4, 1, "batch"}}) {
     const bench::Network net = bench::network(name, 32);
     const Step step = training(net.loss, Sgd{.learning_rate = 0.01, .momentum = 0.9});
     std::vector<Device> devices(static_cast<std::size_t>(ranks));

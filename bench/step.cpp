@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does a training step cost beside its convolutions, and what does an uneven cut gain? The paper's networks, VGG-11 and one
+// What does a training step cost beside its contractions, and what does an uneven cut gain? The paper's networks, VGG-11 and one
 // column -> row pair at batch 32 on one rank, two equal ranks and two unequal ones (whole ISA beside a capped one), one core each.
 // Chosen cut, even cut and the fast rank alone run in turn within one job, two steps each, of which the second counts; medians over
-// rounds; convolutions are rank 0's, weight packing included; predicted seconds beside them. Goals: one rank at most 1.25 times its
-// convolutions; AVX-512 + AVX2 at least 1.35 times the fast rank alone where convolutions are large; never below 0.97 of it;
-// predicted within 15 % of measured. A shared machine's speed moves between the profile and the run: "same_speed" is that ratio at
-// the speed that both ranks alone show, "speed_moved" how far one rank's moved beside the other's (a row with more than 1.1 says
-// little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but one, which drives the GPU),
-// which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
+// rounds; contractions (convolutions and products) are rank 0's, weight packing included; predicted seconds beside them. Goals: one
+// rank at most 1.25 times its contractions; AVX-512 + AVX2 at least 1.35 times the fast rank alone where convolutions are large;
+// never below 0.97 of it; predicted within 15 % of measured. A shared machine's speed moves between the profile and the run:
+// "same_speed" is that ratio at the speed that both ranks alone show, "speed_moved" how far one rank's moved beside the other's (a
+// row with more than 1.1 says little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but
+// one, which drives the GPU), which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
 //   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut
 //   filters|pairs|batch]... [--budget SECONDS] [--tf32]
 #include <motley/error.h>
@@ -141,9 +141,9 @@ void run_rank(Runtime& rt, const Asked& asked) {
       .set("batch", batch)
       .set("threads", rt.backend(mesh).threads())
       .set("step_seconds", step_seconds);
-  row.set("convolutions_seconds", second_of_two(chosen->convolutions()))
-      .set("ratio", step_seconds / second_of_two(chosen->convolutions()));
-  row.set("fast_alone_convolutions_seconds", alone[0] ? Json(second_of_two(alone[0]->convolutions())) : Json(nullptr));
+  row.set("contractions_seconds", second_of_two(chosen->contractions()))
+      .set("ratio", step_seconds / second_of_two(chosen->contractions()));
+  row.set("fast_alone_contractions_seconds", alone[0] ? Json(second_of_two(alone[0]->contractions())) : Json(nullptr));
   row.set("fast_alone_seconds", mesh.ranks() > 1 ? Json(alone_seconds) : Json(nullptr))
       .set("even_seconds", mesh.ranks() > 1 ? Json(even_seconds) : Json(nullptr));
   const auto& planned = chosen->plan().data();
@@ -217,7 +217,7 @@ std::string table_line(const Json& row, const std::string& net, const std::strin
                predicted = number(row, "predicted_seconds");
   char line[200];
   std::snprintf(line, sizeof line, "%-12s %-7s %5d %-7s %9.3f %9.3f %6.3f %14.3f %8.3f %13.3f %21.3f %19.3f\n", net.c_str(),
-                mesh.c_str(), batch, cut.c_str(), step * 1e3, number(row, "convolutions_seconds") * 1e3, number(row, "ratio"),
+                mesh.c_str(), batch, cut.c_str(), step * 1e3, number(row, "contractions_seconds") * 1e3, number(row, "ratio"),
                 alone * 1e3, number(row, "even_seconds") * 1e3, predicted * 1e3, alone > 0 ? alone / step : 0.0, predicted / step);
   return line;
 }
@@ -227,7 +227,7 @@ int bench_all(const Arguments& a) {
   std::filesystem::create_directories(folder);
   Json rows{Json::Array{}};
   std::string table =
-      "net          mesh    batch cut       step ms  convs ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  "
+      "net          mesh    batch cut       step ms  contr ms  ratio  fast alone ms  even ms  predicted ms  gain over fast alone  "
       "predicted/measured\n";
   for (const std::string& net : a.nets)
     for (const std::string& mesh : a.meshes)

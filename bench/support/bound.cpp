@@ -19,8 +19,8 @@ Bound::Bound(Plan plan, Program program, Backend& backend, Transport& transport)
   executor_.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
     for (Index i = 0; i < volume(box); i++) {
       seed = seed * 1664525U + 1013904223U;
-      if (name == "label")
-        reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>((seed >> 8) % 10);
+      if (name == "label" || name == "tokens")
+        reinterpret_cast<std::int32_t*>(out.data())[i] = static_cast<std::int32_t>((seed >> 8) % 2);
       else
         reinterpret_cast<float*>(out.data())[i] = static_cast<float>(seed >> 8) / 16777216.0F;
     }
@@ -28,19 +28,19 @@ Bound::Bound(Plan plan, Program program, Backend& backend, Transport& transport)
 }
 
 Ran Bound::run() {
-  const double before = in_convolutions();
+  const double before = in_contractions();
   const Ran ran = executor_.run();
   seconds_.push_back(ran.seconds);
-  convolutions_.push_back(in_convolutions() - before);
+  contractions_.push_back(in_contractions() - before);
   return ran;
 }
 
-double Bound::in_convolutions() const {
+double Bound::in_contractions() const {
   double sum = 0;
   const auto spent = executor_.spent();
   for (std::size_t i = 0; i < spent.size(); i++) {
     const auto* run = std::get_if<RunKernel>(&program_.steps[i].what);
-    if (run != nullptr && run->spec.op == KernelOp::conv2d) sum += spent[i].seconds;
+    if (run != nullptr && (run->spec.op == KernelOp::conv2d || run->spec.op == KernelOp::dense)) sum += spent[i].seconds;
   }
   return sum;
 }

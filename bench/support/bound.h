@@ -15,15 +15,15 @@ class Bound {
   Ran run();
   const Plan& plan() const { return plan_; }
   const std::vector<double>& seconds() const { return seconds_; }            // per run
-  const std::vector<double>& convolutions() const { return convolutions_; }  // of them
+  const std::vector<double>& contractions() const { return contractions_; }  // of these, in convolutions and products
 
  private:
-  double in_convolutions() const;  // seconds so far
+  double in_contractions() const;  // seconds so far
   Plan plan_;
   Program program_;
   State state_;
   Executor executor_;
-  std::vector<double> seconds_{}, convolutions_{};
+  std::vector<double> seconds_{}, contractions_{};
 };
 
 // The same plan with whole messages.

@@ -3,6 +3,9 @@
 
 #include <motley/error.h>
 
+#include "config/model.h"
+#include "config/zoo.h"
+
 namespace motley::bench {
 
 namespace {
@@ -61,9 +64,37 @@ Shape image(Index batch, Index channels, Index size) {
   return {{"batch", batch}, {"channels", channels}, {"rows", size}, {"cols", size}};
 }
 
+// Of the published ones.
+Network zoo(const ZooChoice& choice) {
+  Complaints complaints;
+  Reader reader{complaints};
+  const Json text = zoo_model(choice);
+  const ModelSpec spec = read_model(reader, text, VersionKey::optional);
+  complaints.raise();
+  Model model = build_model(spec, 0);
+  Network net;
+  for (const LayerSpec& layer : spec.layers)
+    for (const Dim& d : layer.out)
+      if (layer.op == "conv2d") net.filter_dims.push_back(d.name);
+  net.loss = model.loss;
+  net.graph = std::move(model.graph);
+  return net;
+}
+
 }  // namespace
 
 Network network(const std::string& name, Index batch) {
+  if (name == "resnet18") return zoo({.network = name, .image = image(batch, 3, 32).dims(), .classes = 10, .small_stem = true});
+  if (name == "resnet50" || name == "mobilenet_v2") return zoo({.network = name, .image = image(batch, 3, 224).dims()});
+  if (name == "unet") return zoo({.network = name, .image = image(batch, 1, 128).dims(), .classes = 2, .width = 0.5});
+  if (name == "gpt")
+    return zoo({.network = name,
+                .image = {{"batch", batch}, {"positions", 128}},
+                .input = "tokens",
+                .classes = 1000,
+                .width = 1.0 / 3,
+                .layers = 6,
+                .heads = 4});
   if (name == "paper_mnist") {
     Layers l(image(batch, 1, 28));
     l.conv(60, 7);
@@ -104,7 +135,7 @@ Network network(const std::string& name, Index batch) {
     l.hidden(4096);
     return l.finish(batch, 1000);
   }
-  if (name == "resnet50") {  // a bias where it has a batch norm
+  if (name == "resnet50_bias") {
     Layers l(image(batch, 3, 224));
     l.h = conv2d(l.h, {.out = {"filters0", 64}, .window = 7, .stride = 2, .padding = same});
     l.net.filter_dims.push_back("filters0");
@@ -133,8 +164,10 @@ Network network(const std::string& name, Index batch) {
     l.h = global_avg_pool2d(l.h);
     return l.finish(batch, 10);
   }
-  throw UserError("no network \"" + name +
-                  "\" (known: paper_mnist, paper_cifar, vgg11, vgg16, resnet50, pair, four, wide, quickstart)");
+  throw UserError(
+      "no network \"" + name +
+      "\" (known: paper_mnist, paper_cifar, vgg11, vgg16, resnet50_bias, pair, four, wide, quickstart, and of the zoo resnet18, "
+      "resnet50, mobilenet_v2, unet, gpt)");
 }
 
 }  // namespace motley::bench

@@ -18,9 +18,11 @@ struct Network {
 };
 
 // "paper_mnist", "paper_cifar" (notes on the paper's networks), "vgg11" (CIFAR size, no norm, dense 512 then 10), "vgg16"
-// (224 x 224, one dense layer of 4096, then 1000), "resnet50" (a bias in place of each batch norm), "pair"
+// (224 x 224, one dense layer of 4096, then 1000), "resnet50_bias" (a bias in place of each batch norm), "pair"
 // (two 3x3 convolutions, 128 channels, 16x16: one column -> row pair), "four" (convolutions of 64 to 128 filters at 32x32),
-// "wide" (three of 256 at 16x16), "quickstart" (configs/models/quickstart.json).
+// "wide" (three of 256 at 16x16), "quickstart" (configs/models/quickstart.json). Of the zoo: "resnet18" (32 x 32, the small stem,
+// 10 classes), "resnet50" and "mobilenet_v2" (224 x 224), "unet" (128 x 128, 32 to 512 channels, 2 classes for each pixel), "gpt"
+// (6 layers of 256 features, 4 heads, 128 positions, 1000 words).
 Network network(const std::string& name, Index batch);
 
 }  // namespace motley::bench

@@ -13,10 +13,11 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kChunk = 512;          // fold.inc: elements of one call
-constexpr Index kTileElements = 8192;  // one unit of an elementwise map: 32 KiB per operand
-constexpr Index kTransposeTile = 64;   // both sides of a tile fit in the first-level cache
-constexpr Index kTogether = 8;         // reduce.inc
+constexpr Index kChunk = 512;           // fold.inc: elements of one call
+constexpr Index kFew = 16, kMany = 64;  // elements of a row: where the vectors run across rows
+constexpr Index kTileElements = 8192;   // one unit of an elementwise map: 32 KiB per operand
+constexpr Index kTransposeTile = 64;    // both sides of a tile fit in the first-level cache
+constexpr Index kTogether = 8;          // reduce.inc
 
 // One extent of the map with every operand's stride, the results' last.
 struct Extent {
@@ -65,6 +66,13 @@ bool is_vector(const Extent& extent) {
   return walks;
 }
 
+// The elements of several rows are next to each other, or the same in each row: one row of them all (map.inc).
+bool is_bundled(const Extent& rows, const Extent& elements) {
+  for (std::size_t k = 0; k < rows.strides.size(); k++)
+    if (rows.strides[k] != 0 && (elements.strides[k] != 1 || rows.strides[k] != elements.size)) return false;
+  return true;
+}
+
 void pad(std::vector<Extent>& extents, std::size_t count, const KernelSpec& spec) {
   while (extents.size() < count)
     extents.insert(extents.begin(), Extent{1, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
@@ -81,6 +89,9 @@ void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec
     }
   }
   pad(kept, 2, spec);
+  if (!loop.copies && kept.back().size <= kFew && kept[kept.size() - 2].size >= kMany &&
+      !is_bundled(kept[kept.size() - 2], kept.back()))
+    std::swap(kept[kept.size() - 2], kept.back());  // gathered in long rows rather than as they are in short ones
   const Index rows = kept[kept.size() - 2].size, cols = kept.back().size;
   if (loop.transposed) {
     loop.tile[0] = loop.tile[1] = kTransposeTile;
@@ -97,6 +108,9 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   const auto vector = std::find_if(kept.rbegin(), kept.rend(), is_vector);
   loop.across = vector != kept.rend() && (vector->size >= kTogether || reduced.empty() || !is_vector(reduced.back()));
   if (loop.across) std::rotate(vector.base() - 1, vector.base(), kept.end());
+  Index terms = 1;
+  for (const Extent& extent : reduced) terms *= extent.size;
+  if (vector == kept.rend() && !kept.empty() && terms <= kFew && kept.back().size >= kMany) loop.across = true;  // gathered
   pad(kept, 2, spec);
   pad(reduced, 1, spec);
   const Index length = kept.back().size;

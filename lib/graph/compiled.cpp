@@ -1,11 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/compiled.h"
 
+#include <map>
+
 namespace motley {
 
-std::vector<CompiledFormula>& compiled_formulas() {
-  static std::vector<CompiledFormula> list;
-  return list;
+namespace {
+
+struct Declared {
+  std::vector<CompiledFormula> formulas{};
+  std::vector<std::vector<Formula> (*)()> later{};
+};
+Declared& declared() {
+  static Declared all;
+  return all;
+}
+
+}  // namespace
+
+Compiled::Compiled(const std::vector<Formula>& formulas, Width width) {
+  for (const Formula& f : formulas) declared().formulas.push_back({f, width});
+}
+
+Compiled::Compiled(std::vector<Formula> (*formulas)()) {
+  declared().later.push_back(formulas);
+}
+
+const std::vector<CompiledFormula>& compiled_formulas() {
+  static const std::vector<CompiledFormula> all = [] {
+    std::vector<CompiledFormula> out = declared().formulas;
+    for (const auto formulas : declared().later)
+      for (const Formula& f : formulas()) out.push_back({f, Width::f32});
+    return out;
+  }();
+  return all;
+}
+
+Value in_order(const Formula& formula, int first) {
+  std::map<int, int> numbers;
+  return apply(formula, [&](int k) { return operand(numbers.emplace(k, first + static_cast<int>(numbers.size())).first->second); })
+      .front();
+}
+
+Value sum_in_order(const Value& a, const Value& b) {
+  const auto add = [](const Value& x, const Value& y) { return Value(Value::Term{Opcode::add, -1, 0, {x, y}}); };
+  return add(add(0.0, a), b);
 }
 
 }  // namespace motley

@@ -14,13 +14,19 @@ struct CompiledFormula {
   Width width = Width::f32;
 };
 
-std::vector<CompiledFormula>& compiled_formulas();
+const std::vector<CompiledFormula>& compiled_formulas();
 
 // At namespace scope in an op's file: `const Compiled kCompiled{forward(), gradient()};`
 struct Compiled {
-  Compiled(const std::vector<Formula>& formulas, Width width = Width::f32) {
-    for (const Formula& f : formulas) compiled_formulas().push_back({f, width});
-  }
+  Compiled(const std::vector<Formula>& formulas, Width width = Width::f32);
+  // Of other files' ops too: called when all of these are there.
+  explicit Compiled(std::vector<Formula> (*formulas)());
 };
+
+// A step of `formula` inside another one, as join_maps makes it: its operands get the numbers from `first` on, in the order in
+// which they are read.
+Value in_order(const Formula& formula, int first);
+// The same of a sum of two.
+Value sum_in_order(const Value& a, const Value& b);
 
 }  // namespace motley

@@ -53,8 +53,7 @@ Pointwise::Pointwise(const std::string& name, const Function& f, const Function&
 
 void Pointwise::declare() {
   all().emplace(name_, this);
-  compiled_formulas().push_back({forward_});
-  compiled_formulas().push_back({backward_});
+  const Compiled loops({forward_, backward_});
 }
 
 Tensor Pointwise::operator()(const Tensor& x, const std::string& name) const {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "graph/optimizers.h"
+#include "graph/pointwise.h"
 #include "kernels/operands.h"
 #include "plan/plan_data.h"
 #include "program/compile.h"
@@ -204,6 +205,39 @@ TEST_CASE("the gradient of a sum of branches, and the relu's after it, are one k
   std::vector<Fusion> fusions;
   compile(plan.data(), 0, {}, &fusions);
   CHECK(std::count_if(fusions.begin(), fusions.end(), [](const Fusion& f) { return f.fused.op == KernelOp::map; }) == 1);
+}
+
+TEST_CASE("a norm and what networks have after it are one kernel, a compiled one", "[fuse]") {
+  for (const std::string op : {"batch_norm", "layer_norm", "rms_norm"}) {
+    INFO(op);
+    Graph graph;
+    const Tensor image = graph.input("image", {{"batch", 8}, {"f0", 64}, {"rows", 64}, {"cols", 64}});
+    const auto norm = [&](const Tensor& x, const std::string& name) {
+      if (op == "batch_norm") return batch_norm(x, {.name = name});
+      const std::vector<Dim> over{x.shape()[1]};
+      return op == "rms_norm" ? rms_norm(x, {.over = over, .name = name}) : layer_norm(x, {.over = over, .name = name});
+    };
+    const auto layer = [&](const Tensor& x, const std::string& name) {
+      return conv2d(x, {.out = {"f" + name, 64}, .window = 3, .padding = same, .name = "conv" + name});
+    };
+    Tensor x = norm(layer(image, "1"), "n1");
+    for (const auto& [k, activation] : {std::pair{"2", "relu"}, {"3", "relu6"}, {"4", "silu"}, {"5", "gelu"}})
+      x = norm(layer((*Pointwise::find(activation))(x, activation), k), std::string("n") + k);
+    x = layer(relu(x, {"relu_last"}), "6");
+    for (const bool first : {true, false}) {
+      const Tensor y = rename(norm(layer(x, first ? "7" : "8"), first ? "n7" : "n8"), {first ? "f7" : "f8", 64}, {"f6", 64});
+      x = relu(first ? add(y, x) : add(x, y), {first ? "first" : "second"});
+    }
+    const Step step = inference({conv2d(x, {.out = {"g", 4}, .window = 1})});
+    const Program program = compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}), 0);
+    int elementwise = 0;  // over whole tensors: 5 activations and 2 sums
+    for (const ProgramStep& s : program.steps)
+      if (const auto* run = std::get_if<RunKernel>(&s.what); run != nullptr && run->spec.op == KernelOp::map)
+        elementwise += run->spec.combine == Combine::set && run->operands.size() > 3;
+    CHECK(elementwise == 7);
+    for (const std::string name : {"n1", "n2", "n3", "n4", "n5", "n7", "n8"})
+      CHECK(kernel_named(program, name + " forward") == nullptr);
+  }
 }
 
 TEST_CASE("fused maps change no bit of a training step in f32, on any number of ranks", "[fuse]") {

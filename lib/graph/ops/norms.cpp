@@ -5,6 +5,7 @@
 
 #include "graph/compiled.h"
 #include "graph/ops/shapes.h"
+#include "graph/pointwise.h"
 
 namespace motley {
 
@@ -43,6 +44,26 @@ Formula gradient(bool centered) {
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false)});
+
+// What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets); before its
+// gradient comes that of the other branch.
+std::vector<Formula> chains() {
+  std::vector<Formula> out;
+  const Formula& relu = Pointwise::find("relu")->forward();
+  const auto then = [](const Formula& f, const Value& x) { return formula(apply(f, [&](int) { return x; })); };
+  for (const bool centered : {true, false}) {
+    const Formula norm = output(centered);
+    for (const std::string& name : Pointwise::names()) out.push_back(then(Pointwise::find(name)->forward(), in_order(norm, 0)));
+    for (const Value& sum :
+         {sum_in_order(in_order(norm, 0), operand(centered ? 5 : 3)), sum_in_order(operand(0), in_order(norm, 1))}) {
+      out.push_back(formula({sum}));
+      out.push_back(then(relu, sum));
+    }
+    out.push_back(formula({sum_in_order(operand(0), in_order(gradient(centered), 1))}));
+  }
+  return out;
+}
+const Compiled kChains(chains);
 
 class Norm final : public Op {
  public:
