@@ -85,6 +85,8 @@ void Lowerer::emit_pass(int p) {
   const Pass& it = plan_.pass(p);
   const int t = it.writes.tensor;
   const Box box = operand_box(it.writes, plan_.work_of(p).box);
+  if (const auto early = made_early_.find(p); early != made_early_.end())  // other ranks read where it belongs: free by now
+    return draft_.copy(early->second, draft_.output_view(p, box), "made early: " + it.name);
   const bool takes = (it.op == KernelOp::conv2d || it.op == KernelOp::dense) && it.kind == PassKind::forward;
   const int bias = takes ? plan_.bias_of(p) : -1;
   if (bias >= 0) fused_.insert(bias);
@@ -105,16 +107,13 @@ void Lowerer::emit_pass(int p) {
   for (const WorkPart& part : *parts) emit_part(p, part, bias, next);
 }
 
-// This pass of attention and those after it that make other results of the same: they are kept where only this rank's kernels
-// write, so that they may be made at this one's turn.
+// This pass of attention and those after it that make other results of the same.
 std::vector<int> Lowerer::made_with(int p) const {
   const MadeTogether all = made_together(plan_.passes(), p);
   const auto whole = [&](int pass) { return parts_of(plan_.data(), pass, plan_.rank())->size() == 1; };
   std::vector<int> out{p};
   for (int next = p + 1; next < all.first + all.count && whole(p); next++)
-    if (plan_.works(next) && plan_.work_of(next).box == plan_.work_of(p).box && whole(next) &&
-        !plan_.shared(plan_.pass(next).writes.tensor).is_shared())
-      out.push_back(next);
+    if (plan_.works(next) && plan_.work_of(next).box == plan_.work_of(p).box && whole(next)) out.push_back(next);
   return out;
 }
 
@@ -171,8 +170,11 @@ void Lowerer::emit_part(int p, const WorkPart& part, int bias, int next) {
     for (std::size_t k = 1; k < passes.size(); k++) {
       const Pass& other = plan_.pass(passes[k]);
       spec.made |= other.made;
-      views.push_back(draft_.output_view(passes[k], operand_box(other.writes, part.box)));
-      fused_.insert(passes[k]);
+      const Box made_box = operand_box(other.writes, part.box);
+      const bool shown = plan_.shared(other.writes.tensor).is_shared();
+      views.push_back(shown ? draft_.fresh_view(other.name + " made early", other.writes.tensor, made_box)
+                            : draft_.output_view(passes[k], made_box));
+      shown ? static_cast<void>(made_early_.emplace(passes[k], views.back())) : static_cast<void>(fused_.insert(passes[k]));
     }
     emit_attention(passes, std::move(spec), views);
   } else

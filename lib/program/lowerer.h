@@ -47,8 +47,9 @@ class Lowerer {
 
   Draft& draft_;
   const LocalPlan& plan_;
-  std::set<int> fused_{};   // passes that another kernel computes on this rank
-  std::set<int> inside_{};  // tensors that on this rank exist only inside a kernel
+  std::set<int> fused_{};             // passes that another kernel computes on this rank
+  std::map<int, View> made_early_{};  // by pass: its result, by the kernel of an earlier one
+  std::set<int> inside_{};            // tensors that on this rank exist only inside a kernel
 };
 
 }  // namespace motley
