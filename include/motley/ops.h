@@ -274,8 +274,8 @@ Tensor embedding(const Tensor& x, const EmbeddingOptions& options);
 /// their k, divided by the root of d; the heads' y go through one more dense layer. Parameters: NAME.query.weight, .key.weight,
 /// .value.weight (heads, d, c), their biases (heads, d), NAME.out.weight (c, heads, d), NAME.out.bias (c). The dim d is called
 /// head-HEADS. Products of q and k are not stored: memory grows with the positions, not with their square. A cut of the positions
-/// cuts the queries, every rank then has all k and v; along d nothing is cut but the dense layers. A query whose keys are all masked
-/// gets 0 of v.
+/// cuts the queries, every rank then has all k and v; along d nothing is cut but the dense layers. A query whose keys are all
+/// masked gets 0 of v.
 Tensor attention(const Tensor& x, const AttentionOptions& options);
 /// Norms: `y = (x - mean) / sqrt(variance + epsilon) * weight + bias`, mean and (biased) variance of the elements along some dims,
 /// of the complete tensor whatever the cut. Weights start from 1, biases from 0. Here over `over`, the dims of weight and bias.

@@ -41,7 +41,7 @@ Matrix<T> transposed(const Matrix<T>& m) {
 
 // The softmax between the products, as Loops has it.
 template <class T>
-struct Softmax {
+struct RowLoops {
   void (*rows)(const cpu::AttentionRows<T>& block, T* scores, T* lse, T* factors);
   void (*slopes)(const cpu::AttentionRows<T>& block, T* scores, T* slopes, const T* lse, const T* dots);
 };
@@ -73,10 +73,10 @@ void softmax_slopes(const cpu::AttentionRows<double>& a, double* s, double* slop
     }
 }
 
-Softmax<float> softmax_of(const cpu::Loops& loops, float /*type*/) {
+RowLoops<float> row_loops(const cpu::Loops& loops, float /*type*/) {
   return {loops.softmax_rows, loops.softmax_slopes};
 }
-Softmax<double> softmax_of(const cpu::Loops& /*loops*/, double /*type*/) {
+RowLoops<double> row_loops(const cpu::Loops& /*loops*/, double /*type*/) {
   return {softmax_rows, softmax_slopes};
 }
 
@@ -86,7 +86,7 @@ class Attention final : public Kernel {
   Attention(const KernelSpec& spec, const cpu::Loops& loops, int threads)
       : spec_(spec),
         isa_(cpu::isa_of(loops.simd)),
-        softmax_(softmax_of(loops, T{})),
+        row_loops_(row_loops(loops, T{})),
         products_(products_of<T>(loops.simd)),
         threads_(flops(spec) >= kWorthAThread ? threads : 1),
         forward_(spec.pass == PassKind::forward) {
@@ -160,7 +160,7 @@ class Attention final : public Kernel {
     T *factors = memory + block_, *packed = memory + packed_;
     multiply(queries(operand(operands, 0), g, b), transposed(keys(operand(operands, 1), g, b)), scores, scores_, packed);
     T* lse = (spec_.made & kMakesLogSum) != 0 ? static_cast<T*>(operands.back()) + g * e.n + b.first : nullptr;
-    softmax_.rows(b.rows, scores.data, lse, factors);
+    row_loops_.rows(b.rows, scores.data, lse, factors);
     if ((spec_.made & kMakesOutput) == 0) return;
     const Matrix<T> y = queries(operand(operands, spec_.share > 0 ? 4 : 3), g, b);
     multiply(scores, keys(operand(operands, 2), g, b), y, by_query_, packed);
@@ -188,7 +188,7 @@ class Attention final : public Kernel {
       else
         std::fill_n(slopes.data, slopes.rows * slopes.cols, T{0});
       const Index query = g * e.n + b.first;
-      softmax_.slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
+      row_loops_.slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
       if (results[0] != nullptr) multiply(slopes, k, queries(results[0], g, b), by_query_, packed);
       if (results[1] != nullptr) products_.add(transposed(slopes), q, keys(results[1], g, b), by_key_, packed);
       if (results[2] != nullptr) products_.add(transposed(weights), dy, keys(results[2], g, b), by_key_, packed);
@@ -197,7 +197,7 @@ class Attention final : public Kernel {
 
   const KernelSpec spec_;
   const std::string isa_;
-  const Softmax<T> softmax_;
+  const RowLoops<T> row_loops_;
   const Products<T>& products_;
   const int threads_;
   const bool forward_;
