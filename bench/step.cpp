@@ -2,12 +2,12 @@
 // What does a training step cost beside its contractions, and what does an uneven cut gain? The paper's networks, VGG-11 and one
 // column -> row pair at batch 32 on one rank, two equal ranks and two unequal ones (whole ISA beside a capped one), one core each.
 // Chosen cut, even cut and the fast rank alone run in turn within one job, two steps each, of which the second counts; medians over
-// rounds; contractions (convolutions and products) are rank 0's, weight packing included; predicted seconds beside them. Goals: one
-// rank at most 1.25 times its contractions; AVX-512 + AVX2 at least 1.35 times the fast rank alone where convolutions are large;
-// never below 0.97 of it; predicted within 15 % of measured. A shared machine's speed moves between the profile and the run:
-// "same_speed" is that ratio at the speed that both ranks alone show, "speed_moved" how far one rank's moved beside the other's (a
-// row with more than 1.1 says little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed cores but
-// one, which drives the GPU), which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
+// rounds; contractions (convolutions, products, attention) are rank 0's, weight packing included; predicted seconds beside them.
+// Goals: one rank at most 1.25 times its contractions; AVX-512 + AVX2 at least 1.35 times the fast rank alone where convolutions
+// are large; never below 0.97 of it; predicted within 15 % of measured. A shared machine's speed moves between the profile and the
+// run: "same_speed" is that ratio at the speed that both ranks alone show, "speed_moved" how far one rank's moved beside the
+// other's (a row with more than 1.1 says little). On machines with a GPU (scripts/gpu-check): gpu alone, and gpu+cpu (all allowed
+// cores but one, which drives the GPU), which shall not be slower by more than 3 %; --tf32: the GPU's f32 products on tensor cores.
 //   step [--quick] [--json FILE] [--net NAME]... [--mesh one|equal|avx2|sse41|gpu|gpu+cpu]... [--batch N]... [--cut
 //   filters|pairs|batch]... [--budget SECONDS] [--tf32]
 #include <motley/error.h>

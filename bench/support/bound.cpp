@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/operands.h"
 #include "plan/planner.h"
 #include "plan/schedules.h"
 
@@ -40,7 +41,7 @@ double Bound::in_contractions() const {
   const auto spent = executor_.spent();
   for (std::size_t i = 0; i < spent.size(); i++) {
     const auto* run = std::get_if<RunKernel>(&program_.steps[i].what);
-    if (run != nullptr && (run->spec.op == KernelOp::conv2d || run->spec.op == KernelOp::dense)) sum += spent[i].seconds;
+    if (run != nullptr && run->spec.op != KernelOp::map && !is_pool(run->spec.op)) sum += spent[i].seconds;
   }
   return sum;
 }

@@ -15,7 +15,7 @@ class Bound {
   Ran run();
   const Plan& plan() const { return plan_; }
   const std::vector<double>& seconds() const { return seconds_; }            // per run
-  const std::vector<double>& contractions() const { return contractions_; }  // of these, in convolutions and products
+  const std::vector<double>& contractions() const { return contractions_; }  // of these, in convolutions, products and attention
 
  private:
   double in_contractions() const;  // seconds so far
