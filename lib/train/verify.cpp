@@ -318,6 +318,13 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
   return out;
 }
 
+// Of each the larger one.
+static Difference larger(Difference a, const Difference& b) {
+  for (const auto of : {&Difference::loss, &Difference::logits, &Difference::gradients, &Difference::weights})
+    if (!(a.*of >= b.*of)) a.*of = b.*of;
+  return a;
+}
+
 bool VerifyReport::exact() const {
   const auto within = [](double difference, double own) {
     return difference <= std::max(kF64, std::min(kF64Most, kOwnDistances * own));
@@ -415,11 +422,14 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
             difference(run_steps(whole, *in_f64, *in_memory(1).front(), in, alive, Record::results, nullptr, kNudge), truth);
       if (report.exact() && !report.ok()) {  // is it f32, or the cut?
         const Plan own = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f32});
-        const RunRecord alone = run_steps(own, device, *in_memory(1).front(), in, alive, Record::decisions);
-        RunRecord like = run_steps(whole, *in_f64, *in_memory(1).front(), in, alive, Record::results, &alone);
-        like.logits = truth.logits;
-        like.losses.front() = truth.losses.front();
-        report.alone = difference(alone, like);
+        for (const double nudge : kF32Nudges) {
+          const RunRecord alone = run_steps(own, device, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge);
+          RunRecord like = run_steps(whole, *in_f64, *in_memory(1).front(), in, alive, Record::results, &alone);
+          like.logits = truth.logits;
+          like.losses.front() = truth.losses.front();
+          report.alone = larger(report.alone, difference(alone, like));
+          if (report.ok()) break;
+        }
       }
       nothing_to_save.reset();
       if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);

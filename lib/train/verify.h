@@ -37,7 +37,9 @@ struct Difference {
 
 struct VerifyReport {
   Difference f64{}, f32{};
-  Difference alone{};      // of the unsharded f32 run on rank 0's device; looked for where f32 is beyond the bounds
+  // Of the unsharded f32 run on rank 0's device, the largest of up to four with parameters changed by at most 2^-22; looked for
+  // where f32 is beyond the bounds.
+  Difference alone{};
   bool diverged = false;   // the unsharded f64 run has values that are not finite
   bool inference = false;  // loss and logits alone
   Difference nudged{};     // of the unsharded f64 run with parameters changed by 2^-46; looked for where f64 is beyond its bound

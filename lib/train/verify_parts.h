@@ -11,6 +11,9 @@ namespace motley {
 inline constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4, kOwnDistances = 4;  // INTERFACE section 3
 // Parameters are changed by so much of their values to see how far f64's own rounding goes in a network; and what it may explain.
 inline constexpr double kNudge = 0x1p-46, kF64Most = 1e-7;
+// The same of f32, one after the other, as they are first: one run's rounding says little of what an optimizer makes of a gradient
+// that is nearly 0.
+inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22};
 
 Batch first_batch(const VerifyInput& in, Index batch);
 // Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. NaN where a value is
