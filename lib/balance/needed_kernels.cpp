@@ -77,8 +77,6 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
   for (const Variable& v : variables)
     for (std::size_t p = 0; p < passes.passes.size(); p++) {
       const Pass& pass = passes.passes[p];
-      const MadeTogether together = made_together(passes, static_cast<int>(p));
-      if (together.first != static_cast<int>(p)) continue;
       const PassPlan& plan = data.pass_plans[p];
       const int index = pass.op == KernelOp::map || plan.work.empty() ? -1 : following(data, mesh, pass, plan, v);
       if (index < 0) continue;
@@ -86,11 +84,8 @@ std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, c
       const auto any = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return w.any; });
       const std::vector<Range>& box = own.any ? own.box : any->box;
       for (Index k : sizes(v))
-        for (const std::vector<Range>& one : kernel_boxes(pass, with_part(box, pass, index, v, k))) {
-          KernelSpec spec = kernel_of(data.passes, pass, one, dtype, data.formats);
-          spec.made = together.made;
-          out.add(std::move(spec));
-        }
+        for (const std::vector<Range>& one : kernel_boxes(pass, with_part(box, pass, index, v, k)))
+          out.add(timed_kernel_of(data.passes, static_cast<int>(p), one, dtype, data.formats).spec);
     }
   return out.list;
 }

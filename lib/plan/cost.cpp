@@ -21,13 +21,10 @@ Cost::Cost(const Passes& passes, const Mesh& mesh, const Profile& profile, std::
 double Cost::pass(int rank, int pass, const std::vector<Range>& work) const {
   auto& known = known_[static_cast<std::size_t>(rank) * passes_.passes.size() + static_cast<std::size_t>(pass)];
   if (auto found = known.find(work); found != known.end()) return found->second;
-  const MadeTogether group = made_together(passes_, pass);
-  const Pass& of = at(passes_.passes, group.first);
   double cost = 0;
-  for (const std::vector<Range>& box : kernel_boxes(of, work)) {
-    KernelSpec spec = kernel_of(passes_, of, box, dtype_, formats_);
-    spec.made = group.made;
-    cost += (measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / at(speeds_, rank)) / group.count;
+  for (const std::vector<Range>& box : kernel_boxes(at(passes_.passes, pass), work)) {
+    const auto [spec, count] = timed_kernel_of(passes_, pass, box, dtype_, formats_);
+    cost += (measured() ? profile_.seconds(rank, spec).seconds : flops(spec) / at(speeds_, rank)) / count;
   }
   known.emplace(work, cost);
   return cost;

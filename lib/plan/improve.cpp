@@ -234,6 +234,26 @@ void Sweeper::improve_common_parts(Improved& best) const {
   }
 }
 
+void Sweeper::improve_made_together(Improved& best) const {
+  const auto passes = static_cast<int>(passes_.passes.size());
+  MadeTogether group;
+  for (int first = 0; first < passes; first += group.count) {
+    group = made_together(passes_, first);
+    if (group.count == 1 || !best.picks.contains(first)) continue;
+    for (const Pick& pick : candidates(first)) {
+      std::map<int, Pick> others = best.picks;
+      std::vector<int> different;
+      for (int p = first; p < first + group.count; p++) {
+        const std::vector<Pick>& its = candidates(p);
+        if (!others.contains(p) || others.at(p) == pick || std::find(its.begin(), its.end(), pick) == its.end()) continue;
+        others[p] = pick;
+        different.push_back(p);
+      }
+      if (different.size() > 1) offer(best, std::move(others), different);
+    }
+  }
+}
+
 void Sweeper::improve_picks(Improved& best) const {
   for (int pass : pass_order_) {
     if (!best.picks.contains(pass)) continue;
@@ -251,6 +271,7 @@ Sweep Sweeper::improve(const std::map<int, Pick>& from) {
   best.picks = picks_of(best.trial);
   improve_options(best);
   improve_common_parts(best);
+  improve_made_together(best);
   for (int round = 0; round < 2; round++) {
     const double before = best.trial.cost;
     improve_picks(best);

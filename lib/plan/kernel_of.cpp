@@ -235,6 +235,17 @@ MadeTogether made_together(const Passes& passes, int pass) {
   return out;
 }
 
+TimedKernel timed_kernel_of(const Passes& passes, int pass, const std::vector<Range>& work, DType dtype,
+                            const std::vector<Format>& formats) {
+  const Pass& one = at(passes.passes, pass);
+  if (one.op != KernelOp::attention || extent(work, one.roles[1]) < at(one.indices, one.roles[1]).size)
+    return {kernel_of(passes, one, work, dtype, formats)};
+  const MadeTogether all = made_together(passes, pass);
+  TimedKernel out{kernel_of(passes, at(passes.passes, all.first), work, dtype, formats), all.count};
+  out.spec.made = all.made;
+  return out;
+}
+
 KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides) {
   KernelSpec spec;
   spec.op = KernelOp::map;

@@ -28,6 +28,14 @@ struct MadeTogether {
   Index made = 0;
 };
 MadeTogether made_together(const Passes& passes, int pass);
+// What a plan times for a pass: the kernel that makes it, and for how many passes that is. Of attention all that are made together,
+// but where the keys are cut: not all of them are, and each is counted alone.
+struct TimedKernel {
+  KernelSpec spec{};
+  int passes = 1;
+};
+TimedKernel timed_kernel_of(const Passes& passes, int pass, const std::vector<Range>& work, DType dtype,
+                            const std::vector<Format>& formats);
 // A map over `extents` with given strides per operand, results last.
 KernelSpec map_kernel(Formula formula, DType dtype, std::vector<Index> extents, std::vector<std::vector<Index>> strides);
 // The sum of all operands but the last, which is the result.

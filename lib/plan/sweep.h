@@ -71,9 +71,10 @@ class Sweeper {
   std::map<int, Pick> picks_of(const Trial& trial) const;
   // `others` instead of best's picks, if the whole plan gets cheaper; they differ in these passes alone.
   void offer(Improved& best, std::map<int, Pick> others, const std::vector<int>& passes) const;
-  void improve_options(Improved& best);             // which of two dims on one axis a parameter is cut along
-  void improve_common_parts(Improved& best) const;  // one part of the batch for several passes at once
-  void improve_picks(Improved& best) const;         // one pass at a time
+  void improve_options(Improved& best);              // which of two dims on one axis a parameter is cut along
+  void improve_common_parts(Improved& best) const;   // one part of the batch for several passes at once
+  void improve_made_together(Improved& best) const;  // one pick for passes that one kernel may make
+  void improve_picks(Improved& best) const;          // one pass at a time
   Sweep whole_of(const Trial& trial) const;
   void choose(int parameter, std::size_t option);
   Pick cheapest(int pass, const std::vector<Shard>& required, const std::vector<Boxes>& needs) const;

@@ -114,11 +114,7 @@ TEST_CASE("one kernel makes output and log-sum-exp, one the three gradients, und
                            Rule{Dim{"batch", 2}, "all", {}}}) {
     INFO(rule.dim);
     const Plan plan = layers_of_attention(12, {rule}, 2);
-    for (int r : {0, 1}) {
-      std::vector<Index> made = attended(program_of(plan, r));
-      if (rule.dim == "positions") made.resize(2);  // dk and dv may be cut by keys
-      CHECK(made == std::vector<Index>(both.begin(), both.begin() + static_cast<std::ptrdiff_t>(made.size())));
-    }
+    for (int r : {0, 1}) CHECK(attended(program_of(plan, r)) == both);
   }
 }
 
