@@ -85,14 +85,8 @@ struct Slice {
   }
 };
 
-std::vector<Index> sizes_of(const Box& box) {
-  std::vector<Index> out;
-  for (const Range& r : box) out.push_back(r.size());
-  return out;
-}
-
 void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, const Box& part) {
-  copy_box(sizes_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
+  copy_box(extents_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
 }
 
 // All parts that one rank sends another: one message, part after part, each row-major.

@@ -31,6 +31,13 @@ struct StateEntry {
   DType dtype = DType::f32;  ///< as it is stored
 };
 
+/// A box that a rank owns, in its memory.
+struct StoredBox {
+  std::string slot{};                   ///< of the optimizer; empty: the parameter or statistic itself
+  Buffer as{};                          ///< name, dtype, box and format, as a Program's buffer
+  std::shared_ptr<std::byte> memory{};  ///< of the State's device where it has one
+};
+
 /// One rank's part of a plan's parameters and running statistics: the boxes that it owns, and what the optimizer keeps of each
 /// parameter in slots (Optimizer::slots, "velocity"); the slot "" is the parameter itself. Programs of plans in which it owns the
 /// same boxes run on it.
@@ -60,7 +67,10 @@ class State {
   /// The memory of an owned box that a Program describes so. UserError: no parameter or slot has this name, another dtype, or this
   /// rank does not store exactly this box.
   std::byte* address(const std::string& name, const std::string& slot, const Buffer& as) const;
-  std::vector<std::shared_ptr<std::byte>> memory() const;  ///< all of it
+  const std::vector<StoredBox>& stored() const { return stored_; }  ///< all that this rank owns
+  DeviceMemory* device() const { return device_; }                  ///< whose memory it is in; null: the host's
+  /// The box's values become these: row-major, in the State's dtype; between steps.
+  void overwrite(const StoredBox& box, const std::byte* values);
 
  private:
   struct Parameter {
@@ -68,19 +78,14 @@ class State {
     Shape shape{};
     bool statistic = false;
   };
-  struct Stored {  // one owned box, described as a Program's buffer
-    std::string slot{};
-    Buffer as{};
-    std::shared_ptr<std::byte> memory{};
-  };
   const Parameter& parameter(const std::string& name) const;
   void check_slot(const std::string& name, const std::string& slot) const;
   template <class Value>
-  void overwrite(const std::string& name, const std::string& slot, Value&& value);
+  void overwrite_each(const std::string& name, const std::string& slot, Value&& value);
   std::vector<Parameter> parameters_{};
   std::vector<std::string> slots_{""};
   DType dtype_ = DType::f32;
-  std::vector<Stored> stored_{};
+  std::vector<StoredBox> stored_{};
   DeviceMemory* device_ = nullptr;
 };
 

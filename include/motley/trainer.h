@@ -47,6 +47,7 @@ struct StepReport {
   std::optional<double> predicted_seconds{};  ///< by the plan; nothing without a profile
   StepFigures before{};                       ///< of the step before: they travel during this one
   bool save = false;                          ///< some rank called ask_to_save(): all ranks see it in the same step
+  bool saved = false;                         ///< all ranks have written what begin_save() began: finish_save() does not wait
   bool stop = false;                          ///< some rank got a signal or called ask_to_stop(): all ranks see it in the same step
   std::string line() const;                   ///< "step 12  loss 0.4312  12.3 ms (predicted 11.9 ms)"
 };
@@ -117,6 +118,12 @@ class Trainer {
   /// Collective: parameters, optimizer slots, the number of steps and the position, as a checkpoint: a directory that all ranks
   /// see. Between steps. One that is there is replaced. UserError, on all ranks: it cannot be written (74).
   void save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
+  /// Collective: the same in two halves. What this rank owns is copied (into host memory, as much as it owns, which is kept for the
+  /// next time), and a thread writes the copy while steps go on: on a core that no rank has, else on the rank's own at low
+  /// priority. It is a checkpoint once finish_save() has returned; StepReport::saved says when that does not wait. A save() or
+  /// begin_save() finishes the one before first. Errors of writing are finish_save()'s, and those of save().
+  void begin_save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
+  void finish_save();  ///< Collective. None was begun: returns at once.
   /// Collective: goes on where save() was called, on any mesh, cuts and number of ranks; under the same plan with the same bits.
   /// Between steps. UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged, or of another
   /// network or optimizer (all differences at once).

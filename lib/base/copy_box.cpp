@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/copy_box.h"
 
+#include <cstdint>
 #include <cstring>
 
 namespace motley {
+
+namespace {
+
+// Items of one size, one after the other on neither side.
+template <class Item>
+void copy_items(Index n, const std::byte* from, Index from_stride, std::byte* to, Index to_stride) {
+  const auto size = static_cast<Index>(sizeof(Item));
+  for (Index i = 0; i < n; i++) std::memcpy(to + i * to_stride * size, from + i * from_stride * size, sizeof(Item));
+}
+
+}  // namespace
 
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides,
               std::byte* to, std::span<const Index> to_strides) {
@@ -11,14 +23,27 @@ void copy_box(std::span<const Index> extents, std::size_t item, const std::byte*
   Index run = 1;
   while (outer > 0 && (extents[outer - 1] == 1 || (from_strides[outer - 1] == run && to_strides[outer - 1] == run)))
     run *= extents[--outer];
+  if (run == 0) return;
+  Index row = 1, from_step = 0, to_step = 0;  // the last of the outer dims, in one go where a run is one item
+  if (run == 1 && outer > 0) {
+    outer--;
+    row = extents[outer], from_step = from_strides[outer], to_step = to_strides[outer];
+  }
   Index left = 1;
   for (std::size_t d = 0; d < outer; d++) left *= extents[d];
-  if (run == 0) return;
   std::vector<Index> at(outer, 0);
   Index source = 0, target = 0;
   for (; left > 0; left--) {
-    std::memcpy(to + static_cast<std::size_t>(target) * item, from + static_cast<std::size_t>(source) * item,
-                static_cast<std::size_t>(run) * item);
+    const std::byte* const in = from + source * static_cast<Index>(item);
+    std::byte* const out = to + target * static_cast<Index>(item);
+    if (row > 1 && item == 4)
+      copy_items<std::uint32_t>(row, in, from_step, out, to_step);
+    else if (row > 1 && item == 8)
+      copy_items<std::uint64_t>(row, in, from_step, out, to_step);
+    else
+      for (Index i = 0; i < row; i++)
+        std::memcpy(out + i * to_step * static_cast<Index>(item), in + i * from_step * static_cast<Index>(item),
+                    static_cast<std::size_t>(run) * item);
     for (std::size_t d = outer; d-- > 0;) {
       source += from_strides[d];
       target += to_strides[d];
@@ -28,6 +53,12 @@ void copy_box(std::span<const Index> extents, std::size_t item, const std::byte*
       at[d] = 0;
     }
   }
+}
+
+std::vector<Index> extents_of(const Box& box) {
+  std::vector<Index> out;
+  for (const Range& r : box) out.push_back(r.size());
+  return out;
 }
 
 std::vector<Index> row_major(const Box& box) {

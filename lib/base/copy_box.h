@@ -13,6 +13,7 @@ namespace motley {
 void copy_box(std::span<const Index> extents, std::size_t item, const std::byte* from, std::span<const Index> from_strides,
               std::byte* to, std::span<const Index> to_strides);
 
+std::vector<Index> extents_of(const Box& box);
 // Strides of the dims of a box that is row-major and without gaps.
 std::vector<Index> row_major(const Box& box);
 // The item of `at` in memory that holds `box` in these strides.

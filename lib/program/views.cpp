@@ -8,12 +8,6 @@
 
 namespace motley {
 
-std::vector<Index> extents_of(const Box& box) {
-  std::vector<Index> out;
-  for (const Range& r : box) out.push_back(r.size());
-  return out;
-}
-
 View dense_view(int buffer, Format format, const std::vector<Index>& extents) {
   return {buffer, 0, strides_of(format, extents), extents};
 }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/copy_box.h"
 #include "graph/passes.h"
 
 namespace motley {
@@ -16,7 +17,6 @@ struct View {
   std::vector<Index> strides{}, extents{};
 };
 
-std::vector<Index> extents_of(const Box& box);
 // The part `box` of a buffer whose box holds it.
 View view_of(const Buffer& buffer, int id, const Box& box);
 View dense_view(int buffer, Format format, const std::vector<Index>& extents);  // from the buffer's first element on

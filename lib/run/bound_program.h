@@ -81,7 +81,7 @@ struct Executor::Bound {
     if (peers != nullptr)
       for (const HeldBytes& its : peers->memory()) transport.keep(its.holder);
     for (const DeviceMemory::Block& block : blocks) transport.keep(block);
-    for (const auto& block : state.memory()) transport.keep(block);
+    for (const StoredBox& box : state.stored()) transport.keep(box.memory);
     for (const auto& [buffer, block] : kept) transport.keep(block);
   }
 

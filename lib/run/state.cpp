@@ -3,8 +3,10 @@
 #include <motley/state.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/at.h"
+#include "base/copy_box.h"
 #include "base/random.h"
 #include "graph/update_form.h"
 #include "plan/plan_data.h"
@@ -130,7 +132,7 @@ void State::check_slot(const std::string& name, const std::string& slot) const {
 std::vector<BoxValues> State::shard(const std::string& name, const std::string& slot) const {
   check_slot(name, slot);
   std::vector<BoxValues> out;
-  for (const Stored& stored : stored_) {
+  for (const StoredBox& stored : stored_) {
     const Buffer& as = stored.as;
     if (as.name != name || stored.slot != slot) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
@@ -149,16 +151,16 @@ std::vector<double> State::get(Transport& transport, const std::string& name, co
 std::vector<Box> State::boxes(const std::string& name, const std::string& slot) const {
   check_slot(name, slot);
   std::vector<Box> out;
-  for (const Stored& stored : stored_)
+  for (const StoredBox& stored : stored_)
     if (stored.as.name == name && stored.slot == slot) out.push_back(stored.as.box);
   return out;
 }
 
 // value(box number, its place in the box, its place in the tensor)
 template <class Value>
-void State::overwrite(const std::string& name, const std::string& slot, Value&& value) {
+void State::overwrite_each(const std::string& name, const std::string& slot, Value&& value) {
   std::size_t box = 0;
-  for (const Stored& stored : stored_) {
+  for (const StoredBox& stored : stored_) {
     const Buffer& as = stored.as;
     if (as.name != name || stored.slot != slot) continue;
     std::vector<std::byte> room(device_ != nullptr ? static_cast<std::size_t>(as.bytes) : 0);
@@ -177,7 +179,7 @@ void State::set_shard(const std::string& name, const std::vector<BoxValues>& val
   for (std::size_t b = 0; b < own.size() && same; b++)
     same = own[b] == values[b].box && values[b].values.size() == static_cast<std::size_t>(volume(own[b]));
   if (!same) throw UserError("the boxes that are given for \"" + name + "\" are not those that this rank owns");
-  overwrite(name, slot, [&](std::size_t box, std::size_t place, Index) { return values[box].values[place]; });
+  overwrite_each(name, slot, [&](std::size_t box, std::size_t place, Index) { return values[box].values[place]; });
 }
 
 void State::set(const std::string& name, const std::vector<double>& values, const std::string& slot) {
@@ -186,16 +188,16 @@ void State::set(const std::string& name, const std::vector<double>& values, cons
   if (values.size() != static_cast<std::size_t>(shape.elements()))
     throw UserError("\"" + name + "\" has " + std::to_string(shape.elements()) + " elements, " + std::to_string(values.size()) +
                     " are given");
-  overwrite(name, slot, [&](std::size_t, std::size_t, Index global) { return at(values, global); });
+  overwrite_each(name, slot, [&](std::size_t, std::size_t, Index global) { return at(values, global); });
 }
 
 std::byte* State::address(const std::string& name, const std::string& slot, const Buffer& as) const {
   static_cast<void>(parameter(name));
-  for (const Stored& stored : stored_)
+  for (const StoredBox& stored : stored_)
     if (stored.slot == slot && stored.as.name == name && stored.as.box == as.box && stored.as.dtype == as.dtype &&
         stored.as.format == as.format)
       return stored.memory.get();
-  for (const Stored& stored : stored_)
+  for (const StoredBox& stored : stored_)
     if (stored.as.dtype != as.dtype)
       throw UserError("the State is in " + to_string(stored.as.dtype) + ", this plan in " + to_string(as.dtype) +
                       "; give balance() the State's dtype");
@@ -203,10 +205,23 @@ std::byte* State::address(const std::string& name, const std::string& slot, cons
                   "homes() of the plan that the State was made from");
 }
 
-std::vector<std::shared_ptr<std::byte>> State::memory() const {
-  std::vector<std::shared_ptr<std::byte>> out;
-  for (const Stored& stored : stored_) out.push_back(stored.memory);
-  return out;
+void State::overwrite(const StoredBox& box, const std::byte* values) {
+  const Buffer& as = box.as;
+  const auto bytes = static_cast<std::size_t>(as.bytes);
+  const View view = view_of(as, 0, as.box);
+  const std::vector<Index> dense = row_major(as.box);
+  std::vector<std::byte> room;
+  if (view.strides != dense) {
+    room.resize(device_ != nullptr ? bytes : 0);
+    std::byte* const to = device_ != nullptr ? room.data() : box.memory.get();
+    copy_box(view.extents, bytes_of(as.dtype), values, dense, to, view.strides);
+    if (device_ == nullptr) return;
+    values = room.data();
+  }
+  if (device_ != nullptr)
+    copy_and_wait(*device_, box.memory.get(), values, bytes);
+  else
+    std::memcpy(box.memory.get(), values, bytes);
 }
 
 }  // namespace motley

@@ -70,39 +70,6 @@ std::vector<NamedShape> shapes_of(const std::vector<StoredTensor>& tensors) {
   return out;
 }
 
-// Rank 0's and the other ranks' parts; all list the same entries in one order.
-void merge(Manifest& all, const Manifest& its) {
-  const int first_file = static_cast<int>(all.files.size());
-  all.files.insert(all.files.end(), its.files.begin(), its.files.end());
-  check(all.entries.size() == its.entries.size(), "all ranks list the same tensors");
-  for (std::size_t e = 0; e < its.entries.size(); e++)
-    for (StoredPart part : its.entries[e].parts) {
-      part.file += first_file;
-      all.entries[e].parts.push_back(std::move(part));
-    }
-}
-
-// This rank's file, and what is in it.
-Manifest write_shard(const State& state, const fs::path& folder, int rank) {
-  if (std::error_code ignored; !fs::is_directory(folder, ignored))
-    throw UserError(
-        fmt::format("rank {} does not see {}, which rank 0 has made; give a directory that all hosts share", rank, folder.string()),
-        Exit::io);
-  Manifest mine;
-  std::optional<ShardWriter> file;
-  for (const StateEntry& e : state.entries()) {
-    StoredEntry& entry = mine.entries.emplace_back(StoredEntry{e.slot, {e.name, dtype_of(e.dtype), extents_of(e.shape)}, {}});
-    for (BoxValues& box : state.shard(e.name, e.slot)) {
-      if (!file) file.emplace(folder / shard_name(rank));
-      entry.parts.push_back(file->add(box.box, bytes_in(in_dtype(e.dtype, std::move(box.values)))));
-    }
-  }
-  if (!file) return mine;
-  file->finish();
-  mine.files.push_back({shard_name(rank), file->bytes()});
-  return mine;
-}
-
 }  // namespace
 
 std::string differences(const std::vector<NamedShape>& state, const std::vector<NamedShape>& file) {
@@ -194,51 +161,23 @@ void load_weights(Runtime& rt, State& state, const fs::path& path) {
   });
 }
 
-void save_checkpoint(Runtime& rt, const State& state, const fs::path& directory, const Manifest& facts) {
-  rt.phase("saving a checkpoint");
-  Transport& transport = rt.transport();
-  const fs::path made = directory.string() + ".new";
-  try {
-    on_rank_0(transport, [&] {
-      if (directory.has_parent_path()) make_folder(directory.parent_path());
-      std::error_code failed;
-      fs::remove_all(made, failed);
-      if (!failed) fs::create_directory(made, failed);
-      if (failed) throw UserError(made.string() + ": cannot be made: " + failed.message(), Exit::io);
-    });
-    Manifest mine;
-    agreed(transport, [&] { mine = write_shard(state, made, rt.rank()); });
-    Manifest all = facts;
-    const std::string text = to_text(mine);
-    control::to_first(
-        transport, std::as_bytes(std::span(text)), "collecting a checkpoint's manifest",
-        [&](int rank, std::span<const std::byte> bytes) {
-          if (rank == 0) all.entries = mine.entries, all.files = mine.files;
-          if (rank > 0)
-            merge(all, parse_manifest("rank " + std::to_string(rank), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-        });
-    on_rank_0(transport, [&] { finish_checkpoint(made, directory, all); });
-  } catch (...) {
-    std::error_code ignored;
-    if (rt.rank() == 0) fs::remove_all(made, ignored);
-    throw;
-  }
+StoredTensor stored_tensor(const StateEntry& entry) {
+  return {entry.name, dtype_of(entry.dtype), extents_of(entry.shape)};
 }
 
 Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether it keeps them; else they begin as what they are of
+  // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
-    for (const StateEntry& e : state.entries()) {
+    for (const StoredBox& box : state.stored()) {
       const auto& entries = from->manifest().entries;
-      const std::string slot = e.slot == kAverage && !averages ? "" : e.slot;
+      const std::string slot = box.slot == kAverage && !averages ? "" : box.slot;
       const auto its = std::find_if(entries.begin(), entries.end(),
-                                    [&](const StoredEntry& one) { return one.tensor.name == e.name && one.slot == slot; });
+                                    [&](const StoredEntry& one) { return one.tensor.name == box.as.name && one.slot == slot; });
       check(its != entries.end(), "the entries of a checkpoint are compared before they are read");
-      std::vector<BoxValues> values;
-      for (const Box& box : state.boxes(e.name, e.slot)) values.push_back({box, from->read(*its, box)});
-      if (!values.empty()) use(e, values);
+      use(box, *its);
     }
   };
   agreed(rt.transport(), [&] {
@@ -258,10 +197,22 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     for (const StoredEntry& e : from->manifest().entries) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
-    each([](const StateEntry&, const std::vector<BoxValues>&) {});  // damaged values are found before any are overwritten
+    // Damaged values are found before any are overwritten.
+    each([&](const StoredBox& box, const StoredEntry& its) { from->check(its, box.as.box); });
   });
   agreed(rt.transport(), [&] {
-    each([&](const StateEntry& e, const std::vector<BoxValues>& values) { state.set_shard(e.name, values, e.slot); });
+    std::vector<std::byte> values;
+    each([&](const StoredBox& box, const StoredEntry& its) {
+      values.resize(static_cast<std::size_t>(volume(box.as.box) * bytes_of_dtype(its.tensor.dtype)));
+      from->read(its, box.as.box, values);
+      if (dtype_of(box.as.dtype) == its.tensor.dtype) return state.overwrite(box, values.data());
+      const StoredTensor as{"", its.tensor.dtype, {volume(box.as.box)}};
+      const auto converted = [&](auto kind) {
+        return std::visit([](const auto& list) { return NpyData(std::vector<decltype(kind)>(list.begin(), list.end())); },
+                          values_of(as, {reinterpret_cast<const char*>(values.data()), values.size()}));
+      };
+      state.overwrite(box, bytes_in(box.as.dtype == DType::f64 ? converted(double{}) : converted(float{})).data());
+    });
   });
   return from->manifest();
 }

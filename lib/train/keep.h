@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A State in files, written and read by all ranks together (public: motley/weights.h).
+// A State in files, by all ranks together (public: motley/weights.h; checkpoints are written by saver.h).
 #pragma once
 #include <motley/weights.h>
 
@@ -9,9 +9,8 @@
 
 namespace motley {
 
-// Collective: each rank writes what it owns beside `directory`, which all of them see; rank 0 names and marks it. `facts`: step,
-// seed and position. UserError, on all ranks (74: nothing is left of it, and a checkpoint that was there is still there).
-void save_checkpoint(Runtime& rt, const State& state, const std::filesystem::path& directory, const Manifest& facts);
+// As a file has it.
+StoredTensor stored_tensor(const StateEntry& entry);
 // Collective: every rank reads what it owns. UserError, on all ranks, before anything is overwritten: 66, 65.
 Manifest load_checkpoint(Runtime& rt, State& state, const std::filesystem::path& directory);
 

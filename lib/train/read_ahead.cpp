@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/read_ahead.h"
 
-#include <motley/error.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/core_use.h"
-#include "run/start.h"
+#include "train/beside.h"
 
 namespace motley {
 
@@ -17,36 +13,12 @@ namespace {
 
 constexpr Index kPieces = 16;  // of a box: the step waits for one of them at most
 
-// The thread gets no signals: those are for the rank's own.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
 ReadAhead::ReadAhead(const std::vector<int>& cores, Feeds first) {
   fill(slots_[0], std::move(first));
   if (cores.empty()) return;
-  const NoSignals held;
-  thread_ = std::thread([this, cores] {
-    try {
-      bind_to_cores(cores);
-    } catch (const Error&) {  // they are no longer this process's: it runs where the rank does
-    }
-    const ThreadBeside uncounted;
-    work();
-  });
+  thread_ = start_beside(cores, [this] { work(); });
 }
 
 ReadAhead::~ReadAhead() {

@@ -118,28 +118,42 @@ class Job {
     on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
   }
 
-  // One that cannot be written leaves those before it as they are. Collective.
-  void try_checkpoint() {
-    if (std::exchange(tried_, out_.steps) == out_.steps) return;
+  // A checkpoint that cannot be written leaves those before it as they are.
+  template <class Work>
+  void warned(Index step, Work&& work) {
     try {
-      keep_checkpoint();
+      work();
     } catch (const Error& e) {
       if (e.code() != Exit::io) throw;
-      saved_at_ = seconds_now();
       if (rt_.rank() == 0 && in_.warn)
-        in_.warn("warning: no checkpoint at step " + std::to_string(out_.steps) + ", training goes on: " + e.what());
+        in_.warn("warning: no checkpoint at step " + std::to_string(step) + ", training goes on: " + e.what());
     }
   }
 
-  // As step-N, and of those that were there the newest ones stay. Collective.
-  void keep_checkpoint() {
-    if (saved_ == out_.steps) return;
-    const Index next = first_ + out_.steps - first_step_, per_epoch = order_->steps_per_epoch();
-    trainer_.save(in_.run_directory / kCheckpoints / ("step-" + std::to_string(out_.steps)),
-                  {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()});
-    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
-    saved_ = out_.steps;
+  // It is written while training goes on. Collective.
+  void try_checkpoint() {
+    if (std::exchange(tried_, out_.steps) == out_.steps) return;
+    try_to_finish_checkpoint();
+    if (saved_ != out_.steps) warned(out_.steps, [&] { begin_checkpoint(); });
     saved_at_ = seconds_now();
+  }
+  void try_to_finish_checkpoint() {
+    if (begun_ >= 0) warned(begun_, [&] { finish_checkpoint(); });
+  }
+
+  // As step-N. Collective.
+  void begin_checkpoint() {
+    const Index next = first_ + out_.steps - first_step_, per_epoch = order_->steps_per_epoch();
+    trainer_.begin_save(in_.run_directory / kCheckpoints / ("step-" + std::to_string(out_.steps)),
+                        {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()});
+    begun_ = out_.steps;
+  }
+  // Of those that were there the newest ones stay. Collective.
+  void finish_checkpoint() {
+    const Index step = std::exchange(begun_, -1);
+    trainer_.finish_save();
+    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, step); });
+    saved_ = step;
   }
 
   void prepare() {
@@ -195,6 +209,7 @@ class Job {
       if (rt_.rank() == 0) write_step(report, epoch, facts);
       const bool due = report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) ||
                        (when.every_epochs > 0 && (s + 1) % (when.every_epochs * order_->steps_per_epoch()) == 0);
+      if (report.saved) try_to_finish_checkpoint();
       if (due && !stop_) try_checkpoint();
     }
     const Verdict written =
@@ -277,14 +292,16 @@ class Job {
     time_steps();
     keep_trace();
     trainer_.compare_copies();
+    if (out_.status == "done" && in_.checkpoint.any()) try_checkpoint();
+    try_to_finish_checkpoint();
     std::optional<Error> lost;  // what a stopped run would go on from
-    if (out_.status == "stopped") try {
-        keep_checkpoint();
+    if (out_.status == "stopped" && saved_ != out_.steps) try {
+        begin_checkpoint();
+        finish_checkpoint();
       } catch (const Error& e) {
         if (e.code() != Exit::io) throw;
         lost = e;
       }
-    if (out_.status == "done" && in_.checkpoint.any()) try_checkpoint();
     if (out_.status == "stopped" && evaluated_ != out_.steps)
       out_.test_accuracy = out_.test_loss = std::nullopt;  // of other weights
     if (out_.status == "done") evaluate_now();
@@ -359,9 +376,9 @@ class Job {
   const Plan& plan_;
   Dump dump_;
   Trainer trainer_;
-  Index batch_ = 0, first_ = 0, total_ = 0;  // steps of the data, counted over all epochs: the first, one after the last
-  Index first_step_ = 0, saved_ = 0,
-        tried_ = 0;  // steps done when this process began; at the last checkpoint; when one was last tried
+  Index batch_ = 0, first_ = 0, total_ = 0;       // steps of the data, counted over all epochs: the first, one after the last
+  Index first_step_ = 0, saved_ = 0, tried_ = 0;  // steps done when this process began; at the last checkpoint; when one was tried
+  Index begun_ = -1;                              // steps done at the checkpoint that is being written; -1: none is
   double saved_at_ = 0;
   std::optional<Order> order_{};
   Index data_epoch_ = -1;  // of train_data_

@@ -17,6 +17,7 @@
 #include "run/step_trace.h"
 #include "train/keep.h"
 #include "train/plan_on_rank.h"
+#include "train/saver.h"
 #include "train/update.h"
 
 namespace motley {
@@ -45,6 +46,7 @@ struct Trainer::Impl {
   StepTrace trace;
   Executor executor;
   Copies copies;
+  Saver saver;
   const Index compare_every;
   std::optional<control::Gathering> sent_figures{};  // of the last step: they travel during the next one
   StepFigures known{};                               // of the last step whose figures all ranks have
@@ -60,6 +62,7 @@ struct Trainer::Impl {
         trace(recorded_steps(program)),
         executor(program, on_rank.backend(), runtime.transport(), state),
         copies(plan, program, executor, runtime.transport()),
+        saver(runtime, state),
         compare_every(options.compare_copies_every),
         seed(options.seed) {
     executor.record_into(&trace);
@@ -80,7 +83,9 @@ struct Trainer::Impl {
 
   // What a rank sends all before the update: the losses that it has, summed over its micro-batches.
   struct Losses {
-    std::int16_t stop = 0, save = 0;
+    std::int8_t stop = 0, save = 0;
+    Saver::Stage saved{};
+    std::int8_t unused = 0;
     std::uint32_t has = 0;  // a bit for each loss
     double values[kMostLosses]{};
   };
@@ -94,7 +99,7 @@ struct Trainer::Impl {
           sum.has |= 1U << i;
         }
   }
-  void hear(const std::vector<control::Gathering::Frame>& all, StepReport& report) const {
+  void hear(const std::vector<control::Gathering::Frame>& all, StepReport& report) {
     std::vector<Losses> ranks;
     for (const control::Gathering::Frame& frame : all) std::memcpy(&ranks.emplace_back(), frame.bytes.data(), sizeof(Losses));
     for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
@@ -105,6 +110,11 @@ struct Trainer::Impl {
     }
     report.stop = std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.stop != 0; });
     report.save = std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.save != 0; });
+    const auto all_have = [&](auto&& of) { return std::all_of(ranks.begin(), ranks.end(), of); };
+    const bool failed = !all_have([](const Losses& r) { return r.saved != Saver::Stage::failed; });
+    report.saved = failed || ranks.front().saved == Saver::Stage::complete;
+    if (!failed && !saver.collected() && all_have([](const Losses& r) { return r.saved == Saver::Stage::written; }))
+      saver.collect();
   }
 
   // Collective; throws on all ranks. The weights are still those before the step.
@@ -187,6 +197,7 @@ struct Trainer::Impl {
       add_losses(sum);
       sum.stop = rt.stop_requested() || wants_stop;
       sum.save = wants_save;
+      sum.saved = saver.stage();
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
@@ -260,11 +271,19 @@ const StepFigures& Trainer::figures() {
   return impl_->figures();
 }
 void Trainer::save(const std::filesystem::path& checkpoint, const DataPosition& position) {
+  begin_save(checkpoint, position);
+  finish_save();
+}
+void Trainer::begin_save(const std::filesystem::path& checkpoint, const DataPosition& position) {
   const StoredPosition data{position.epoch, position.batch, position.batch_size, position.samples};
-  save_checkpoint(impl_->rt, impl_->state, checkpoint, {.step = impl_->step, .seed = impl_->seed, .data = data});
+  impl_->saver.begin(checkpoint, {.step = impl_->step, .seed = impl_->seed, .data = data});
+}
+void Trainer::finish_save() {
+  impl_->saver.finish();
 }
 DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
   static_cast<void>(figures());
+  finish_save();
   const Manifest from = load_checkpoint(impl_->rt, impl_->state, checkpoint);
   impl_->step = impl_->finite = from.step;
   impl_->known = {};

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/copy_box.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
 
@@ -194,39 +195,49 @@ class Structure {
   std::string name_;
 };
 
-// The chunks of one part; the last one is kept.
-class Chunks {
- public:
-  Chunks(const InputFile& file, const StoredPart& part) : file_(file), part_(part) {}
-
-  void load(std::uint64_t chunk) {
-    if (held_ == chunk) return;
-    const std::uint64_t begin = chunk * kChunkBytes;
-    bytes_ = file_.text(part_.offset + begin, std::min(kChunkBytes, part_.bytes - begin));
-    if (const std::string found = to_hex(hash_bytes(bytes_)); found != at(part_.hashes, chunk))
-      throw UserError(
-          fmt::format("{}: bytes {} to {} are damaged: hash {}, expected {}", file_.path().string(), part_.offset + begin,
-                      part_.offset + begin + bytes_.size(), found, shown(at(part_.hashes, chunk))),
-          Exit::data);
-    held_ = chunk;
+// Reads bytes [from, from + out.size()) of a part, which are whole chunks of it, and compares their hashes.
+void read_chunks(const InputFile& file, const StoredPart& part, std::uint64_t from, std::span<std::byte> out) {
+  file.read(part.offset + from, out);
+  for (std::size_t at_byte = 0; at_byte < out.size(); at_byte += kChunkBytes) {
+    const std::uint64_t begin = from + at_byte, size = std::min<std::uint64_t>(kChunkBytes, out.size() - at_byte);
+    const std::string &expected = at(part.hashes, begin / kChunkBytes), found = to_hex(hash_bytes(out.data() + at_byte, size));
+    if (found != expected)
+      throw UserError(fmt::format("{}: bytes {} to {} are damaged: hash {}, expected {}", file.path().string(), part.offset + begin,
+                                  part.offset + begin + size, found, shown(expected)),
+                      Exit::data);
   }
+}
 
-  // Bytes of the part.
-  void read(std::uint64_t from, std::span<std::byte> out) {
-    while (!out.empty()) {
-      load(from / kChunkBytes);
-      const std::uint64_t in_chunk = from % kChunkBytes, n = std::min<std::uint64_t>(out.size(), bytes_.size() - in_chunk);
-      std::memcpy(out.data(), bytes_.data() + in_chunk, n);
-      from += n;
-      out = out.subspan(n);
+// Bytes from `from` on of a part, grown chunk by chunk.
+class Window {
+ public:
+  Window(const InputFile& file, const StoredPart& part, std::uint64_t from) : file_(file), part_(part), from_(from) {}
+  std::uint64_t end() const { return from_ + size_; }
+  void grow() {
+    const std::size_t more = std::min(kChunkBytes, part_.bytes - end());
+    if (size_ + more > room_) {
+      auto larger = std::make_unique_for_overwrite<std::byte[]>(2 * size_ + kChunkBytes);
+      room_ = 2 * size_ + kChunkBytes;
+      if (size_ > 0) std::memcpy(larger.get(), held_.get(), size_);
+      held_ = std::move(larger);
     }
+    read_chunks(file_, part_, end(), {held_.get() + size_, more});
+    size_ += more;
+  }
+  const std::byte* data(std::uint64_t at) const { return held_.get() + (at - from_); }
+  void drop_before(std::uint64_t at) {
+    if (at <= from_) return;
+    size_ -= at - from_;
+    std::memmove(held_.get(), data(at), size_);
+    from_ = at;
   }
 
  private:
   const InputFile& file_;
   const StoredPart& part_;
-  std::uint64_t held_ = UINT64_MAX;
-  std::string bytes_{};
+  std::uint64_t from_;
+  std::unique_ptr<std::byte[]> held_{};
+  std::size_t size_ = 0, room_ = 0;
 };
 
 class CheckpointWeights final : public WeightsFile {
@@ -250,21 +261,27 @@ class CheckpointWeights final : public WeightsFile {
     const StoredTensor& its = at(tensors(), tensor);
     Box all;
     for (Index n : its.extents) all.push_back({0, n});
-    std::vector<double> values = checkpoint_->read(*at(entries_, tensor), all);
-    if (its.dtype == "F64") return values;
-    if (its.dtype == "I32") return std::vector<std::int32_t>(values.begin(), values.end());
-    return std::vector<float>(values.begin(), values.end());
+    return values_in(tensor, all);
   }
 
   std::vector<std::vector<double>> read_boxes(int tensor, const std::vector<Box>& boxes,
                                               const std::vector<Index>& extents) const override {
     if (extents != at(tensors(), tensor).extents) return WeightsFile::read_boxes(tensor, boxes, extents);
     std::vector<std::vector<double>> out;
-    for (const Box& box : boxes) out.push_back(checkpoint_->read(*at(entries_, tensor), box));
+    for (const Box& box : boxes)
+      out.push_back(
+          std::visit([](const auto& values) { return std::vector<double>(values.begin(), values.end()); }, values_in(tensor, box)));
     return out;
   }
 
  private:
+  NpyData values_in(int tensor, const Box& box) const {
+    const StoredTensor its{"", at(tensors(), tensor).dtype, {volume(box)}};
+    std::string bytes(static_cast<std::size_t>(volume(box) * bytes_of_dtype(its.dtype)), '\0');
+    checkpoint_->read(*at(entries_, tensor), box, std::as_writable_bytes(std::span(bytes)));
+    return values_of(its, bytes);
+  }
+
   CheckpointWeights(std::unique_ptr<Checkpoint> checkpoint, std::vector<const StoredEntry*> entries,
                     std::vector<StoredTensor> tensors)
       : WeightsFile(checkpoint->path().string(), std::move(tensors)),
@@ -394,36 +411,52 @@ Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
   }
 }
 
-std::vector<double> Checkpoint::read(const StoredEntry& entry, const Box& box) const {
-  const auto size = static_cast<std::uint64_t>(bytes_of_dtype(entry.tensor.dtype));
-  std::vector<double> out(static_cast<std::size_t>(volume(box)));
-  std::vector<std::byte> bytes;
+void Checkpoint::read(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const {
+  visit(entry, box, out);
+}
+void Checkpoint::check(const StoredEntry& entry, const Box& box) const {
+  visit(entry, box, {});
+}
+
+// out empty: nothing is kept.
+void Checkpoint::visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const {
+  const auto item = static_cast<std::size_t>(bytes_of_dtype(entry.tensor.dtype));
   for (const StoredPart& part : entry.parts) {
     const Box shared = intersect(part.box, box);
     if (volume(shared) == 0) continue;
+    // Along the first dim: its rows follow each other in the part.
+    const bool scalar = part.box.empty();
+    const Index rows = scalar ? 1 : part.box[0].size(), origin = scalar ? 0 : part.box[0].begin;
+    const Range wanted = scalar ? Range{0, 1} : Range{shared[0].begin - origin, shared[0].end - origin};
+    const std::uint64_t row = part.bytes / static_cast<std::uint64_t>(rows), end = static_cast<std::uint64_t>(wanted.end) * row;
     const InputFile file(directory_ / at(manifest_.files, part.file).name, Links::refuse);
-    Chunks chunks(file, part);
-    for_each_run(shared, [&](const std::vector<Index>& here, Index length) {
-      bytes.resize(static_cast<std::size_t>(length) * size);
-      chunks.read(static_cast<std::uint64_t>(position_in(part.box, here)) * size, bytes);
-      const StoredTensor run{"", entry.tensor.dtype, {length}};
-      std::visit(
-          [&](const auto& values) {
-            std::transform(values.begin(), values.end(), out.begin() + position_in(box, here),
-                           [](auto v) { return static_cast<double>(v); });
-          },
-          values_of(run, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-    });
+    Window window(file, part, static_cast<std::uint64_t>(wanted.begin) * row / kChunkBytes * kChunkBytes);
+    for (Index done = wanted.begin; window.end() < end;) {
+      window.grow();
+      const Index ready = std::min<Index>(wanted.end, static_cast<Index>(window.end() / row));
+      if (!out.empty() && ready > done) {
+        Box whole = part.box, slab = shared;  // the rows [done, ready): of the part, and what is wanted of them
+        if (!scalar) whole[0] = slab[0] = {origin + done, origin + ready};
+        const std::vector<Index> from = row_major(whole), to = row_major(box);
+        copy_box(extents_of(slab), item,
+                 window.data(static_cast<std::uint64_t>(done) * row) + static_cast<std::size_t>(item_of(whole, from, slab)) * item,
+                 from, out.data() + static_cast<std::size_t>(item_of(box, to, slab)) * item, to);
+      }
+      done = std::max(done, ready);
+      window.drop_before(out.empty() ? window.end() : static_cast<std::uint64_t>(done) * row);
+    }
   }
-  return out;
 }
 
 void Checkpoint::check_chunks() const {
+  std::vector<std::byte> room;
   for (const StoredEntry& entry : manifest_.entries)
     for (const StoredPart& part : entry.parts) {
       const InputFile file(directory_ / at(manifest_.files, part.file).name, Links::refuse);
-      Chunks chunks(file, part);
-      for (std::uint64_t c = 0; c < part.hashes.size(); c++) chunks.load(c);
+      for (std::uint64_t begin = 0; begin < part.bytes; begin += kChunkBytes) {
+        room.resize(std::min(kChunkBytes, part.bytes - begin));
+        read_chunks(file, part, begin, room);
+      }
     }
 }
 

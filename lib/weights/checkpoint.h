@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,11 +80,14 @@ class Checkpoint {
   explicit Checkpoint(std::filesystem::path directory);  // UserError: 66 it is not there, 65
   const std::filesystem::path& path() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
-  // Of an entry, its values inside the box, row-major. Reads the chunks that the box meets. UserError (65, 74).
-  std::vector<double> read(const StoredEntry& entry, const Box& box) const;
-  void check_chunks() const;  // all of them. UserError (65, 74)
+  // Of an entry, its values inside the box: row-major, in its dtype, as many as there are. Reads the chunks that the box meets.
+  // UserError (65, 74).
+  void read(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const;
+  void check(const StoredEntry& entry, const Box& box) const;  // the chunks that read() would read. UserError (65, 74)
+  void check_chunks() const;                                   // all of them. UserError (65, 74)
 
  private:
+  void visit(const StoredEntry& entry, const Box& box, std::span<std::byte> out) const;
   std::filesystem::path directory_;
   Manifest manifest_{};
 };

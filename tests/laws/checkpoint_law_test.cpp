@@ -136,6 +136,40 @@ TEST_CASE("checkpoint law: saved on one mesh and cuts, loaded on another, traini
   CHECK(compared > when_all(100));
 }
 
+TEST_CASE("checkpoint law: what is written while steps go on is the State of when it was begun", "[law]") {
+  for (int number = 0; number < share_of(20); number++) {
+    INFO("case " << number);
+    Random random(static_cast<unsigned>(93000 + number));
+    const Recipe recipe = random_recipe(random);
+    const auto one = planned(random, recipe, optimizer_of(pick(random, 0, 2)));
+    if (!one) continue;
+    const testing::Directory in;
+    int steps_until_saved = 0;
+    run_ranks_in_memory(one->ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, one->plan, {.seed = 5});
+      Course ignored;
+      train(rt, trainer, one->net, 0, 1, ignored);
+      trainer.save(in.path / "at_once");
+      trainer.begin_save(in.path / "begun");
+      if (fs::exists(in.path / "begun")) throw InternalError("a checkpoint is there before it is finished");
+      bool saved = false;
+      int steps = 0;
+      for (; !saved && steps < 10000; steps++) saved = trainer.step_named(feeds_of(one->net, steps, true)).saved;
+      if (rt.rank() == 0) steps_until_saved = steps;
+      trainer.finish_save();
+      if (trainer.step_named(feeds_of(one->net, 0, true)).saved) throw InternalError("nothing is being saved any more");
+      trainer.begin_save(in.path / "first");
+      trainer.begin_save(in.path / "second");  // finishes the first
+      if (!fs::exists(in.path / "first" / kMarker)) throw InternalError("the first one is not complete");
+    });
+    CHECK(steps_until_saved < 10000);
+    Checkpoint(in.path / "begun").check_chunks();
+    CHECK(to_text(Checkpoint(in.path / "begun").manifest()) == to_text(Checkpoint(in.path / "at_once").manifest()));
+    CHECK_FALSE(fs::exists(in.path / "second"));      // it was not finished
+    CHECK_FALSE(fs::exists(in.path / "second.new"));  // nor is anything left of it
+  }
+}
+
 TEST_CASE("checkpoint law: weights files have the parameters of any layout", "[law]") {
   for (int number = 0; number < share_of(20); number++) {
     INFO("case " << number);

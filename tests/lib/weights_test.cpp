@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <random>
 
 #include "base/half.h"
 #include "base/hash.h"
@@ -293,13 +294,55 @@ TEST_CASE("a checkpoint has a hash for each chunk of 4 MiB") {
   // What does not touch the damaged chunk is still read.
   const Checkpoint checkpoint(in.path / "c");
   const StoredEntry& entry = checkpoint.manifest().entries[0];
-  CHECK(checkpoint.read(entry, {{0, 1 << 20}}) == std::vector<double>(1 << 20, 1.0));
-  CHECK(checkpoint.read(entry, {{2 << 20, n}}).size() == 1 << 20);
+  std::vector<float> out(1 << 20);
+  checkpoint.read(entry, {{0, 1 << 20}}, std::as_writable_bytes(std::span(out)));
+  CHECK(out == std::vector<float>(1 << 20, 1.0F));
+  checkpoint.check(entry, {{2 << 20, n}});
   CHECK_THAT(refusal([&] {
-               static_cast<void>(checkpoint.read(entry, {{(1 << 20) + 5, (1 << 20) + 6}}));
+               checkpoint.check(entry, {{(1 << 20) + 5, (1 << 20) + 6}});
              }),
              Contains("bytes 4194304 to 8388608 are damaged"));
   CHECK_THAT(refusal([&] { checkpoint.check_chunks(); }), Contains("are damaged"));
+}
+
+TEST_CASE("any box of a checkpoint is read, whatever chunks its rows are in") {
+  const Directory in;
+  // Rows of less than a chunk that none ends with, rows of more than one, a row that is one, no dims.
+  Tensors tensors;
+  tensors.list = {
+      {"short", "F32", {700, 3, 1001}}, {"long", "F64", {3, 700001, 2}}, {"flat", "F32", {2500000}}, {"none", "F32", {}}};
+  std::vector<std::vector<double>> all;
+  for (const StoredTensor& its : tensors.list) {
+    std::vector<double>& values = all.emplace_back(static_cast<std::size_t>(*elements_of(its.extents)));
+    for (std::size_t i = 0; i < values.size(); i++) values[i] = static_cast<double>(i % 8388593);
+    if (its.dtype == "F64") tensors.values.emplace_back(values);
+    if (its.dtype == "F32") tensors.values.emplace_back(std::vector<float>(values.begin(), values.end()));
+  }
+  write(*new_checkpoint(in.path / "c", tensors.list), tensors);
+  const Checkpoint checkpoint(in.path / "c");
+  std::mt19937 random(5);
+  for (std::size_t t = 0; t < all.size(); t++)
+    for (int number = 0; number < (t < 3 ? 6 : 1); number++) {
+      const StoredEntry& entry = checkpoint.manifest().entries[t];
+      Box box;
+      for (const Index n : entry.tensor.extents) {
+        const Index a = std::uniform_int_distribution<Index>(0, n - 1)(random),
+                    b = std::uniform_int_distribution<Index>(0, n)(random);
+        box.push_back(number == 0 ? Range{0, n} : Range{std::min(a, b), std::max(a + 1, b)});
+      }
+      CAPTURE(entry.tensor.name, to_string(box));
+      std::string bytes(static_cast<std::size_t>(volume(box) * bytes_of_dtype(entry.tensor.dtype)), 'x');
+      checkpoint.read(entry, box, std::as_writable_bytes(std::span(bytes)));
+      std::vector<double> expected, found;
+      for_each_run(box, [&](const std::vector<Index>& here, Index length) {
+        Box whole;
+        for (const Index n : entry.tensor.extents) whole.push_back({0, n});
+        for (Index i = 0; i < length; i++) expected.push_back(all[t][static_cast<std::size_t>(position_in(whole, here) + i)]);
+      });
+      std::visit([&](const auto& values) { found.assign(values.begin(), values.end()); },
+                 values_of({"", entry.tensor.dtype, {volume(box)}}, bytes));
+      CHECK((found == expected));
+    }
 }
 
 TEST_CASE("names and shapes that differ are told all at once") {

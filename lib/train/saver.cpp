@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/saver.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "base/at.h"
+#include "base/copy_box.h"
+#include "mesh/control.h"
+#include "program/views.h"
+#include "run/start.h"
+#include "train/agreed.h"
+#include "train/beside.h"
+#include "train/dump.h"
+#include "train/keep.h"
+
+namespace motley {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Rank 0's and the other ranks' parts; all list the same entries in one order.
+void merge(Manifest& all, const Manifest& its) {
+  const int first_file = static_cast<int>(all.files.size());
+  all.files.insert(all.files.end(), its.files.begin(), its.files.end());
+  check(all.entries.size() == its.entries.size(), "all ranks list the same tensors");
+  for (std::size_t e = 0; e < its.entries.size(); e++)
+    for (StoredPart part : its.entries[e].parts) {
+      part.file += first_file;
+      all.entries[e].parts.push_back(std::move(part));
+    }
+}
+
+}  // namespace
+
+Saver::~Saver() {
+  if (!begun()) return;
+  end(*writing_);
+  try {
+    if (std::uncaught_exceptions() == 0) static_cast<void>(agree(rt_.transport(), 0));  // the others do not write any more either
+  } catch (const Error&) {                                                              // another rank's, which ends the run
+  }
+  std::error_code ignored;
+  if (rt_.rank() == 0) fs::remove_all(writing_->beside, ignored);
+}
+
+void Saver::begin(const fs::path& directory, const Manifest& facts) {
+  finish();
+  rt_.phase("copying for a checkpoint");
+  auto writing = std::make_unique<Writing>();
+  writing->directory = directory;
+  writing->beside = directory.string() + ".new";
+  writing->facts = facts;
+  agreed(rt_.transport(), [&] {
+    if (rt_.rank() == 0) {
+      if (directory.has_parent_path()) make_folder(directory.parent_path());
+      std::error_code failed;
+      fs::remove_all(writing->beside, failed);
+      if (!failed) fs::create_directory(writing->beside, failed);
+      if (failed) throw UserError(writing->beside.string() + ": cannot be made: " + failed.message(), Exit::io);
+    }
+    copy(*writing);
+  });
+  writing_ = std::move(writing);
+  writing_->thread =
+      start_beside(spare_cores(), [its = writing_.get(), copies = room_.get(), rank = rt_.rank()] { work(*its, copies, rank); });
+}
+
+void Saver::work(Writing& writing, const std::byte* copies, int rank) {
+  try {
+    writing.manifests.assign(1, to_text(write(writing, copies, rank)));
+    writing.stage = Stage::written;
+    writing.stage.notify_all();
+    if (rank > 0) return;
+    writing.word.wait(Word::wait);
+    if (writing.word == Word::give_up) return;
+    complete(writing);
+    writing.stage = Stage::complete;
+  } catch (const Error& e) {
+    writing.failed.emplace(e.what(), e.code());
+    writing.stage = Stage::failed;
+  } catch (const std::exception& e) {
+    writing.failed.emplace(writing.beside.string() + ": " + e.what(), Exit::io);
+    writing.stage = Stage::failed;
+  }
+  writing.stage.notify_all();
+}
+
+void Saver::copy(Writing& writing) {
+  writing.entries = state_.entries();
+  std::size_t bytes = 0;
+  for (const StoredBox& box : state_.stored()) {
+    writing.boxes.push_back({box.slot, box.as, bytes});
+    bytes += (static_cast<std::size_t>(box.as.bytes) + 63) / 64 * 64;
+  }
+  if (bytes > room_bytes_) {
+    room_.reset();
+    room_bytes_ = 0;
+    constexpr std::size_t kPage = std::size_t{2} << 20;  // few large ones: small ones take longer to get than to fill
+    const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+    room_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
+    if (room_ == nullptr)
+      throw UserError(fmt::format("rank {}: no memory to copy {} bytes for a checkpoint", rt_.rank(), bytes), Exit::io);
+    static_cast<void>(madvise(room_.get(), whole, MADV_HUGEPAGE));  // where there are none it is as any other memory
+    room_bytes_ = whole;
+  }
+  for (std::size_t b = 0; b < writing.boxes.size(); b++) {
+    const StoredBox& box = at(state_.stored(), b);
+    std::byte* const to = room_.get() + writing.boxes[b].at;
+    if (state_.device() != nullptr)
+      copy_and_wait(*state_.device(), to, box.memory.get(), static_cast<std::size_t>(box.as.bytes));
+    else
+      std::memcpy(to, box.memory.get(), static_cast<std::size_t>(box.as.bytes));
+  }
+}
+
+// This rank's file, and what is in it.
+Manifest Saver::write(const Writing& writing, const std::byte* copies, int rank) {
+  if (std::error_code ignored; !fs::is_directory(writing.beside, ignored))
+    throw UserError(fmt::format("rank {} does not see {}, which rank 0 has made; give a directory that all hosts share", rank,
+                                writing.beside.string()),
+                    Exit::io);
+  Manifest mine;
+  std::optional<ShardWriter> file;
+  std::vector<std::byte> row_major_values;
+  for (const StateEntry& e : writing.entries) {
+    StoredEntry& entry = mine.entries.emplace_back(StoredEntry{e.slot, stored_tensor(e), {}});
+    for (const Copied& box : writing.boxes) {
+      const Buffer& as = box.as;
+      if (as.name != e.name || box.slot != e.slot) continue;
+      const std::byte* values = copies + box.at;
+      const auto bytes = static_cast<std::size_t>(as.bytes);
+      const View view = view_of(as, 0, as.box);
+      if (const std::vector<Index> dense = row_major(as.box); view.strides != dense) {
+        row_major_values.resize(bytes);
+        copy_box(view.extents, bytes_of(as.dtype), values, view.strides, row_major_values.data(), dense);
+        values = row_major_values.data();
+      }
+      if (!file) file.emplace(writing.beside / shard_name(rank));
+      entry.parts.push_back(file->add(as.box, {values, bytes}));
+    }
+  }
+  if (!file) return mine;
+  file->finish();
+  mine.files.push_back({shard_name(rank), file->bytes()});
+  return mine;
+}
+
+void Saver::collect() {
+  Writing& writing = *writing_;
+  const std::string mine = writing.manifests.front();
+  control::to_first(rt_.transport(), std::as_bytes(std::span(mine)), "collecting a checkpoint's manifest",
+                    [&](int rank, std::span<const std::byte> bytes) {
+                      if (rank > 0) writing.manifests.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+                    });
+  writing.collected = true;
+  writing.word = Word::go_on;
+  writing.word.notify_all();
+}
+
+void Saver::complete(Writing& writing) {
+  Manifest all = writing.facts;
+  for (std::size_t rank = 0; rank < writing.manifests.size(); rank++) {
+    Manifest its = parse_manifest("rank " + std::to_string(rank), writing.manifests[rank]);
+    if (rank == 0)
+      all.entries = std::move(its.entries), all.files = std::move(its.files);
+    else
+      merge(all, its);
+  }
+  finish_checkpoint(writing.beside, writing.directory, all);
+}
+
+// The thread ends, whatever it waits for.
+void Saver::end(Writing& writing) {
+  Word waits = Word::wait;
+  writing.word.compare_exchange_strong(waits, Word::give_up);
+  writing.word.notify_all();
+  writing.thread.join();
+}
+
+void Saver::finish() {
+  if (!begun()) return;
+  rt_.phase("saving a checkpoint");
+  const auto fail = [&] {
+    if (writing_->failed) throw UserError(*writing_->failed);
+  };
+  try {
+    if (!collected()) {
+      writing_->stage.wait(Stage::copied);
+      agreed(rt_.transport(), fail);
+      collect();
+    }
+    end(*writing_);
+    agreed(rt_.transport(), fail);
+  } catch (...) {
+    if (writing_->thread.joinable()) end(*writing_);
+    std::error_code ignored;
+    if (rt_.rank() == 0) fs::remove_all(writing_->beside, ignored);
+    writing_.reset();
+    throw;
+  }
+  writing_.reset();
+}
+
+}  // namespace motley
