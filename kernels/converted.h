@@ -4,16 +4,18 @@
 #pragma once
 #include <motley/backend.h>
 
+#include <functional>
+#include <string>
+
 namespace motley {
 
-// Elements begin..end-1 of arrays that do not overlap.
+// Of n elements of arrays that do not overlap, in the order of the backend's kernels.
 struct Conversion {
-  void (*widen)(const Bf16* from, float* to, Index begin, Index end) = nullptr;
-  void (*narrow)(const float* from, Bf16* to, Index begin, Index end) = nullptr;
-  int threads = 1;
+  std::function<void(const Bf16* from, float* to, Index n)> widen{};
+  std::function<void(const float* from, Bf16* to, Index n)> narrow{};
 };
-// One after the other.
 Conversion plain_conversion();
+inline constexpr const char* kOfBf16 = " of bf16";  // the end of its implementation's name
 // kernel: of in_f32(spec).
 std::unique_ptr<Kernel> converted(const KernelSpec& spec, std::unique_ptr<Kernel> kernel, Conversion conversion);
 

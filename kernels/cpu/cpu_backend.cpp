@@ -96,7 +96,7 @@ class CpuBackend final : public Backend {
           if (spec.dtype != DType::bf16 || error.status != dnnl_unimplemented) throw;
         }
       }
-      return converted(spec, kernel(in_f32(spec)), {vendor_.loops->widen, vendor_.loops->narrow, threads_});
+      return converted(spec, kernel(in_f32(spec)), conversion_by(*vendor_.loops, threads_));
     } catch (const dnnl::error& error) {
       throw DeviceError(vendor::version() + " cannot do " + summary(spec) + ": " + error.what());
     }

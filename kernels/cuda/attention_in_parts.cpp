@@ -39,7 +39,7 @@ class AttentionInParts final : public Kernel {
       heads_ = heads_ >= spec.share ? heads_ / spec.share * spec.share : divisor_within(spec.share, heads_);
     queries_ = std::clamp<Index>(scores / std::max<Index>(1, heads_ * e.f), 1, std::max<Index>(1, e.n));
     if (queries_ >= 4 && queries_ < e.n) queries_ -= queries_ % 4;
-    if (heads_ > 1) queries_ = e.n;
+    if (heads_ > 1) queries_ = std::max<Index>(1, e.n);
     const Index elements = kDeviceAlignment / static_cast<Index>(bytes_of(spec.dtype));
     const auto even = [&](Index n) { return n % elements == 0; };
     aligned_ =
@@ -215,8 +215,7 @@ class AttentionInParts final : public Kernel {
 
 std::unique_ptr<Kernel> attention_in_parts(const KernelSpec& spec, const MakePart& make, Index scores) {
   check_attention(spec);
-  if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
-    throw DeviceError("the CUDA kernels know bf16 in maps alone: " + summary(spec));
+  check(spec.dtype == DType::f32 || spec.dtype == DType::f64, "of bf16 it is converted");
   return std::make_unique<AttentionInParts>(spec, make, scores);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU as a Backend, and what the module exports.
 #include <algorithm>
+#include <string_view>
 
 #include "kernels/cuda/attention_in_parts.h"
 #include "kernels/cuda/check.h"
@@ -10,6 +11,7 @@
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/queues.h"
 #include "kernels/cuda_module.h"
+#include "kernels/operands.h"
 
 namespace motley::cuda {
 namespace {
@@ -86,6 +88,7 @@ class CudaBackend final : public Backend {
   DeviceMemory* device_memory() override { return &queues_; }
   bool supports(const KernelSpec& spec) const override {
     if (spec.op == KernelOp::map) return supports_map(spec);
+    if (is_converted(spec)) return supports(in_f32(spec));
     if (spec.dtype != DType::f32 && spec.dtype != DType::f64) return false;
     if (!is_product(spec) && spec.op != KernelOp::attention) return true;
     try {
@@ -99,17 +102,28 @@ class CudaBackend final : public Backend {
     return true;
   }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (is_converted(spec)) {
+      const KernelSpec wide = in_f32(spec);
+      auto kernel = by_vendor(wide, "", vendor_of(spec));
+      return of_bf16(spec, kernel ? std::move(kernel) : compile(wide));
+    }
     if (spec.op == KernelOp::attention) return attention(spec);
-    if (auto kernel = by_vendor(spec, "")) return kernel;
+    if (auto kernel = by_vendor(spec, "", vendor_)) return kernel;
     return own_kernel(spec, vendor_.stream);
   }
   std::vector<std::string> implementations(const KernelSpec& spec) override {
-    if (spec.op == KernelOp::conv2d) return convolution_implementations(spec, vendor_);
-    if (is_product(spec)) return dense_implementations(spec, vendor_);
-    return {};
+    std::vector<std::string> names;
+    if (spec.op == KernelOp::conv2d) names = convolution_implementations(without_bf16(spec), vendor_of(spec));
+    if (is_product(spec)) names = dense_implementations(without_bf16(spec), vendor_of(spec));
+    if (is_converted(spec))
+      for (std::string& name : names) name += kOfBf16;
+    return names;
   }
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
-    if (auto kernel = by_vendor(spec, implementation)) return kernel;
+    std::string name = implementation;
+    if (is_converted(spec) && name.ends_with(kOfBf16)) name.resize(name.size() - std::string_view(kOfBf16).size());
+    if (auto kernel = by_vendor(without_bf16(spec), name, vendor_of(spec)))
+      return is_converted(spec) ? of_bf16(spec, std::move(kernel)) : std::move(kernel);
     return Backend::compile_as(spec, implementation);
   }
   std::string model() const override { return facts_.model; }
@@ -127,15 +141,26 @@ class CudaBackend final : public Backend {
   static bool is_product(const KernelSpec& spec) {
     return spec.op == KernelOp::dense && std::min({spec.roles.g, spec.roles.n, spec.roles.c, spec.roles.f}) > 0;
   }
+  // Factors of bf16 keep all their bits in TF32, so their products may always be made on tensor cores.
+  static bool is_converted(const KernelSpec& spec) { return spec.dtype == DType::bf16 && spec.op != KernelOp::map; }
+  static KernelSpec without_bf16(const KernelSpec& spec) { return is_converted(spec) ? in_f32(spec) : spec; }
+  Vendor vendor_of(const KernelSpec& spec) const {
+    Vendor vendor = vendor_;
+    if (is_converted(spec)) vendor.tf32 = true;
+    return vendor;
+  }
+  std::unique_ptr<Kernel> of_bf16(const KernelSpec& spec, std::unique_ptr<Kernel> kernel) const {
+    return converted(spec, std::move(kernel), conversion_on(vendor_.stream));
+  }
   std::unique_ptr<Kernel> attention(const KernelSpec& spec) const {
     return attention_in_parts(spec, [this](const KernelSpec& part, bool aligned) {
-      auto kernel = aligned ? by_vendor(part, "") : nullptr;
+      auto kernel = aligned ? by_vendor(part, "", vendor_) : nullptr;
       return kernel ? std::move(kernel) : own_kernel(part, vendor_.stream);
     });
   }
-  std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation) const {
-    if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor_, implementation);
-    if (is_product(spec)) return dense_kernel(spec, vendor_, implementation);
+  static std::unique_ptr<Kernel> by_vendor(const KernelSpec& spec, const std::string& implementation, const Vendor& vendor) {
+    if (spec.op == KernelOp::conv2d) return convolution_kernel(spec, vendor, implementation);
+    if (is_product(spec)) return dense_kernel(spec, vendor, implementation);
     return nullptr;
   }
   Queues queues_;

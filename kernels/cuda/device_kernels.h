@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/converted.h"
 #include "kernels/cuda/window_formulas.h"
 
 namespace motley::cuda {
@@ -24,6 +25,7 @@ struct Vendor {
 };
 
 std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream);  // own_kernels.cu
+Conversion conversion_on(cudaStream_t stream);
 // implementation: that one, empty: the first that fits. Null: there is none.
 std::unique_ptr<Kernel> convolution_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);
 std::unique_ptr<Kernel> dense_kernel(const KernelSpec& spec, const Vendor& vendor, const std::string& implementation);

@@ -63,6 +63,17 @@ MOTLEY_HD inline void store_element(void* data, DType dtype, Index at, double va
   if (dtype == DType::bf16) static_cast<Bf16*>(data)[at].bits = narrowed(static_cast<float>(value));
 }
 
+struct Widen {
+  const Bf16* from;
+  float* to;
+  MOTLEY_HD void operator()(Index i) const { to[i] = static_cast<float>(widened(from[i])); }
+};
+struct Narrow {
+  const float* from;
+  Bf16* to;
+  MOTLEY_HD void operator()(Index i) const { to[i].bits = narrowed(from[i]); }
+};
+
 template <class Real>
 struct Map {
   MapPlan p;

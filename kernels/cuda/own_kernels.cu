@@ -43,6 +43,10 @@ std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, cudaStream_t stream) 
   return make_own_kernel(spec, DeviceLaunch{stream});
 }
 
+Conversion conversion_on(cudaStream_t stream) {
+  return conversion_by(DeviceLaunch{stream});
+}
+
 void move(const MoveOptions& o, DType dtype, const void* from, void* to, cudaStream_t stream) {
   dtype == DType::f64 ? move_as<double>(o, from, to, stream) : move_as<float>(o, from, to, stream);
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/converted.h"
 #include "kernels/cuda/map_plan.h"
 #include "kernels/cuda/window_formulas.h"
 #include "kernels/operands.h"
@@ -154,8 +155,18 @@ class MapKernel final : public Kernel {
   Launch launch_;
 };
 
+template <class Launch>
+Conversion conversion_by(Launch launch) {
+  return {[launch](const Bf16* from, float* to, Index n) {
+            launch(n, Widen{from, to});
+          },
+          [launch](const float* from, Bf16* to, Index n) {
+            launch(n, Narrow{from, to});
+          }};
+}
+
 inline bool supports_own_kernel(const KernelSpec& spec) {
-  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype == DType::f32 || spec.dtype == DType::f64;
+  return spec.op == KernelOp::map ? supports_map(spec) : spec.dtype != DType::i32;
 }
 // DeviceError, where it is not supported: a map of more extents or operands than a kernel's arguments hold.
 template <class Launch>
@@ -164,7 +175,7 @@ std::unique_ptr<Kernel> make_own_kernel(const KernelSpec& spec, Launch launch) {
     if (is_wide(spec)) return std::make_unique<MapKernel<double, Launch>>(spec, launch);
     return std::make_unique<MapKernel<float, Launch>>(spec, launch);
   }
-  if (spec.dtype == DType::bf16) throw DeviceError("the CUDA kernels know bf16 in maps alone: " + summary(spec));
+  if (spec.dtype == DType::bf16) return converted(spec, make_own_kernel(in_f32(spec), launch), conversion_by(launch));
   check(spec.dtype != DType::i32, "kernels compute in f32 or f64");
   if (spec.dtype == DType::f32) return std::make_unique<WindowKernel<float, Launch>>(spec, launch);
   return std::make_unique<WindowKernel<double, Launch>>(spec, launch);

@@ -27,7 +27,7 @@ class EigenBackend final : public Backend {
     if (!cpu::supports(spec) && spec.op != KernelOp::map)
       throw DeviceError("the CPU kernels compute in f32, not " + to_string(spec.dtype) + ": " + summary(spec));
     const cpu::Loops& loops = cpu::loops_of(simd_);
-    if (spec.dtype == DType::bf16) return converted(spec, compile(in_f32(spec)), {loops.widen, loops.narrow, threads_});
+    if (spec.dtype == DType::bf16) return converted(spec, compile(in_f32(spec)), cpu::conversion_by(loops, threads_));
     if (spec.op == KernelOp::conv2d || spec.op == KernelOp::dense) {
       return cpu::then_epilogue(eigen::contraction(cpu::without_epilogue(spec), {simd_, threads_}), spec, loops, threads_);
     }

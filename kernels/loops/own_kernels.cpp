@@ -228,4 +228,15 @@ std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const
   return std::make_unique<ThenEpilogue>(std::move(contraction), std::make_unique<MapKernel>(map, loops, threads), between);
 }
 
+Conversion conversion_by(const Loops& loops, int threads) {
+  const auto by = [threads](auto* convert) {
+    return [threads, convert](auto* from, auto* to, Index n) {
+      constexpr Index kUnit = 4096;  // elements that one thread takes at least
+      for_parts(threads, (n + kUnit - 1) / kUnit,
+                [&](Index begin, Index end) { convert(from, to, begin * kUnit, std::min(end * kUnit, n)); });
+    };
+  };
+  return {by(loops.widen), by(loops.narrow)};
+}
+
 }  // namespace motley::cpu

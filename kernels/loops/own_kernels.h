@@ -3,6 +3,7 @@
 #pragma once
 #include <motley/backend.h>
 
+#include "kernels/converted.h"
 #include "kernels/loops/loops.h"
 
 namespace motley::cpu {
@@ -15,5 +16,7 @@ std::unique_ptr<Kernel> own_kernel(const KernelSpec& spec, const Loops& loops, i
 KernelSpec without_epilogue(KernelSpec spec);
 // The kernel of without_epilogue(spec), and the epilogue. Not where a bf16 result is added to.
 std::unique_ptr<Kernel> then_epilogue(std::unique_ptr<Kernel> contraction, const KernelSpec& spec, const Loops& loops, int threads);
+
+Conversion conversion_by(const Loops& loops, int threads);
 
 }  // namespace motley::cpu

@@ -147,16 +147,6 @@ class JobReader {
       });
     }
     if (parts.rules) inside("layout", [&](Reader& r) { check_layout(r, passes, unbuilt, parts); });
-    if (parts.train && parts.mesh.devices && parts.train->precision == Precision::bf16)
-      for (const Device& device : *parts.mesh.devices)
-        if (driven(device).kind == DeviceKind::cuda) {
-          inside("train", [&](Reader& r) {
-            complain_below(
-                r, *tree_.root().find("train"), "/dtype",
-                "bf16 is built for CPUs, not yet for CUDA devices: \"" + device.name + "\"; take f32, and \"tf32\": true there");
-          });
-          break;
-        }
   }
 
   // Of the training step, or of the layers that could be built.

@@ -28,6 +28,12 @@ TEST_CASE("formulas of the CUDA kernels: convolutions as cuDNN is given them") {
   CHECK(backend_law(backend, 24, 1000, LawMode::tolerance) == "");
 }
 
+TEST_CASE("formulas of the CUDA kernels: bf16") {
+  FormulaBackend direct, as_for_cudnn(FormulaBackend::Convolutions::as_for_cudnn);
+  CHECK(backend_law(direct, 25, 300, LawMode::tolerance, DType::bf16) == "");
+  CHECK(backend_law(as_for_cudnn, 26, 1000, LawMode::tolerance, DType::bf16) == "");
+}
+
 TEST_CASE("formulas of the CUDA kernels: a NaN stays a NaN, and spreads no further than its windows") {
   FormulaBackend direct, as_for_cudnn(FormulaBackend::Convolutions::as_for_cudnn);
   CHECK(nan_law(direct) == "");

@@ -34,6 +34,7 @@ TEST_CASE("CUDA law: every kernel against the reference", "[kernels]") {
   const auto backend = open_cuda_backend(gpu());
   CHECK(testing::backend_law(*backend, 31, share_of(3000), testing::LawMode::exact) == "");
   CHECK(testing::backend_law(*backend, 32, share_of(3000), testing::LawMode::tolerance) == "");
+  CHECK(testing::backend_law(*backend, 33, share_of(1000), testing::LawMode::tolerance, DType::bf16) == "");
 }
 
 TEST_CASE("CUDA law: a NaN survives every engine, with relu inside too", "[nan]") {

@@ -67,6 +67,8 @@ class FormulaBackend final : public Backend {
   explicit FormulaBackend(Convolutions convolutions = Convolutions::direct) : convolutions_(convolutions) {}
   bool supports(const KernelSpec& spec) const override { return cuda::supports_own_kernel(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (spec.dtype == DType::bf16 && spec.op != KernelOp::map)
+      return converted(spec, compile(in_f32(spec)), cuda::conversion_by(HostLaunch{}));
     if (convolutions_ == Convolutions::as_for_cudnn && spec.op == KernelOp::conv2d && cuda::reach_of(spec).possible)
       return std::make_unique<cuda::StagedConvolution<HostEngine>>(spec, HostEngine(spec));
     if (spec.op == KernelOp::attention)  // so few scores at once that there are several parts
