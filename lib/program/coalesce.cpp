@@ -5,7 +5,8 @@
 // Which tensors move together follows from the plan alone, so that all ranks agree. Values of parameters are ready when the step
 // begins: small ones are filled where the first of them is read. No pass reads their gradients: small ones are added where the last
 // of them is made, however much is computed in between, since only the update waits for them. Beside what the first kernels read
-// and what the last ones make nothing runs: these do not wait for others. A group has one Move (lower.cpp), so that
+// and what the last ones make nothing runs: these do not wait for others. Small sums that one layer makes and nothing reads
+// meanwhile (both of a norm's backward half) are added where the last of them is made. A group has one Move (lower.cpp), so that
 // exchanges, acknowledgements and grants are those of one tensor; a Move is at one point of the passes' order on every rank, so no
 // rank waits in a circle (share.cpp).
 //
@@ -160,6 +161,43 @@ class Coalescer {
   std::map<int, Copies> unpacks_{};  // per exchange
 };
 
+// Sums that one layer makes before the first of them is read.
+void group_inner(const LocalPlan& plan, std::vector<MovedTogether>& out) {
+  Group open;
+  const auto close = [&] {
+    if (open.moved.tensors.size() > 1) out.push_back(std::move(open.moved));
+    open = {};
+  };
+  const auto alike = [&](int a, int b) {
+    for (std::size_t hop = 0; hop < 3; hop++)
+      if (plan.stages_of(a)[hop].size() != plan.stages_of(b)[hop].size()) return false;
+    return plan.tensor(a).layer == plan.tensor(b).layer && plan.dtype_of(a) == plan.dtype_of(b);
+  };
+  for (int p = 0; p < static_cast<int>(plan.passes().passes.size()); p++) {
+    const Pass& pass = plan.pass(p);
+    std::vector<int>& tensors = open.moved.tensors;
+    const int t = pass.writes.tensor;
+    const bool reads = std::any_of(pass.reads.begin(), pass.reads.end(), [&](const PassOperand& o) {
+      return std::find(tensors.begin(), tensors.end(), o.tensor) != tensors.end();
+    });
+    if (reads || (!tensors.empty() && plan.tensor(t).layer != plan.tensor(tensors.front()).layer)) close();
+    if (plan.tensor(t).role != TensorRole::activation && plan.tensor(t).role != TensorRole::gradient) continue;
+    if (plan.writers(t) != std::vector<int>{p} || plan.is_view(p)) continue;
+    if (plan.plan_of(t).add.tiles > 0 || plan.plan_of(t).arriving().tiles > 0) continue;
+    const Traffic traffic = traffic_of(plan, t, 0);
+    const auto too_much = [&](const auto& m) {
+      const auto before = open.traffic.find(m.first);
+      return before != open.traffic.end() && before->second + m.second > kMost;
+    };
+    if (traffic.empty() || std::any_of(traffic.begin(), traffic.end(), [](const auto& m) { return m.second > kSmall; })) continue;
+    if (!tensors.empty() && (!alike(tensors.front(), t) || std::any_of(traffic.begin(), traffic.end(), too_much))) close();
+    open.moved.tensors.push_back(t);
+    open.moved.turn = p;
+    for (const auto& [between, bytes] : traffic) open.traffic[between] += bytes;
+  }
+  close();
+}
+
 }  // namespace
 
 std::vector<MovedTogether> moved_together(const LocalPlan& plan) {
@@ -178,6 +216,7 @@ std::vector<MovedTogether> moved_together(const LocalPlan& plan) {
   }
   group(plan, values, 2, out);
   group(plan, sums, 0, out);
+  group_inner(plan, out);
   return out;
 }
 

@@ -22,7 +22,7 @@ struct SharedTensor {
   bool has(int rank) const;
 };
 
-// Tensors that travel as one (coalesce.cpp): parameters, in the order in which they are read, or their gradients.
+// Tensors that travel as one (coalesce.cpp): parameters, in the order in which they are read, their gradients, or a layer's sums.
 struct MovedTogether {
   std::vector<int> tensors{};
   int turn = 0;

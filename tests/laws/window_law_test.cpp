@@ -417,6 +417,36 @@ TEST_CASE("pass law: coalesced messages are fewer, and change no bit and no byte
       }
 }
 
+TEST_CASE("pass law: both sums of a norm's backward half travel as one, and change no bit and no byte", "[law]") {
+  for (const int ranks : {2, 3, 4})
+    for (const int hosts : {1, ranks}) {
+      INFO(ranks << " ranks of " << hosts << " hosts");
+      Graph graph;
+      const Dim batch{"batch", 9}, in{"in", 6}, hidden{"hidden", 7}, classes{"classes", 3};
+      const Tensor x = graph.input("x", {batch, in}), label = graph.input("label", {batch}, DType::i32);
+      Tensor h = relu(batch_norm(dense(x, {.in = {in}, .out = {hidden}, .name = "first"}), {.name = "norm"}));
+      h = layer_norm(h, {.over = {hidden}, .name = "last"});
+      const Tensor loss = mean(softmax_cross_entropy(dense(h, {.in = {hidden}, .out = {classes}}), label, classes));
+      std::vector<Device> devices(static_cast<std::size_t>(ranks));
+      for (std::size_t r = 0; r < devices.size(); r++) devices[r].host = std::to_string(r % static_cast<std::size_t>(hosts));
+      for (const std::string cut : {"batch", "hidden"}) {
+        INFO(cut << " cut");
+        LayoutRules rules{{cut == "batch" ? batch : hidden, "all", CutBy::even}};
+        const Plan plan =
+            balance(training(loss, Sgd{.learning_rate = 0.05}), Mesh({{"all", ranks}}, devices), rules, {}, {.dtype = DType::f32});
+        const std::vector<std::string> names = compile(plan, 0).exchange_names;
+        const auto found = std::find(names.begin(), names.end(), "results of norm.sum_g_normal + 1 more");
+        if (cut == "batch") CHECK(found != names.end());
+        const Outcome without = run_plan(plan, {.steps = 3, .program = {.coalesce = false}}),
+                      with = run_plan(plan, {.steps = 3, .restless = 5});
+        CHECK(with.loss == without.loss);
+        CHECK(with.gradients == without.gradients);
+        CHECK(with.weights == without.weights);
+        CHECK(with.counted == without.counted);
+      }
+    }
+}
+
 TEST_CASE("pass law: fused and separate kernels differ by rounding alone", "[law]") {
   int fewer = 0;
   for (int number = 0; number < share_of(60); number++) {

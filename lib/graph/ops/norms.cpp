@@ -95,11 +95,9 @@ class Norm final : public Op {
     if (per_value) {              // of weight and bias, from the same sums
       const int sum = to.inner(node, "sum_g", t.kept, DType::f64), sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
       map_pass(to, node, "sum_g_normal", terms, sum_normal, times_normal(form_.centered));
+      if (form_.centered) map_pass(to, node, "sum_g", {dy}, sum, {});  // nothing reads the first meanwhile: both travel as one
       map_pass(to, node, "backward_weight", {sum_normal}, to.gradient(t.weight), {});
-      if (form_.centered) {
-        map_pass(to, node, "sum_g", {dy}, sum, {});
-        map_pass(to, node, "backward_bias", {sum}, to.gradient(t.bias), {});
-      }
+      if (form_.centered) map_pass(to, node, "backward_bias", {sum}, to.gradient(t.bias), {});
       if (wanted) {
         normal = weighted_mean(to, node, t, "mean_g_normal", sum_normal);
         if (form_.centered) plain = weighted_mean(to, node, t, "mean_g", sum);
@@ -108,14 +106,15 @@ class Norm final : public Op {
       const int sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
       map_pass(to, node, "sum_g_normal", with({dy, t.x, t.scale, t.weight}, {t.center}), sum_normal,
                weighted_times_normal(form_.centered), 1 / t.count);
-      normal = to.inner(node, "mean_g_normal", t.kept);
-      map_pass(to, node, "mean_g_normal", {sum_normal}, normal, {});
+      int sum = -1;
       if (form_.centered) {
-        const int sum = to.inner(node, "sum_g", t.kept, DType::f64);
+        sum = to.inner(node, "sum_g", t.kept, DType::f64);
         map_pass(to, node, "sum_g", {dy, t.weight}, sum, times(), 1 / t.count);
         plain = to.inner(node, "mean_g", t.kept);
-        map_pass(to, node, "mean_g", {sum}, plain, {});
       }
+      normal = to.inner(node, "mean_g_normal", t.kept);
+      map_pass(to, node, "mean_g_normal", {sum_normal}, normal, {});
+      if (form_.centered) map_pass(to, node, "mean_g", {sum}, plain, {});
     }
     if (wanted)
       map_pass(to, node, "backward_data", with({dy, t.x, t.scale, t.weight, normal}, {t.center, plain}), to.gradient(t.x),
