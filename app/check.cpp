@@ -24,7 +24,7 @@ int check(const Options& options) {
     return 0;
   }
   const CheckResult result = check_files(options.files);
-  fmt::print(stderr, "{}", result.complaints);
+  print_error(result.complaints);
   print_result(result.report);
   return static_cast<int>(result.code);
 }

@@ -84,6 +84,10 @@ void Console::progress_done() {
   next_ = {};
 }
 
+void print_error(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+}
+
 void print_result(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
     throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));

@@ -32,6 +32,7 @@ class Console {
   Clock::time_point next_{};
 };
 
+void print_error(const std::string& text);  // to stderr, as it is; where no one reads that, nothing
 // The whole result. Error(io).
 void print_result(const std::string& text);
 // Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).

@@ -66,6 +66,9 @@ fs::path profile_path(const Job& job) {
   if (cache.empty()) return {};
   std::array<char, 65> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return {};
+  fs::path made = fs::absolute(cache);  // what is there of it
+  while (!fs::exists(made)) made = made.parent_path();
+  if (access(made.c_str(), W_OK) != 0) return {};  // measured, and not kept
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
 

@@ -123,7 +123,7 @@ int launch(const LaunchOptions& options) {
   } catch (const std::exception& e) {
     end = {static_cast<int>(Exit::internal), -1, std::string("unexpected: ") + e.what(), false};
   }
-  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  if (!end.said && !end.reason.empty()) std::fputs(("motley: " + end.reason + "\n").c_str(), stderr);
   return end.code;
 }
 

@@ -49,7 +49,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
     if (parsed.code == 0)
       print_result(parsed.text);
     else
-      fmt::print(stderr, "{}", parsed.text);
+      print_error(parsed.text);
     return parsed.code;
   }
   switch (parsed.options->verb) {
@@ -73,8 +73,7 @@ int work(const Parsed& parsed, const app::CommandLine& line) {
 
 // Complaints about files begin with the file, so that editors jump there.
 int say(Exit code, const std::string& text) {
-  fmt::print(stderr, "{}{}{}", text.find(": error: ") == std::string::npos ? "motley: " : "", text,
-             text.ends_with('\n') ? "" : "\n");
+  print_error((text.find(": error: ") == std::string::npos ? "motley: " : "") + text + (text.ends_with('\n') ? "" : "\n"));
   return static_cast<int>(code);
 }
 

@@ -11,6 +11,7 @@
 
 #include "app/job_plan.h"
 #include "app/run_directory.h"
+#include "app/run_end.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "explain/explain.h"
@@ -211,6 +212,9 @@ void train_ranks(Runtime& rt, const Task& task) {
   Bar bar(done, std::max(Index{1}, job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches)));
   if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
     task.console.say(LogLevel::warning, "note: the data has no test part: nothing is evaluated");
+  std::optional<RanksHold> hold;
+  if (rt.rank() == 0) hold.emplace(task.directory);
+  const std::filesystem::path before = task.directory / kAside / kRunFile;
   const TrainSummary run =
       train_job(rt, {.plan = &made,
                      .evaluation = &evaluation,
@@ -230,6 +234,8 @@ void train_ranks(Runtime& rt, const Task& task) {
                      .checkpoint = job.train.checkpoint,
                      .evaluate_every_epochs = job.train.evaluate_every_epochs,
                      .resume = task.options.from,
+                     .done_before = finished(task.directory / kAside) ? std::optional(load_run_json(before)) : std::nullopt,
+                     .began = [&] { drop_aside(task.directory); },
                      .run_directory = task.directory,
                      .dump = task.options.dump,
                      .trace = task.options.trace,

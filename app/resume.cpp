@@ -87,8 +87,12 @@ Resume choose_resume(const Options& options) {
       out.said.push_back(run.string() + " did not finish and has no checkpoint");
     }
     if (out.checkpoint.empty()) {
-      if (!runs.empty() && !options.run_directory.empty())
-        throw UserError(out.said.back() + "; give --overwrite to begin again", Exit::missing);
+      if (!runs.empty() && !options.run_directory.empty()) {
+        if (finished(runs.front()))
+          throw UserError(runs.front().string() + " is done and has no checkpoint to go on from; give --overwrite to begin again",
+                          Exit::missing);
+        out.begins_again = true;
+      }
       if (job.empty()) throw UserError("no run in runs/ that did not finish has a checkpoint", Exit::missing);
       out.run_directory = options.run_directory;
       out.said.push_back("nothing to go on with: a new run begins");

@@ -15,6 +15,7 @@ struct Resume {
   std::filesystem::path checkpoint{};     // empty: nothing to go on from, training begins
   std::string job{};                      // its file
   std::vector<std::string> said{};        // what was taken, and why
+  bool begins_again = false;              // in a run directory whose run died before its first checkpoint
 };
 
 // Options with `resumes`. The newest checkpoint all of whose chunks are good is taken; those that are not are named. Reads only.

@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
 #include "run/trace_summary.h"
@@ -98,10 +100,32 @@ fs::path new_run_path(const std::string& job_name) {
   return path;
 }
 
+void drop_aside(const fs::path& run) {
+  std::error_code ignored;
+  fs::remove_all(run / kAside, ignored);
+}
+
+RanksHold::RanksHold(const fs::path& run) : file_(run / ".ranks.lock") {
+  lock_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) throw io_error(file_, errno);
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
+  const int why = errno;
+  ::close(lock_);
+  if (why != EWOULDBLOCK) throw io_error(file_, why);
+  throw UserError(run.string() + ": ranks of a run that has lost its launcher still write there; wait some seconds for their end");
+}
+
+RanksHold::~RanksHold() {
+  std::error_code ignored;
+  fs::remove(file_, ignored);
+  ::close(lock_);
+}
+
 RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path)) {
   try {
     make();
     lock();
+    restore();  // a process was killed before its first step
     if (!holds_a_run(path_)) return;
     if (if_run == IfRun::refuse)
       throw UserError(path_.string() +
@@ -109,7 +133,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     if (if_run == IfRun::resume)
       go_on();
     else
-      remove_run(path_);
+      put_aside();
   } catch (const fs::filesystem_error& e) {
     leave();
     throw Error(Exit::io, e.what());
@@ -150,6 +174,7 @@ RunDirectory::~RunDirectory() {
     fs::remove_all(path_, ignored);
     leave();
   }
+  if (lock_ >= 0) restore();
   unlock();
 }
 
@@ -182,6 +207,12 @@ void RunDirectory::lock() {
     if (why != EWOULDBLOCK) throw io_error(file, why);
     throw UserError(path_.string() + " is used by another run" + holder + "; wait for its end, or give another --run-dir");
   } while (!is_still(lock_, file));
+  try {
+    const RanksHold none(path_);
+  } catch (...) {
+    unlock();
+    throw;
+  }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock_, 0) != 0 || pwrite(lock_, pid.data(), pid.size(), 0) < 0) {
     const int why = errno;
@@ -198,10 +229,43 @@ void RunDirectory::unlock() {
 }
 
 void RunDirectory::go_on() {
-  std::error_code error;
-  for (const char* name : kEndOfARun)
-    if (fs::remove(path_ / name, error); error) throw Error(Exit::io, (path_ / name).string() + ": " + error.message());
+  restore();
+  try {
+    fs::create_directories(path_ / kAside);
+    for (const char* name : kFilesOfARun) {
+      const bool ends = std::find(kEndOfARun.begin(), kEndOfARun.end(), std::string_view(name)) != kEndOfARun.end();
+      if (!fs::exists(path_ / name)) continue;
+      ends ? fs::rename(path_ / name, path_ / kAside / name) : fs::copy(path_ / name, path_ / kAside / name);
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw Error(Exit::io, e.what());
+  }
   resumed_ = true;
+}
+
+void RunDirectory::put_aside() {
+  fs::create_directories(path_ / kAside / kCheckpoints);
+  for (const char* name : kFilesOfARun)
+    if (fs::exists(path_ / name)) fs::rename(path_ / name, path_ / kAside / name);
+  for (const fs::path& checkpoint : checkpoints_of(path_))
+    fs::rename(checkpoint, path_ / kAside / kCheckpoints / checkpoint.filename());
+  std::error_code not_empty;
+  fs::remove(path_ / kCheckpoints, not_empty);
+}
+
+// What was put aside is back, where no step has dropped it.
+void RunDirectory::restore() {
+  const fs::path aside = path_ / kAside;
+  std::error_code failed;
+  if (!fs::is_directory(aside, failed)) return;
+  for (const fs::path& checkpoint : checkpoints_of(aside)) {
+    fs::create_directories(path_ / kCheckpoints, failed);
+    fs::rename(checkpoint, path_ / kCheckpoints / checkpoint.filename(), failed);
+  }
+  for (const char* name : kFilesOfARun)
+    if (fs::exists(aside / name, failed)) fs::rename(aside / name, path_ / name, failed);
+  fs::remove(aside / kCheckpoints, failed);
+  fs::remove(aside, failed);  // but for what could not be moved
 }
 
 void RunDirectory::forget() {
@@ -215,6 +279,7 @@ void RunDirectory::forget() {
 // The directories that were made go too, where they are empty.
 void RunDirectory::leave() {
   std::error_code ignored;
+  if (lock_ >= 0) restore();
   unlock();
   for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);
 }

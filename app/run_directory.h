@@ -27,13 +27,30 @@ class HeldSignals {
 // "runs/<name>-<UTC time>", not there yet.
 std::filesystem::path new_run_path(const std::string& job_name);
 
+// Where what a run had left is kept while it is resumed or overwritten: until the first new step, or for good where none is done.
+constexpr const char* kAside = ".before";
+void drop_aside(const std::filesystem::path& run);  // the first step is done
+
+// Held by rank 0 as long as it may write into a run directory: it may outlive the process that has locked it. UserError (78)
+class RanksHold {
+ public:
+  explicit RanksHold(const std::filesystem::path& run);
+  ~RanksHold();
+  RanksHold(const RanksHold&) = delete;
+  RanksHold& operator=(const RanksHold&) = delete;
+
+ private:
+  std::filesystem::path file_;
+  int lock_ = -1;
+};
+
 enum class IfRun : std::uint8_t { refuse, overwrite, resume };
 
 class RunDirectory {
  public:
   // Made where it is not there, and locked. UserError (78): another process uses it, or it holds a run that is not to be
-  // overwritten; Error(io). A run that is overwritten is removed now: its files and its checkpoints, nothing else; of one that is
-  // resumed only what its end left.
+  // overwritten; Error(io). A run that is overwritten is put aside now: its files and its checkpoints, nothing else; of one that is
+  // resumed what its end left. All is back where it was when no new step is done.
   RunDirectory(std::filesystem::path path, IfRun if_run);
   // A temporary one, removed with all that is in it. Under `base` (which is made), or where temporary files go.
   static RunDirectory temporary(const std::filesystem::path& base = {});
@@ -44,7 +61,7 @@ class RunDirectory {
   // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed stays.
   void forget();
   bool resumed() const { return resumed_; }
-  // The same process runs it again: what its end left goes. Error(io)
+  // The same process runs it again: what its end left is put aside. Error(io)
   void go_on();
 
  private:
@@ -53,6 +70,8 @@ class RunDirectory {
   void lock();
   void unlock();
   void leave();
+  void put_aside();
+  void restore();
   std::filesystem::path path_{};
   std::vector<std::filesystem::path> made_{};  // directories, outermost first
   int lock_ = -1;

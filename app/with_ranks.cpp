@@ -143,6 +143,7 @@ Options with_resume(Options options, const Resume& resume) {
   options.files = {resume.job};
   options.run_directory = resume.run_directory;
   options.from = resume.checkpoint.empty() ? "" : fs::absolute(resume.checkpoint);
+  options.overwrite = options.overwrite || resume.begins_again;
   return options;
 }
 
@@ -193,12 +194,15 @@ Options chosen(Runtime& rt, const Options& options) {
     const Resume its = choose_resume(options);
     Console console(options, Console::Voice::speaks);
     for (const std::string& line : its.said) console.say(LogLevel::info, line);
-    return to_text(Json(Json::Array{its.job, its.run_directory.string(), its.checkpoint.string()}));
+    return to_text(Json(Json::Array{its.job, its.run_directory.string(), its.checkpoint.string(), its.begins_again}));
   });
   Complaints complaints;
   const auto json = read_json("--resume", text, complaints);
   const auto word = [&](std::size_t i) { return std::get<std::string>(std::get<Json::Array>(json->value).at(i).value); };
-  return with_resume(options, {.run_directory = word(1), .checkpoint = word(2), .job = word(0)});
+  return with_resume(options, {.run_directory = word(1),
+                               .checkpoint = word(2),
+                               .job = word(0),
+                               .begins_again = std::get<bool>(std::get<Json::Array>(json->value).at(3).value)});
 }
 
 int as_a_rank(const Options& given, const CommandLine& line) {
@@ -231,7 +235,7 @@ int as_a_rank(const Options& given, const CommandLine& line) {
 
 // After a rank died: what the ranks go on from, in `options`. False, and said: no checkpoint can be read.
 bool go_on(RunDirectory& directory, Options& options, Outcome& end, int restarts, Console& console) {
-  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
   end.said = true;
   std::vector<std::string> said;
   try {
@@ -275,7 +279,7 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
     if (keep) directory.forget();
     throw;
   }
-  if (!end.said && !end.reason.empty()) fmt::print(stderr, "motley: {}\n", end.reason);
+  if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
   if (!keep) return end.code;
   if (say_how_it_ended(directory, end, subject)) console.say(LogLevel::info, "stopped before the first step: nothing is kept");
   return end.code;

@@ -60,13 +60,14 @@ T* out(const Strip& strip, int k) {
 struct Compiled {
   std::uint64_t shape;
   bool wide;
+  std::uint32_t still;
   FormulaLoop loop;
 };
 #include "formulas.inc"
 
-FormulaLoop compiled(std::uint64_t shape, bool wide) {
+FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
   for (const Compiled& one : kCompiled)
-    if (one.shape == shape && one.wide == wide) return one.loop;
+    if (one.shape == shape && one.wide == wide && one.still == still) return one.loop;
   return nullptr;
 }
 

@@ -23,7 +23,9 @@ using FormulaLoop = void (*)(const Strip& strip, Index n);
 struct MapLoop {
   const PlainFormula* formula = nullptr;
   FormulaLoop compiled = nullptr;      // none: the formula is interpreted
-  const void* constants = nullptr;     // for it
+  FormulaLoop along_rows = nullptr;    // a compiled one for the operands that have one value along a row, where there is such a one
+  std::uint32_t still = 0;             // these, then: a bit each
+  const void* constants = nullptr;     // for compiled ones
   const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
   bool wide = false;                   // registers are f64, else f32
   bool copies = false;                 // any 4 or 2 bytes, no arithmetic
@@ -98,7 +100,8 @@ struct Loops {
   void (*softmax_slopes)(const AttentionRows<float>& block, float* scores, float* slopes, const float* lse, const float* dots);
   void (*widen)(const Bf16* from, float* to, Index begin, Index end);  // elements begin..end-1
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
-  FormulaLoop (*compiled)(std::uint64_t shape, bool wide);  // of FormulaShape::hash; none: null
+  // Of FormulaShape::hash; of operands with a bit in `still` it reads one value. None: null.
+  FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still);
 };
 
 extern const Loops kLoopsGeneric;

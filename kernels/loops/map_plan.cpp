@@ -162,7 +162,7 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   const FormulaShape shape = shape_of(spec.formula);
   loop.wide = is_wide(spec);
   loop.positioned = reads_position(spec.formula, -1);
-  loop.compiled = spec.formula.code.empty() ? nullptr : loops.compiled(shape.hash, loop.wide);
+  loop.compiled = spec.formula.code.empty() ? nullptr : loops.compiled(shape.hash, loop.wide, 0);
   plan.constants.assign(shape.constants.begin(), shape.constants.end());
   plan.wide_constants = shape.constants;
   loop.constants = loop.wide ? static_cast<const void*>(plan.wide_constants.data()) : plan.constants.data();
@@ -184,6 +184,21 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   loop.plain = spec.formula.code.empty() && spec.summands == 1 && !loop.wide && plan.dtypes[0] == DType::f32;
   std::fill_n(loop.positions, kMostOperands, -1);
   for (std::size_t d = 0; d < spec.origin.size(); d++) loop.origin[d] = spec.origin[d];
+}
+
+// `row`: where vectors run.
+void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
+  MapLoop& loop = plan.loop;
+  if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
+  std::uint32_t still = 0;
+  for (std::size_t k = 0; k < row.inputs; k++)
+    if (row.strides[k] == 0 && plan.scalars[k] == 0) {
+      if (bytes_of(plan.dtypes[k]) != 4) return;  // it would be converted
+      still |= 1U << k;
+    }
+  if (still == 0) return;
+  loop.along_rows = loops.compiled(shape_of(spec.formula).hash, false, still);
+  if (loop.along_rows != nullptr) loop.still = still;
 }
 
 }  // namespace
@@ -223,6 +238,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   } else {
     tile_reduction(plan, kept, reduced, spec, threads);
   }
+  choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   store(plan, kept, reduced);
   plan.loop.extents = plan.extents.data();
   plan.loop.strides = plan.strides.data();

@@ -22,6 +22,13 @@ Compiled::Compiled(const std::vector<Formula>& formulas, Width width) {
   for (const Formula& f : formulas) declared().formulas.push_back({f, width});
 }
 
+Compiled::Compiled(const std::vector<RowFormula>& formulas) {
+  for (const RowFormula& f : formulas) {
+    CompiledFormula& out = declared().formulas.emplace_back(CompiledFormula{f.formula});
+    for (const int k : f.still) out.still |= 1U << k;
+  }
+}
+
 Compiled::Compiled(std::vector<Formula> (*formulas)()) {
   declared().later.push_back(formulas);
 }

@@ -12,6 +12,12 @@ enum class Width : std::uint8_t { f32, f64 };  // of its registers
 struct CompiledFormula {
   Formula formula{};
   Width width = Width::f32;
+  std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
+};
+// One that runs along rows of which these operands have one value each.
+struct RowFormula {
+  Formula formula{};
+  std::vector<int> still{};
 };
 
 const std::vector<CompiledFormula>& compiled_formulas();
@@ -19,6 +25,7 @@ const std::vector<CompiledFormula>& compiled_formulas();
 // At namespace scope in an op's file: `const Compiled kCompiled{forward(), gradient()};`
 struct Compiled {
   Compiled(const std::vector<Formula>& formulas, Width width = Width::f32);
+  explicit Compiled(const std::vector<RowFormula>& formulas);
   // Of other files' ops too: called when all of these are there.
   explicit Compiled(std::vector<Formula> (*formulas)());
 };

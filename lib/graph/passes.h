@@ -25,7 +25,7 @@ struct StepTensor {
   DType dtype = DType::f32;  // f32: the plan's, f32 or f64; bf16: of an f32 plan; f64: in every plan; i32
   TensorRole role = TensorRole::activation;
   std::string layer{};                // whose rules and place it follows; empty: inputs
-  int of = -1;                        // a gradient's tensor
+  int of = -1;                        // a gradient's tensor, the parameter of a copy in bf16: laid out as that
   Initial initial = Initial::weight;  // of a parameter
   double deviation = 0;               // Initial::normal
   Index below = 0;                    // of an i32 input that names rows or classes: its numbers are 0..below-1; 0: any

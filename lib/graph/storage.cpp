@@ -100,7 +100,8 @@ class Storage {
     if (!fresh) return here->second;
     StepTensor copy = at(all_.tensors, tensor);
     const bool of_parameter = copy.role == TensorRole::parameter;
-    copy = {copy.name + " in " + to_string(dtype), copy.shape, dtype, TensorRole::activation, copy.layer, -1};
+    copy = {
+        copy.name + " in " + to_string(dtype), copy.shape, dtype, TensorRole::activation, copy.layer, of_parameter ? tensor : -1};
     if (copy.layer.empty()) copy.layer = reader.layer;
     Pass pass;
     pass.name = copy.name;

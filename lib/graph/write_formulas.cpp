@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "graph/compiled.h"
 
@@ -14,15 +15,17 @@ std::string text(int i) {
 }
 
 // The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ...
-std::string line_of(const Formula& f, int i, int& constants, const std::string& real) {
+std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real) {
+  const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
   const std::string a = "r" + text(s.a), b = "r" + text(s.b), c = "r" + text(s.c);
   const auto define = [&](const std::string& type, const std::string& value) {
     return "    const " + type + " r" + text(i) + " = " + value + ";\n";
   };
+  const auto element = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[i]"); };
   switch (s.op) {
-    case Opcode::operand: return define(real, "t" + text(s.a) + "[i]");
-    case Opcode::integer: return define("std::int32_t", "t" + text(s.a) + "[i]");
+    case Opcode::operand: return define(real, element());
+    case Opcode::integer: return define("std::int32_t", element());
     case Opcode::scalar: return define(real, "s" + text(s.a));
     case Opcode::constant: return define(real, "c" + text(constants++));
     case Opcode::position: return define("std::int32_t", "p" + text(s.a) + " + static_cast<std::int32_t>(i) * d" + text(s.a));
@@ -61,8 +64,11 @@ void write_loop(const CompiledFormula& one, int number) {
     const Instruction& s = f.code[i];
     std::string line;
     const std::string a = text(s.a);
-    if (s.op == Opcode::operand) line = "  const " + real + "* t" + a + " = in<" + real + ">(strip, " + a + ");\n";
-    if (s.op == Opcode::integer) line = "  const std::int32_t* t" + a + " = in<std::int32_t>(strip, " + a + ");\n";
+    if (s.op == Opcode::operand || s.op == Opcode::integer) {
+      const std::string type = s.op == Opcode::integer ? "std::int32_t" : real, from = "in<" + type + ">(strip, " + a + ")";
+      const bool still = (one.still >> s.a & 1) != 0;
+      line = "  const " + type + (still ? " t" + a + " = *" : "* t" + a + " = ") + from + ";\n";
+    }
     if (s.op == Opcode::scalar)
       line = "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n";
     if (s.op == Opcode::position)
@@ -73,7 +79,7 @@ void write_loop(const CompiledFormula& one, int number) {
              "*>(strip.constants)[" + text(constants) + "]);\n";
     }
     if (declared.insert(line).second) std::printf("%s", line.c_str());
-    body += line_of(f, static_cast<int>(i), constants, real);
+    body += line_of(one, static_cast<int>(i), constants, real);
   }
   for (std::size_t k = 0; k < f.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
@@ -89,15 +95,16 @@ void write_loop(const CompiledFormula& one, int number) {
 int main() {
   using namespace motley;
   std::printf("// Written by write_formulas.\n");
-  std::set<std::pair<std::uint64_t, bool>> seen;
+  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen;
   std::string table;
   for (const CompiledFormula& one : compiled_formulas()) {
     const bool wide = one.width == Width::f64;
     const std::uint64_t shape = shape_of(one.formula).hash;
-    if (one.formula.code.empty() || !seen.insert({shape, wide}).second) continue;
+    if (one.formula.code.empty() || !seen.insert({shape, wide, one.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;
     write_loop(one, number);
-    table += "    {" + std::to_string(shape) + "u, " + (wide ? "true" : "false") + ", formula_" + text(number) + "},\n";
+    table += "    {" + std::to_string(shape) + "u, " + (wide ? "true, " : "false, ") + std::to_string(one.still) + "u, formula_" +
+             text(number) + "},\n";
   }
   std::printf("constexpr Compiled kCompiled[] = {\n%s};\n", table.c_str());
 }

@@ -157,6 +157,8 @@ class Evaluating {
     std::vector<double> seconds;
     ReadAhead ahead(spare_cores(), feeds_of(0));
     for (Index first = 0; first < data_->samples(); first += batch_) {
+      if (agree(rt_.transport(), rt_.stop_requested() ? 1 : 0).status != 0)
+        throw Stopped("stopped on request after " + std::to_string(first) + " samples of the evaluation");
       rt_.phase("evaluating from sample " + std::to_string(first));
       seconds.push_back(predictor_.run_named(ahead.next(feeds_of(first + batch_))).seconds);
       each(first, std::min(batch_, data_->samples() - first));

@@ -27,6 +27,8 @@ Predictions predict(Runtime& rt, Predictor& predictor, const std::shared_ptr<con
   }
   if (rt.rank() == 0) out.values.resize(static_cast<std::size_t>(outer * samples * inner));
   for (Index first = 0; first < samples; first += batch.size) {
+    if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0)
+      throw Stopped("stopped on request after " + std::to_string(first) + " samples");
     rt.phase("predicting from sample " + std::to_string(first));
     const Index count = std::min(batch.size, samples - first);
     std::vector<Index> which(static_cast<std::size_t>(batch.size), kNoSample);

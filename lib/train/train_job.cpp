@@ -85,6 +85,7 @@ class Job {
   TrainSummary run() {
     try {
       if (!in_.resume.empty()) resume();
+      if (over_) return out_;
       prepare();
       loop();
       finish();
@@ -104,18 +105,34 @@ class Job {
     rt_.phase("resuming");
     const DataPosition from = trainer_.load(in_.resume);
     out_.steps = trainer_.steps();
+    if (from.epoch > out_.steps)
+      throw UserError(in_.resume.string() + ": epoch " + std::to_string(from.epoch) + " after " + std::to_string(out_.steps) +
+                          " steps: an epoch has one at least",
+                      Exit::data);
     const Index per_epoch = order_->steps_per_epoch();
     const Index batch = from.batch_size > 0 ? from.batch * from.batch_size / batch_ : from.batch;
     first_ = from.epoch * per_epoch + std::min(batch, per_epoch);
     total_ = in_.max_steps > 0 ? first_ + in_.max_steps - out_.steps : in_.epochs * per_epoch;
-    if (total_ <= first_)
+    if (total_ == first_ && in_.done_before) {
+      out_ = *in_.done_before;
+      if (rt_.rank() == 0 && in_.say) in_.say("the run is done: nothing is left to train, and nothing is changed");
+      over_ = true;
+      return;
+    }
+    if (total_ < first_)
       throw UserError(in_.resume.string() + " is at step " + std::to_string(out_.steps) +
                       ": nothing is left to train; raise train.max_steps or train.epochs (--set train.max_steps=...)");
     const Index samples = in_.data.train->samples();
     if (rt_.rank() == 0 && in_.say && from.batch_size > 0 && (from.batch_size != batch_ || from.samples != samples))
       in_.say("note: the checkpoint counts batches of " + std::to_string(from.batch_size) + " of " + std::to_string(from.samples) +
               " samples, this job batches of " + std::to_string(batch_) + " of " + std::to_string(samples));
-    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, out_.steps); });
+  }
+
+  // After the first step, or where none is left: what an earlier course of the run has left may go. Rank 0.
+  void begin_for_good() {
+    if (std::exchange(begun_for_good_, true) || rt_.rank() != 0) return;
+    if (in_.began) in_.began();
+    if (!in_.resume.empty()) keep_newest(in_.run_directory, in_.checkpoint.keep, first_step_);
   }
 
   // A checkpoint that cannot be written leaves those before it as they are.
@@ -198,12 +215,16 @@ class Job {
       stop_ = report.stop;
       out_.steps = report.step;
       out_.train_loss = report.loss;
+      begin_for_good();
       note(report.before);
       StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
       if (in_.evaluate_every_epochs > 0 && (s + 1) % (in_.evaluate_every_epochs * order_->steps_per_epoch()) == 0 && !stop_) {
-        evaluate_now();
-        facts.test_accuracy = out_.test_accuracy;
-        facts.test_loss = out_.test_loss;
+        if (evaluated_now()) {
+          facts.test_accuracy = out_.test_accuracy;
+          facts.test_loss = out_.test_loss;
+        } else {
+          stop_ = true;
+        }
       }
       out_.seconds = seconds_now() - start;
       if (rt_.rank() == 0) write_step(report, epoch, facts);
@@ -289,9 +310,12 @@ class Job {
   }
 
   void finish() {
+    const bool stepped = out_.steps > first_step_;
+    if (!stepped && rt_.rank() == 0 && in_.say && out_.status == "done")
+      in_.say("nothing is left to train after step " + std::to_string(out_.steps) + ": its weights are kept and evaluated");
+    begin_for_good();
     time_steps();
-    keep_trace();
-    trainer_.compare_copies();
+    if (stepped) trainer_.compare_copies();
     if (out_.status == "done" && in_.checkpoint.any()) try_checkpoint();
     try_to_finish_checkpoint();
     std::optional<Error> lost;  // what a stopped run would go on from
@@ -303,11 +327,19 @@ class Job {
         lost = e;
       }
     if (out_.status == "stopped" && evaluated_ != out_.steps)
-      out_.test_accuracy = out_.test_loss = std::nullopt;  // of other weights
-    if (out_.status == "done") evaluate_now();
-    dump_weights("weights_after");
-    save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
+      out_.test_accuracy = out_.test_loss = std::nullopt;                   // of other weights
+    save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);  // first: nothing after it may lose them
     if (lost) throw Error(*lost);
+    if (out_.status == "done" && !evaluated_now()) {
+      out_.status = "stopped";
+      out_.test_accuracy = out_.test_loss = std::nullopt;
+      if (saved_ != out_.steps) {
+        begin_checkpoint();
+        finish_checkpoint();
+      }
+    }
+    dump_weights("weights_after");
+    if (stepped) keep_trace();
     on_rank_0(rt_.transport(), [&] {
       metrics_->close();
       if (!in_.dump.empty()) {
@@ -318,6 +350,16 @@ class Job {
       }
       write_run_json(in_.run_directory, out_);
     });
+  }
+
+  // False: it was stopped on request. Collective.
+  bool evaluated_now() {
+    try {
+      evaluate_now();
+      return true;
+    } catch (const Stopped&) {
+      return false;
+    }
   }
 
   // What the parameters of now are worth; once per step at most. Collective.
@@ -386,8 +428,8 @@ class Job {
   std::optional<MetricsFile> metrics_{};  // rank 0
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
   TrainSummary out_{};
-  bool stop_ = false;
-  std::optional<CoreUse> cores_{};  // since the first timed step
+  bool stop_ = false, over_ = false, begun_for_good_ = false;  // over: the run was done before
+  std::optional<CoreUse> cores_{};                             // since the first timed step
   std::optional<Predictor> predictor_{};
   Index evaluated_ = -1, noted_ = 0;  // steps: after the last evaluation; whose figures were noted last
   std::string tested_{};              // of the progress line

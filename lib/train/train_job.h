@@ -27,8 +27,10 @@ struct TrainPlanInput {
   Index epochs = 0, max_steps = 0;  // one of them; max_steps wins
   std::uint64_t seed = 1;           // of the initial weights and the order of samples
   CheckpointOptions checkpoint{};
-  Index evaluate_every_epochs = 0;  // 0: at the end alone
-  std::filesystem::path resume{};   // a checkpoint that training goes on from; empty: from the start
+  Index evaluate_every_epochs = 0;            // 0: at the end alone
+  std::filesystem::path resume{};             // a checkpoint that training goes on from; empty: from the start
+  std::optional<TrainSummary> done_before{};  // resumed: how that run had ended, where it was done; the same on every rank
+  std::function<void()> began{};              // called on rank 0 before the first file of an earlier run is replaced for good
   std::filesystem::path run_directory{};
   std::filesystem::path dump{};                             // empty: none
   std::filesystem::path trace{};                            // Chrome trace of the last steps; empty: none

@@ -133,6 +133,12 @@ class Structure {
   Structure(const Manifest& manifest, std::string name) : manifest_(manifest), name_(std::move(name)) {}
 
   void check() const {
+    constexpr Index kMost = Index{1} << 36;  // what is computed of them is counted in 64 bits
+    const StoredPosition& now = manifest_.data;
+    const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
+    if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
+      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is no position in a training",
+                          manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));
     std::set<std::pair<std::string, std::string>> names;
     std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(manifest_.files.size());
     for (const StoredEntry& e : manifest_.entries) {

@@ -19,6 +19,16 @@ namespace motley {
 
 namespace {
 
+constexpr const char* kRead = "F32, F64, F16, BF16, I32 and I64 can be read";
+
+// Of the format's other dtypes: a file may have tensors of these that no one reads (a mask, a counter).
+Index bytes_of_other(const std::string& dtype) {
+  if (dtype == "U64") return 8;
+  if (dtype == "U32") return 4;
+  if (dtype == "U16" || dtype == "I16") return 2;
+  return dtype == "U8" || dtype == "I8" || dtype == "BOOL" || dtype == "F8_E4M3" || dtype == "F8_E5M2" ? 1 : 0;
+}
+
 namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little, "the files are little endian");
@@ -120,7 +130,8 @@ class HeaderReader {
     const Json* dtype = m.value.find("dtype");
     const auto* word = dtype == nullptr ? nullptr : std::get_if<std::string>(&dtype->value);
     if (word == nullptr) damaged(where + ": \"dtype\" is missing, or not a text");
-    if (bytes_of_dtype(*word) == 0) damaged(where + ": dtype " + shown(*word) + "; F32, F64, F16, BF16, I32 and I64 can be read");
+    const Index item = bytes_of_dtype(*word) > 0 ? bytes_of_dtype(*word) : bytes_of_other(*word);
+    if (item == 0) damaged(where + ": dtype " + shown(*word) + "; " + kRead);
     StoredTensor tensor{m.key, *word, {}};
     for (const Json& n : list_in(m.value, "shape", where)) tensor.extents.push_back(size_in(n, where + ": \"shape\""));
     const Json::Array& offsets = list_in(m.value, "data_offsets", where);
@@ -131,7 +142,7 @@ class HeaderReader {
       damaged(fmt::format("{}: data_offsets [{}, {}] of {} bytes of values", where, at.begin, at.end, buffer_));
     const auto elements = elements_of(tensor.extents);
     Index bytes = 0;
-    if (!elements || __builtin_mul_overflow(*elements, bytes_of_dtype(*word), &bytes))
+    if (!elements || __builtin_mul_overflow(*elements, item, &bytes))
       damaged(where + ": shape " + to_text(tensor.extents) + " has more elements than a file can hold");
     if (static_cast<std::uint64_t>(bytes) != at.end - at.begin)
       damaged(fmt::format("{}: {} {} takes {} bytes, its data_offsets give it {}", where, *word, to_text(tensor.extents), bytes,
@@ -172,6 +183,7 @@ class SafetensorsFile final : public WeightsFile {
   NpyData read(int tensor) const override {
     const StoredTensor& its = at(tensors(), tensor);
     const Extent& extent = at(header_.extents, tensor);
+    if (bytes_of_dtype(its.dtype) == 0) damaged(shown(its.name) + ": dtype " + its.dtype + "; " + kRead);
     const std::string bytes = file_->text(header_.data + extent.begin, extent.end - extent.begin);
     if (const auto hash = header_.hashes.find(its.name); hash != header_.hashes.end())
       if (const std::string found = to_hex(hash_of_tensor(its, std::as_bytes(std::span(bytes)))); found != hash->second)

@@ -746,8 +746,23 @@ def stores_in_bf16():
     assert abs(accuracy[0] - accuracy[1]) < 0.02 * (1 + accuracy[0]), accuracy
     document["mesh"]["devices"][1] = {"name": "far gpu", "kind": "cuda"}
     room.write("cuda.json", document)
-    refused = room.run("check", "cuda.json", code=78).err
-    has(refused, "/train/dtype", "far gpu", "CPUs")
+    room.run("check", "cuda.json")
+    # A weight's copy is cut along one of two dims that are cut over one axis, as the weight is.
+    document["mesh"]["devices"][1] = {"name": "b", "kind": "cpu", "threads": 1}
+    document["model"]["layers"].insert(1, {"op": "conv2d", "out": {"more": 6}, "window": 3, "padding": "same", "activation": "relu"})
+    document["layout"]["split"] = {"filters": "all", "more": {"axis": "all", "parts": [4, 2]}}
+    document["layout"].pop("tensors", None)
+    room.run("verify", room.write("two_cuts.json", document))
+
+
+def closed_pipe():
+    """No one reads what is said: the exit code is what it is."""
+    room = Room()
+    for words, code in [(("check", "nowhere.json"), 66), (("check", room.write("job.json", job())), 74)]:
+        read, write = os.pipe()
+        os.close(read)
+        assert subprocess.run([MOTLEY, *words], cwd=room.path, stdout=write, stderr=write, check=False).returncode == code, words
+        os.close(write)
 
 
 def refuses_weights():
@@ -840,7 +855,27 @@ def resumes():
     as_at_16("batch")
     has(room.run("train", "job.json", "--resume", "batch", "--set", "train.batch=4", "--set", "data.samples=64").err, "note: the checkpoint counts batches of 8 of 64 samples, this job batches of 4 of 64")
     # Refused.
-    for words, code, part in [(("full",), 78, "nothing is left to train"), (("nowhere",), 66, "no such run directory or checkpoint"), (("job.json",), 64, "is a file"),
+    kept = {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
+    as_it_was = lambda: kept == {p: p.read_bytes() for p in (room.path / "full").iterdir() if p.is_file()}
+    has(room.run("train", "job.json", "--resume", "full").err, "the run is done: nothing is left to train")
+    assert as_it_was()
+    other = 'train.optimizer={"kind":"sgd","learning_rate":0.1}'
+    for words, code in [(("--resume", "full", "--set", other), 65), (("--run-dir", "full", "--overwrite", "--set", "mesh.devices.0.memory_bytes=1000"), 69)]:
+        room.run("train", "job.json", *words, code=code)
+        assert as_it_was() and (room.path / "full/checkpoints/step-16/complete").exists(), words
+    # What is left of a run that had trained all its steps.
+    (room.path / "full/run.json").rename(room.path / "run.json")
+    (room.path / "full/weights.safetensors").unlink()
+    has(room.run("train", "job.json", "--resume", "full").err, "nothing is left to train after step 20")
+    assert (room.path / "full/weights.safetensors").read_bytes() == kept[room.path / "full/weights.safetensors"]
+    assert json.loads((room.path / "full/run.json").read_text())["test_accuracy"] == json.loads((room.path / "run.json").read_text())["test_accuracy"]
+    # Died before its first checkpoint.
+    shutil.copytree(room.path / "full", room.path / "early")
+    shutil.rmtree(room.path / "early/checkpoints")
+    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early", code=66).err, "is done and has no checkpoint")
+    (room.path / "early/run.json").unlink()
+    has(room.run("train", "job.json", "--resume", "auto", "--run-dir", "early").err, "a new run begins")
+    for words, code, part in [(("full", "--set", "train.max_steps=19"), 78, "nothing is left to train"), (("nowhere",), 66, "no such run directory or checkpoint"), (("job.json",), 64, "is a file"),
                               (("full", "--overwrite"), 64, "give one of them"), (("full", "--run-dir", "x"), 64, "leave --run-dir out"), ((".",), 65, "neither a run directory")]:
         has(room.run("train", "job.json", "--resume", *words, code=code).err, part)
     has(room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "x", "--set", 'train.optimizer={"kind":"sgd","learning_rate":0.1}', code=65).err,
@@ -1283,7 +1318,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "graph/compiled.h"
 #include "kernels/open_cpu.h"
 #include "kernels/operands.h"
 #include "tests/support/backend_law.h"
@@ -74,6 +75,46 @@ TEST_CASE("CPU backend law: two threads") {
 TEST_CASE("CPU backend law: tolerance") {
   const auto backend = open_cpu(device(1));
   CHECK(backend_law(*backend, 12, 3000, LawMode::tolerance) == "");
+}
+
+// Rows of `features`, statistics of one value for each: loops of their own, with the bits of the others.
+TEST_CASE("CPU backend law: formulas along rows") {
+  const auto backend = open_cpu(device(1)), reference = reference_backend();
+  int compared = 0;
+  for (const CompiledFormula& one : compiled_formulas()) {
+    if (one.still == 0) continue;
+    for (const Index features : {5, 256, 700})
+      for (const Combine combine : {Combine::set, Combine::add}) {
+        KernelSpec spec;
+        spec.op = KernelOp::map;
+        spec.formula = one.formula;
+        spec.combine = combine;
+        const bool deep = reads_position(one.formula, 2);  // the class is the third index: 3 x 3 rows
+        spec.extents = deep ? std::vector<Index>{3, 3, features} : std::vector<Index>{9, features};
+        const std::vector<Index> of_row = deep ? std::vector<Index>{3, 1, 0} : std::vector<Index>{1, 0},
+                                 along = deep ? std::vector<Index>{3 * features, features, 1} : std::vector<Index>{features, 1};
+        std::vector<Image> images;
+        for (int k = 0; k < operand_count(one.formula); k++) {
+          const bool still = (one.still >> k & 1) != 0, whole = is_integer_operand(one.formula, k);
+          spec.operands.push_back({whole ? DType::i32 : DType::f32, still ? of_row : along});
+          Image& image = images.emplace_back(static_cast<std::size_t>(still ? 9 : 9 * features));
+          for (std::size_t i = 0; i < image.size(); i++)
+            image[i] = whole ? static_cast<double>(i % 5)
+                             : 0.25 + static_cast<double>((i * 131 + static_cast<std::size_t>(k)) % 1009) / 512;
+        }
+        spec.operands.push_back({DType::f32, combine == Combine::set ? along : of_row});
+        images.emplace_back(static_cast<std::size_t>(combine == Combine::set ? 9 * features : 9));
+        if (reads_position(spec.formula, -1)) spec.origin.assign(spec.extents.size(), 0);
+        const Image got = result_of(*backend, spec, images), expected = result_of(*reference, spec, images);
+        double apart = got.size() == expected.size() ? 0 : HUGE_VAL;
+        for (std::size_t i = 0; i < std::min(got.size(), expected.size()); i++)
+          apart = std::max(apart, std::abs(got[i] - expected[i]) / (1 + std::abs(expected[i])));
+        INFO(to_text(one.formula) << " over rows of " << features);
+        CHECK(apart < 2e-6);
+        compared++;
+      }
+  }
+  CHECK(compared > 50);
 }
 
 TEST_CASE("CPU backend law: bf16") {

@@ -182,7 +182,8 @@ TEST_CASE("safetensors: what the format forbids is named") {
   const auto tensor = [](const std::string& rest) { return safetensors("{\"a\":{" + rest + "}}", "12345678"); };
   for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
            {R"("dtype":"F32","shape":[3],"data_offsets":[0,8])", "F32 [3] takes 12 bytes, its data_offsets give it 8"},
-           {R"("dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8])", "dtype \"F8_E4M3\"; F32, F64, F16, BF16, I32 and I64"},
+           {R"("dtype":"F4","shape":[8],"data_offsets":[0,8])", "dtype \"F4\"; F32, F64, F16, BF16, I32 and I64"},
+           {R"("dtype":"BOOL","shape":[7],"data_offsets":[0,8])", "BOOL [7] takes 7 bytes, its data_offsets give it 8"},
            {R"("dtype":"F32","shape":[2])", "\"data_offsets\" is missing"},
            {R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])", "expected an integer from 0"},
            {R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])", "expected an integer from 0"},
@@ -257,6 +258,7 @@ TEST_CASE("checkpoints: hostile manifests are refused before anything else is op
   CHECK_THAT(said("rank-0.bin", "rank-1.bin"), Contains("rank-1.bin is missing"));
   CHECK_THAT(said("\"bytes\": 96", "\"bytes\": 9223372036854775808"), Contains("integer"));
   CHECK_THAT(said("\"bytes\": 96", "\"bytes\": 9223372036854775807"), Contains("takes 96 bytes"));
+  CHECK_THAT(said("\"epoch\": 0", "\"epoch\": 4611686018427387904"), Contains("is no position in a training"));
   CHECK_THAT(said("\"offset\": 0", "\"offset\": 9223372036854775807"), Contains("a part of"));
   CHECK_THAT(said("\"offset\": 96", "\"offset\": 95"), Contains("the parts before it end at byte 96"));
   CHECK_THAT(said("\"file\": 0", "\"file\": 1"), Contains("file 1 of 1"));

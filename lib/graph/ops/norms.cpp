@@ -44,6 +44,16 @@ Formula gradient(bool centered) {
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false)});
+// Along rows of features (layer_norm, rms_norm): statistics have one value for each row.
+const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}},
+                                             {output(true), {1, 3}},
+                                             {output(false), {1}},
+                                             {times_normal(true), {2, 3}},
+                                             {times_normal(false), {2}},
+                                             {weighted_times_normal(true), {2, 4}},
+                                             {weighted_times_normal(false), {2}},
+                                             {gradient(true), {2, 4, 5, 6}},
+                                             {gradient(false), {2, 4}}});
 
 // What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets); before its
 // gradient comes that of the other branch.
