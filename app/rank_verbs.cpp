@@ -343,7 +343,11 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Datasets data = data_of(job, model);
   TrainingOptions options = training_options(job.train, data.train->samples());
   const Step step = training(model.loss, job.train.optimizer, options);
-  options.accumulate = 1;
+  // A batch norm's statistics are those of each micro-batch: then the network in one piece has these too.
+  const Passes& passes = step.passes();
+  const bool whole_batch =
+      std::none_of(passes.parameters.begin(), passes.parameters.end(), [&](int p) { return passes.statistic(p) != nullptr; });
+  if (whole_batch) options.accumulate = 1;
   const Step whole = training(model.loss, job.train.optimizer, options);
   rt.phase("measuring");
   // The cuts are those that `train` would use at its own batch.
@@ -364,7 +368,9 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const auto inferred = [&] {
     const Step logits = inference({model.logits}, job.train.storage()), loss = inference({model.loss}, job.train.storage());
     VerifyInput of_whole = input;  // an inference has no micro-batches
-    of_whole.step = &whole;
+    options.accumulate = 1;
+    const Step at_once = training(model.loss, job.train.optimizer, options);
+    of_whole.step = &at_once;
     return verify_inference(rt, of_whole, {&logits, &loss, resolved_evaluation_rules(job, profile)});
   };
   const VerifyReport report = task.options.inference ? inferred() : verify(rt, input);

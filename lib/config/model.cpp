@@ -144,6 +144,7 @@ class Builder {
     const bool built = attempt(at, [&] {
       layer.arguments.graph = model_.graph.get();
       Tensor y = apply(layer, x);
+      if (is_one_of(layer.op, {"conv2d", "max_pool2d", "avg_pool2d", "upsample2d", "conv_transpose2d"})) keeps_samples(y);
       if (const Pointwise* f = Pointwise::find(layer.activation)) y = activate(y, *f);
       keep(layer.name, y);
       model_.layers.push_back(y);
@@ -151,6 +152,12 @@ class Builder {
     if (!built) assume(layer, x);
   }
   void fail() { failed_ = true; }
+  void keeps_samples(const Tensor& y) const {
+    const std::string batch = spec_.batch_dim();
+    if (const auto d = y.shape().find(batch); d && sizes_.contains(batch) && y.shape()[*d].size != sizes_.at(batch))
+      throw UserError("\"" + batch + "\" counts the samples: \"" + y.name() + "\" would have " +
+                      std::to_string(y.shape()[*d].size) + " of " + std::to_string(sizes_.at(batch)) + "; leave it out of `over`");
+  }
   void keep(const std::string& name, const Tensor& y) {
     for (const Dim& d : y.shape().dims()) sizes_.emplace(d.name, d.size);
     tensors_.emplace(name, y);
@@ -252,6 +259,7 @@ class Builder {
     if (!logits.has(batch))
       throw UserError("\"" + model_.logits.name() + "\" has no dim \"" + batch + "\"; each sample needs its own " +
                       (loss.has_classes() ? "logits" : "values"));
+    keeps_samples(model_.logits);
     if (loss.over == batch) throw UserError("\"" + batch + "\" counts the samples; expected the dim of the classes");
     std::vector<Dim> each{logits[logits.position(batch)]};
     for (const Dim& d : logits.dims())

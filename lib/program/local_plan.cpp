@@ -2,6 +2,8 @@
 #include "program/local_plan.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "plan/kernel_of.h"
 #include "plan/moved_once.h"
@@ -125,6 +127,12 @@ int LocalPlan::bias_of(int p) const {
   const auto in_all = [&](int i) { return has_value(it.reads[0].indices, i) && has_value(it.reads[1].indices, i); };
   if (it.op == KernelOp::dense && std::any_of(it.writes.indices.begin(), it.writes.indices.end(), in_all)) return -1;
   if (!is_view(other) || !works(other) || tensor(pass(other).reads[0].tensor).role != TensorRole::parameter) return -1;
+  // One value for each of what the weights make, and for nothing else.
+  std::set<std::string> made, its;
+  for (const int i : it.writes.indices)
+    if (has_value(it.reads[1].indices, i) && !has_value(it.reads[0].indices, i)) made.insert(at(it.indices, i).name);
+  for (const int i : pass(other).reads[0].indices) its.insert(at(pass(other).indices, i).name);
+  if (made != its) return -1;
   const Box mine = operand_box(it.writes, work_of(p).box);
   if (!contains(operand_box(pass(other).writes, work_of(other).box), mine)) return -1;
   for (const BoxMessage& m : plan_of(it.writes.tensor).add.messages) {

@@ -103,11 +103,12 @@ enum class Record : std::uint8_t { results, decisions };
 // decisions from that run (one rank only).
 RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, const VerifyInput& in,
                     const std::function<void(const char*)>& before, Record record = Record::results,
-                    const RunRecord* like = nullptr, double nudge = 0) {
+                    const RunRecord* like = nullptr, double nudge = 0, Kernels kernels = Kernels::fused) {
   const Passes& passes = plan.data().passes;
   const std::vector<int> deciding = deciding_tensors(passes);
   const int logits_tensor = passes.logits();
   CompileOptions options{.keep_gradients = true, .keep = {logits_tensor}, .hosts = transport.hosts()};
+  options.fuse = options.fuse_maps = kernels == Kernels::fused;
   if (record == Record::decisions) options.keep.insert(options.keep.end(), deciding.begin(), deciding.end());
   const Program program = fits_hosts(transport, plan, compile(plan, transport.rank(), options));
   State state(plan, program.rank, in.seed, backend.device_memory());
@@ -409,8 +410,11 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       const Mesh one({{"one", 1}}, {in.mesh->device(0)});
       const Plan whole = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f64}),
                  plan = balance(*in.step, one, {}, {}, {.dtype = DType::f64});
-      const RunRecord truth = run_steps(whole, *in_f64, *in_memory(1).front(), in, alive);
-      RunRecord same = run_steps(plan, *in_f64, *in_memory(1).front(), in, alive, Record::results, &f32);
+      const auto plain = [&](const Plan& of, const RunRecord* like, double nudge) {
+        return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
+      };
+      const RunRecord truth = plain(whole, nullptr, 0);
+      RunRecord same = plain(plan, &f32, 0);
       same.logits = truth.logits;  // before any gradient nothing depends on decisions
       same.losses.front() = truth.losses.front();
       report = {difference(f64, truth), difference(f32, same)};
@@ -418,13 +422,12 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       for (const auto& [name, w] : truth.weights_after)
         for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
       if (!report.exact() && !report.diverged)  // is it rounding, or the cut?
-        report.nudged =
-            difference(run_steps(whole, *in_f64, *in_memory(1).front(), in, alive, Record::results, nullptr, kNudge), truth);
+        report.nudged = difference(plain(whole, nullptr, kNudge), truth);
       if (report.exact() && !report.ok()) {  // is it f32, or the cut?
         const Plan own = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f32});
         for (const double nudge : kF32Nudges) {
           const RunRecord alone = run_steps(own, device, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge);
-          RunRecord like = run_steps(whole, *in_f64, *in_memory(1).front(), in, alive, Record::results, &alone);
+          RunRecord like = plain(whole, &alone, 0);
           like.logits = truth.logits;
           like.losses.front() = truth.losses.front();
           report.alone = larger(report.alone, difference(alone, like));

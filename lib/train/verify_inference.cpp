@@ -37,9 +37,11 @@ std::vector<double> drawn_statistic(std::uint64_t seed, const std::string& name,
 }
 
 WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, State& state, const VerifyInput& in,
-                      const std::function<void(const char*)>& before) {
+                      const std::function<void(const char*)>& before, Kernels kernels) {
+  const bool fuse = kernels == Kernels::fused;
   const Program program =
-      fits_hosts(transport, plan, compile(plan, transport.rank(), {.hosts = transport.hosts()}), Parameters::there);
+      fits_hosts(transport, plan, compile(plan, transport.rank(), {.hosts = transport.hosts(), .fuse = fuse, .fuse_maps = fuse}),
+                 Parameters::there);
   Executor executor(program, backend, transport, state);
   executor.on_step(before);
   const Passes& passes = plan.data().passes;
@@ -53,7 +55,7 @@ WholeTensor output_of(const Plan& plan, Backend& backend, Transport& transport, 
 // rules: empty parts of both: on one device.
 Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const LayoutRules& inference_rules, const Profile& profile,
                 DType dtype, Backend& backend, Transport& transport, const Subject& subject,
-                const std::function<void(const char*)>& before) {
+                const std::function<void(const char*)>& before, Kernels kernels = Kernels::fused) {
   const VerifyInput& in = subject.training;
   const Plan trained = balance(*in.step, mesh, training_rules, profile, {.dtype = dtype, .baselines = false});
   const Passes& passes = trained.data().passes;
@@ -65,10 +67,14 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
     out.parameters[tensor.name] = {tensor.name, tensor.shape, state.get(transport, tensor.name)};
   }
   for (const auto& [step, to] : {std::pair{subject.inference.logits, &out.logits}, {subject.inference.loss, &out.loss}}) {
-    LayoutRules rules = rules_within(step->passes(), inference_rules);
+    LayoutRules rules = inference_rules;  // of the logits; what rules say of labels and losses is training's
+    for (const auto& one : training_rules.tensors)
+      if (std::none_of(rules.tensors.begin(), rules.tensors.end(), [&](const auto& its) { return its.first == one.first; }))
+        rules.tensors.insert(rules.tensors.end(), one);
+    rules = rules_within(step->passes(), std::move(rules));
     rules.homes = trained.homes();
     const Plan plan = balance(*step, mesh, rules, profile, {.dtype = dtype, .baselines = false});
-    *to = output_of(plan, backend, transport, state, in, before);
+    *to = output_of(plan, backend, transport, state, in, before, kernels);
   }
   return out;
 }
@@ -103,17 +109,17 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
   alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
     try {
       const Mesh one({{"one", 1}}, {in.mesh->device(0)});
-      const auto alone = [&](DType dtype, Backend& backend) {
-        return run_on(one, {}, {}, {}, dtype, backend, *in_memory(1).front(), subject, alive);
+      const auto alone = [&](DType dtype, Backend& backend, Kernels kernels) {
+        return run_on(one, {}, {}, {}, dtype, backend, *in_memory(1).front(), subject, alive, kernels);
       };
-      const Inferred truth = alone(DType::f64, *in_f64);
+      const Inferred truth = alone(DType::f64, *in_f64, Kernels::separate);
       report.f64 = difference(f64, truth);
       report.f32 = difference(f32, truth);
       report.inference = true;
       for (const WholeTensor* its : {&truth.logits, &truth.loss})
         report.diverged =
             report.diverged || std::any_of(its->values.begin(), its->values.end(), [](double v) { return !std::isfinite(v); });
-      if (report.exact() && !report.ok()) report.alone = difference(alone(DType::f32, device), truth);
+      if (report.exact() && !report.ok()) report.alone = difference(alone(DType::f32, device, Kernels::fused), truth);
       nothing_to_save.reset();
       if (in.dump.empty()) return;
       Dump dump(in.dump);

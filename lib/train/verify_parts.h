@@ -8,6 +8,9 @@
 
 namespace motley {
 
+// separate: one for each pass, as nothing is that is compared: what fusing gets wrong shows without any cut too.
+enum class Kernels : std::uint8_t { fused, separate };
+
 inline constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4, kOwnDistances = 4;  // INTERFACE section 3
 // Parameters are changed by so much of their values to see how far f64's own rounding goes in a network; and what it may explain.
 inline constexpr double kNudge = 0x1p-46, kF64Most = 1e-7;

@@ -755,6 +755,35 @@ def stores_in_bf16():
     room.run("verify", room.write("two_cuts.json", document))
 
 
+def sums_with_parameters():
+    """A learned constant beside a layer without a bias is not its bias, unless it has its dims."""
+    room = Room()
+    for shape, cut in [({"pos": 8, "e2": 3}, None), ({"pos": 8}, None), ({"e2": 3}, None), ({"pos": 8}, "batch"), ({"pos": 8, "e2": 3}, "pos")]:
+        document = job()
+        document["model"] = {"inputs": {"x": {"batch": 4, "pos": 8, "emb": 6}},
+                             "layers": [{"op": "dense", "in": "emb", "out": {"e2": 3}, "bias": False, "name": "a"},
+                                        {"op": "parameter", "shape": shape, "initial": "normal", "name": "p"},
+                                        {"op": "add", "from": ["a", "p"]}, {"op": "dense", "out": {"classes": 5}, "name": "fc"}],
+                             "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+        document["data"] = {"kind": "synthetic"}
+        document["train"] = {"batch": 4, "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
+        document["layout"] = {"split": {cut: {"axis": "all", "parts": "even"}} if cut else {}}
+        room.write("sum.json", document)
+        room.run("verify", "sum.json", "--dump", "dump", "--steps", "1")
+        def read(name):
+            descr, _, raw = npy((room.path / "dump" / name).read_bytes())
+            assert descr == "<f8", descr
+            return struct.unpack(f"<{len(raw) // 8}d", raw)
+        x, a, p, w, bias, logits = (read(f"{name}.npy") for name in ["inputs/x", "weights_before/a.weight", "weights_before/p.weight", "weights_before/fc.weight", "weights_before/fc.bias", "logits"])
+        of = lambda pos, e2: p[{"pos": pos, "e2": e2, "pose2": 3 * pos + e2}["".join(shape)]]
+        for n in range(4):
+            h = [sum(x[(n * 8 + pos) * 6 + k] * a[e2 * 6 + k] for k in range(6)) + of(pos, e2) for pos in range(8) for e2 in range(3)]
+            for c in range(5):
+                expected = sum(w[c * 24 + i] * h[i] for i in range(24)) + bias[c]
+                assert abs(expected - logits[n * 5 + c]) < 1e-10, (shape, cut, n, c)
+        shutil.rmtree(room.path / "dump")
+
+
 def closed_pipe():
     """No one reads what is said: the exit code is what it is."""
     room = Room()
@@ -1318,7 +1347,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
