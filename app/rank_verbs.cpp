@@ -7,6 +7,7 @@
 #include <motley/weights.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "app/job_plan.h"
@@ -279,6 +280,8 @@ void eval_ranks(Runtime& rt, const Task& task) {
   const Datasets data = data_of(task.job, model);
   const Loaded net = loaded(rt, task);
   const Evaluation test = evaluate(rt, *net.predictor, data.test, evaluation_of(task.job.model, model));
+  if (rt.rank() == 0 && !std::isfinite(test.mean_loss))
+    task.console.say(LogLevel::warning, "warning: the loss is not finite: weights or samples have values that are not");
   Json out;
   out.set("loss", test.mean_loss)
       .set("accuracy", test.accuracy ? Json(*test.accuracy) : Json(nullptr))

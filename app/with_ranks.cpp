@@ -109,7 +109,12 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
   if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
   if (options.verb == Verb::predict)
-    for (const auto& [input, file] : input_files(options, subject.job->model)) static_cast<void>(InputFile(file));
+    for (const auto& [input, file] : input_files(options, subject.job->model)) {
+      static_cast<void>(InputFile(file));
+      if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
+        throw UserError("-o " + options.output.string() + " is the input too, and would be replaced; give another name",
+                        Exit::usage);
+    }
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
   return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here

@@ -126,7 +126,8 @@ class Trainer {
   void finish_save();  ///< Collective. None was begun: returns at once.
   /// Collective: goes on where save() was called, on any mesh, cuts and number of ranks; under the same plan with the same bits.
   /// Between steps. UserError, on all ranks, before anything is overwritten: 66 it is not there; 65 it is damaged, or of another
-  /// network or optimizer (all differences at once).
+  /// network or optimizer (all differences at once). A checkpoint of weights alone (`motley convert`) is where
+  /// training begins: slots stay as they are.
   DataPosition load(const std::filesystem::path& checkpoint);
   Index steps() const;             ///< done, those before a load() included
   void ask_to_save();              ///< This rank wants to save: the next step's report has `save` on all ranks.

@@ -169,9 +169,11 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether it keeps them; else they begin as what they are of
+  bool bare = false;     // it has weights alone, of no step: training begins with them
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
+      if (bare && !box.slot.empty() && box.slot != kAverage) continue;
       const auto& entries = from->manifest().entries;
       const std::string slot = box.slot == kAverage && !averages ? "" : box.slot;
       const auto its = std::find_if(entries.begin(), entries.end(),
@@ -187,13 +189,15 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
     averages = its_slots.contains(kAverage);
     if (!averages) own_slots.erase(kAverage);
+    bare = from->manifest().step == 0 && its_slots == std::set<std::string>{""};
+    if (bare) own_slots = {""};
     if (its_slots != own_slots)
       throw UserError(fmt::format("{}: saved with another optimizer: it keeps {} of a parameter, this one {}", directory.string(),
                                   named(its_slots), named(own_slots)),
                       Exit::data);
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())
-      if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
+      if (bare ? e.slot.empty() : e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
     for (const StoredEntry& e : from->manifest().entries) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
