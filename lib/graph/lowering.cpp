@@ -74,6 +74,10 @@ Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, boo
 
 int Lowering::add(StepTensor tensor) {
   auto [here, fresh] = by_name_.emplace(tensor.name, static_cast<int>(out_.tensors.size()));
+  if (!fresh)
+    if (const StepTensor& its = at(out_.tensors, here->second); its.layer != tensor.layer)
+      throw UserError("two tensors would be called \"" + tensor.name + "\", of the layers \"" + its.layer + "\" and \"" +
+                      tensor.layer + "\"; give one of the layers another name");
   if (fresh) out_.tensors.push_back(std::move(tensor));
   return here->second;
 }

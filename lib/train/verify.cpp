@@ -320,7 +320,7 @@ Difference difference(const RunRecord& run, const RunRecord& truth) {
 }
 
 // Of each the larger one.
-static Difference larger(Difference a, const Difference& b) {
+Difference larger(Difference a, const Difference& b) {
   for (const auto of : {&Difference::loss, &Difference::logits, &Difference::gradients, &Difference::weights})
     if (!(a.*of >= b.*of)) a.*of = b.*of;
   return a;

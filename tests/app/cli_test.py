@@ -784,6 +784,21 @@ def sums_with_parameters():
         shutil.rmtree(room.path / "dump")
 
 
+def names_of_layers():
+    """A layer may not be called as a tensor of another one."""
+    room = Room()
+    document = job()
+    document["model"] = {"inputs": {"x": {"batch": 4, "f": 6}},
+                         "layers": [{"op": "dense", "out": {"e": 5}, "name": "n.0"}, {"op": "parameter", "name": "n.0.bias", "shape": {"e": 5}, "initial": "normal"},
+                                    {"op": "add", "from": ["n.0", "n.0.bias"], "name": "s"}, {"op": "dense", "out": {"classes": 3}, "name": "fc"}],
+                         "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
+    document["data"], document["layout"] = {"kind": "synthetic"}, {}
+    document["train"] = {"batch": 4, "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
+    has(room.run("check", room.write("same.json", document), code=78).err, 'two tensors would be called "n.0.bias", of the layers "n.0" and "n.0.bias"')
+    document["model"]["layers"][1]["name"] = document["model"]["layers"][2]["from"][1] = "q.0.bias"
+    room.run("check", room.write("other.json", document))
+
+
 def closed_pipe():
     """No one reads what is said: the exit code is what it is."""
     room = Room()
@@ -1347,7 +1362,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
