@@ -39,8 +39,8 @@ def main() -> int:
         said.append(run.communicate(timeout=60)[0])
     text = "".join(said)
     print(text)
-    # mpiexec's own code says nothing here: a signal can make it 0.
-    good = "stopped on request after step" in text and len(losses) == STEPS and "predicted step" in text and min(losses) > 0 and\
+    # mpiexec's own code says nothing here: a signal can make it 0. "Abort(": some message was still under way.
+    good = "stopped on request after step" in text and "Abort(" not in text and len(losses) == STEPS and "predicted step" in text and min(losses) > 0 and\
         losses[-1] < losses[0]
     return 0 if good else 1
 

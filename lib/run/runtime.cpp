@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +28,8 @@ namespace {
 
 // How long a failed rank waits for the others to fail too (all refuse the same config) before it ends them.
 constexpr double kPatienceSeconds = 0.5;
+// What was printed reaches mpiexec in this time: MPI_Abort drops what it has not read yet.
+constexpr auto kPrinted = std::chrono::milliseconds(200);
 // Two signals closer than this are one that came twice (from the terminal and from mpiexec).
 constexpr double kOneSignalSeconds = 0.5;
 
@@ -108,7 +111,10 @@ void quit_watch(OnWatch& watched) {
   if (watched.record) watched.record->gave_up(end.code, end.text);
   quit_watch(watched);
   std::fflush(nullptr);
-  if (!start.launched) MpiSession::abort(end.code);
+  if (!start.launched) {
+    std::this_thread::sleep_for(kPrinted);
+    MpiSession::abort(end.code);
+  }
   _exit(end.code);
 }
 

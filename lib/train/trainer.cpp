@@ -172,7 +172,10 @@ struct Trainer::Impl {
   }
 
   StepReport run(const std::map<std::string, ReadBox>& feeds) {
-    if (stopped) throw Stopped("stopped on request after step " + std::to_string(step));
+    if (stopped) {
+      static_cast<void>(figures());  // no message stays under way: all ranks leave in order
+      throw Stopped("stopped on request after step " + std::to_string(step));
+    }
     on_rank.check_feeds(feeds);
     step++;
     rt.phase("step " + std::to_string(step));
