@@ -188,10 +188,15 @@ void check_map(const KernelSpec& spec) {
   }
   if (reads_position(spec.formula, -1))
     check(spec.origin.size() == spec.extents.size(), "a map that reads positions has an origin");
-  check(results == 1 || (spec.combine == Combine::set && spec.scale == 1), "a map with several results reduces and scales none");
+  check(results == 1 || spec.combine == Combine::add || (spec.combine == Combine::set && spec.scale == 1),
+        "a map with several results adds, or neither reduces nor scales");
   for (std::size_t d = 0; d < spec.extents.size(); d++)
-    for (std::size_t k = 0; k < results && spec.combine == Combine::set; k++)
-      check(spec.operands[inputs + k].strides[d] != 0 || spec.extents[d] <= 1, "set has no reduced index");
+    for (std::size_t k = 0; k < results; k++) {
+      const bool reduced = spec.operands[inputs + k].strides[d] == 0 && spec.extents[d] > 1;
+      check(!reduced || spec.combine != Combine::set, "set has no reduced index");
+      check(reduced == (spec.operands[inputs].strides[d] == 0 && spec.extents[d] > 1),
+            "all results of a map reduce the same indices");
+    }
 }
 
 void check_attention(const KernelSpec& spec) {

@@ -81,7 +81,7 @@ struct Map {
   const void* operand[kArgumentOperands];
   const MapOperandAt* table;  // [in_table]
   void* result[kMostResults];
-  double* partial;  // [parts][elements], where parts > 1
+  double* partial;  // [results][parts][elements], where parts > 1
 
   struct Position {
     Index offset[kArgumentOperands] = {};
@@ -140,19 +140,21 @@ struct Map {
     Registers<Real> registers;
     place(here, 0, p.kept, element);
     if (begin < end) place(here, p.kept, p.extents, begin);
-    double total = none();
+    double totals[kMostResults];  // in registers: every index is known where this is compiled
+    for (int k = 0; k < kMostResults; k++) totals[k] = none();
     for (Index t = begin; t < end; t++) {
       compute(registers, here);
-      total = combined(total, static_cast<double>(registers.real[formula.results[0]]));
+      for (int k = 0; k < kMostResults; k++)
+        if (k < p.results) totals[k] = combined(totals[k], static_cast<double>(registers.real[formula.results[k]]));
       advance(here);
     }
-    if (p.parts > 1) {
-      partial[i] = total;
-      return;
+    for (int k = 0; k < kMostResults; k++) {
+      if (k >= p.results) return;
+      if (p.parts > 1)
+        partial[k * p.parts * p.elements + i] = totals[k];
+      else
+        store_element(result[k], p.result_dtype[k], here.result[k], p.scale * totals[k]);
     }
-    store_element(result[0], p.result_dtype[0], here.result[0], p.scale * total);
-    for (int k = 1; k < p.results; k++)
-      store_element(result[k], p.result_dtype[k], here.result[k], static_cast<double>(registers.real[formula.results[k]]));
   }
 };
 
@@ -163,9 +165,12 @@ struct MapParts {
   MOTLEY_HD void operator()(Index element) const {
     typename Map<Real>::Position here;
     map.place(here, 0, map.p.kept, element);
-    double total = map.none();
-    for (Index part = 0; part < map.p.parts; part++) total = map.combined(total, map.partial[part * map.p.elements + element]);
-    store_element(map.result[0], map.p.result_dtype[0], here.result[0], map.p.scale * total);
+    const double* partial = map.partial + element;
+    for (int k = 0; k < map.p.results; k++) {
+      double total = map.none();
+      for (Index part = 0; part < map.p.parts; part++, partial += map.p.elements) total = map.combined(total, *partial);
+      store_element(map.result[k], map.p.result_dtype[k], here.result[k], map.p.scale * total);
+    }
   }
 };
 

@@ -131,7 +131,7 @@ class MapKernel final : public Kernel {
   MapKernel(PlannedMap&& planned, Launch launch)
       : plan_(planned.plan), formula_(planned.formula), more_(std::move(planned.more)), launch_(launch) {}
   std::size_t partial_bytes() const {
-    return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.parts * plan_.elements) * sizeof(double);
+    return plan_.parts == 1 ? 0 : static_cast<std::size_t>(plan_.results * plan_.parts * plan_.elements) * sizeof(double);
   }
   // The kernel's operand that is argument k: the last of the inputs, so that all but summands are among them.
   std::size_t at(int k) const { return more_.size() + static_cast<std::size_t>(k); }

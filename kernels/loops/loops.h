@@ -110,5 +110,6 @@ extern const Loops kLoopsSse41, kLoopsAvx2, kLoopsAvx512;
 #endif
 
 constexpr int kMostMapExtents = 20;
+constexpr int kMostSums = 4;  // results of a map with a reduced index
 
 }  // namespace motley::cpu

@@ -33,8 +33,9 @@ constexpr int kMostExtents = std::min(kMostMapExtents - 3, kMostOperands);  // o
 void check_spec(const KernelSpec& spec) {
   check_map(spec);
   if (!supports_map(spec))
-    throw DeviceError("a map over " + std::to_string(spec.extents.size()) + " extents: the CPU loops take at most " +
-                      std::to_string(kMostExtents));
+    throw DeviceError("a map over " + std::to_string(spec.extents.size()) + " extents with " + std::to_string(result_count(spec)) +
+                      " results: the CPU loops take at most " + std::to_string(kMostExtents) + " and " + std::to_string(kMostSums) +
+                      " sums");
 }
 
 // a then b walk memory like one extent.
@@ -204,7 +205,7 @@ void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, cons
 }  // namespace
 
 bool supports_map(const KernelSpec& spec) {
-  return spec.extents.size() <= kMostExtents;
+  return spec.extents.size() <= kMostExtents && (spec.combine == Combine::set || result_count(spec) <= kMostSums);
 }
 
 std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads) {

@@ -21,7 +21,7 @@ struct MapPlan {
   Index elements = 0;                // of all operands together
 };
 
-bool supports_map(const KernelSpec& spec);  // no more extents than our loops walk
+bool supports_map(const KernelSpec& spec);  // no more extents and sums than our loops walk
 // By reference from its kernel: the plan's address stays. DeviceError: what our loops do not support.
 // InternalError: a broken spec.
 std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loops, int threads);

@@ -2,6 +2,8 @@
 // result[...] combine= scale * formula(operands[...]) over the map's extents; where the result's stride is 0 the index is reduced.
 #include <motley/error.h>
 
+#include <array>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -84,19 +86,22 @@ void run(const KernelSpec& spec, Operands operands, void*) {
     return static_cast<std::int32_t>(spec.origin[d] + at[d]);
   };
   do {
-    double total = spec.combine == Combine::max ? -std::numeric_limits<double>::infinity() : 0;
+    std::array<double, kMostOperands> totals{};
+    totals.fill(spec.combine == Combine::max ? -std::numeric_limits<double>::infinity() : 0);
     if (!nothing) {
       do {
         motley::run(formula, registers, operand, integer, position);
-        const double value = registers.real[formula.results[0]];
-        if (spec.combine == Combine::set) total = value;
-        if (spec.combine == Combine::add) total += value;
-        if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN stays
+        for (std::size_t k = 0; k < results; k++) {
+          const double value = registers.real[formula.results[k]];
+          double& total = totals[k];
+          if (spec.combine == Combine::set) total = value;
+          if (spec.combine == Combine::add) total += value;
+          if (spec.combine == Combine::max && (value > total || std::isnan(value))) total = value;  // a NaN stays
+        }
       } while (advance(spec, reduced, at));
     }
     for (std::size_t k = 0; k < results; k++)
-      store(operands[first + k], spec.operands[first + k].dtype, offset_of(spec, first + k, at),
-            k == 0 ? spec.scale * total : registers.real[formula.results[k]]);
+      store(operands[first + k], spec.operands[first + k].dtype, offset_of(spec, first + k, at), spec.scale * totals[k]);
   } while (advance(spec, kept, at));
 }
 

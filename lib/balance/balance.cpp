@@ -38,11 +38,16 @@ constexpr double kNoise = 1.02;
 // say.
 void choose_apart(PlanData& data, const Profile& profile) {
   const auto pays = [&](int rank, const Fusion& f) {
-    if (!profile.supports(rank, f.fused)) return false;
-    const Estimate fused = profile.seconds(rank, f.fused), first = profile.seconds(rank, f.apart[0]),
-                   second = profile.seconds(rank, f.apart[1]);
-    if (fused.known == Known::modelled || first.known == Known::modelled || second.known == Known::modelled) return true;
-    return fused.seconds <= (first.seconds + second.seconds) * kNoise;
+    double fused = 0, apart = 0;
+    bool known = true;
+    for (const auto& [list, sum] : {std::pair{&f.fused, &fused}, {&f.apart, &apart}})
+      for (const KernelSpec& spec : *list) {
+        if (list == &f.fused && !profile.supports(rank, spec)) return false;
+        const Estimate estimate = profile.seconds(rank, spec);
+        known = known && estimate.known != Known::modelled;
+        *sum += estimate.seconds;
+      }
+    return !known || fused <= apart * kNoise;
   };
   std::vector<std::vector<KernelSpec>> none(data.predicted.size());
   data.apart = none;
@@ -52,9 +57,11 @@ void choose_apart(PlanData& data, const Profile& profile) {
       before = apart.size();
       std::vector<Fusion> made;
       compile(data, static_cast<int>(r), {}, &made);
-      for (Fusion& f : made)
-        if (!pays(static_cast<int>(r), f) && std::find(apart.begin(), apart.end(), f.fused) == apart.end())
-          apart.push_back(std::move(f.fused));
+      for (Fusion& f : made) {
+        if (pays(static_cast<int>(r), f)) continue;
+        for (KernelSpec& spec : f.fused)
+          if (std::find(apart.begin(), apart.end(), spec) == apart.end()) apart.push_back(std::move(spec));
+      }
     }
   }
   if (data.apart == none)

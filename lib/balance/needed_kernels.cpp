@@ -53,7 +53,8 @@ std::vector<KernelSpec> kernels_fused_and_apart(const PlanData& plan, int rank) 
   compile(all, rank, {}, &made);
   Specs out;
   for (Fusion& f : made)
-    for (KernelSpec* spec : {&f.fused, &f.apart[0], &f.apart[1]}) out.add_whole(std::move(*spec));
+    for (auto* list : {&f.fused, &f.apart})
+      for (KernelSpec& spec : *list) out.add_whole(std::move(spec));
   return out.list;
 }
 

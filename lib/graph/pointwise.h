@@ -25,6 +25,8 @@ class Pointwise {
   Tensor operator()(const Tensor& x, const std::string& name) const;  // name: of the output; empty: <op>_<position>
   const std::string& name() const { return name_; }
   const Formula& forward() const { return forward_; }
+  const Formula& backward() const { return backward_; }  // of dy, and y where it is from_y, else x
+  bool from_y() const { return from_y_; }
 
   // The same for an op that has options: not known by a name.
   static Tensor apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f);

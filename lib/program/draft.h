@@ -44,10 +44,9 @@ struct DraftStep {
   bool once = false;                        // ProgramStep::once
 };
 
-// One kernel in place of two: a contraction with an epilogue, or a map that has another one in it.
+// Kernels in place of others: a contraction with an epilogue, maps that have another one in them, two sums as one.
 struct Fusion {
-  KernelSpec fused{};
-  std::array<KernelSpec, 2> apart{};  // the second reads what the first makes
+  std::vector<KernelSpec> fused{}, apart{};
 };
 
 class Draft {

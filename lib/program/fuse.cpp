@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A map whose result another map of this rank reads, and nothing else, becomes a part of that one: the result is not stored. A copy
-// that several maps read becomes a part of each. The joined map runs where the second one did, or, if something between them uses
-// what the first one reads, where the first one did. No bit changes (join_maps.h), and no other rank sees it: memory that messages
-// or peers read is stored as before.
+// Fewer readings of the same memory, where bytes and instructions say that it is faster:
+// - two sums over the same elements become one kernel;
+// - a map whose result maps of this rank read, and nothing else, becomes a part of each: the result is not stored;
+// - a map that reads what another one made, which is stored for others too, computes it again from what that one had read, where it
+//   reads that anyway: the gradient of a norm's activation, from what the norm is of.
+// The joined map runs where the second one did, or, if something between them uses what the first one reads, where the first one
+// did. No bit changes (join_maps.h), and no other rank sees it: memory that messages or peers read is stored as before.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -19,10 +22,10 @@ namespace motley {
 namespace {
 
 // One core of a server CPU (AVX-512, this thread's time): what memory and caches bring; an interpreted instruction per element,
-// arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector instructions; functions like exp take as long in
-// either. A kernel's start.
+// arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector instructions; a function like exp, compiled or not.
+// A kernel's start.
 constexpr double kMemoryBytesPerSecond = 25e9, kCacheBytesPerSecond = 70e9, kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9,
-                 kStartSeconds = 0.2e-6;
+                 kFunctionSeconds = 0.5e-9, kStartSeconds = 0.2e-6;
 constexpr Index kInCache = Index{1} << 20;
 
 bool is_compiled(const KernelSpec& spec) {
@@ -38,13 +41,17 @@ bool is_compiled(const KernelSpec& spec) {
 double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   const double rate = bytes_at_once > kInCache ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
   double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
-  if (on_device || is_compiled(spec)) return seconds;  // a device evaluates all formulas alike
-  double interpreted = 0;
-  for (const Instruction& s : spec.formula.code)
-    interpreted += s.op < Opcode::add || s.op >= Opcode::exp ? 0 : s.op < Opcode::less ? kArithmeticSeconds : kChoiceSeconds;
+  if (on_device) return seconds;  // it evaluates all formulas alike
+  const bool compiled = is_compiled(spec);
+  double computing = 0;
+  for (const Instruction& s : spec.formula.code) {
+    const bool function = s.op >= Opcode::exp && s.op < Opcode::whole;
+    if (function || (s.op >= Opcode::add && s.op < Opcode::exp && !compiled))
+      computing += function ? kFunctionSeconds : s.op < Opcode::less ? kArithmeticSeconds : kChoiceSeconds;
+  }
   double elements = 1;
   for (Index e : spec.extents) elements *= static_cast<double>(e);
-  return seconds + elements * interpreted;
+  return seconds + elements * computing;
 }
 
 class Fuser {
@@ -56,15 +63,18 @@ class Fuser {
       if (const auto* run = run_at(s)) note(*run, static_cast<int>(s));
       if (const auto* post = std::get_if<Post>(&program_.steps[s].what)) {
         posts_[post->exchange] = post;
-        for (const auto* pieces : {&post->sends, &post->receives})
-          for (const Piece& p : *pieces) at(held_, p.at.buffer) = true;
+        for (const Piece& p : post->sends) at(held_, p.at.buffer) = true;
+        for (const Piece& p : post->receives) at(held_, p.at.buffer) = at(elsewhere_, p.at.buffer) = true;
       }
     }
   }
 
   void run() {
     for (std::size_t s = 0; s < program_.steps.size(); s++)
-      while (absorb(static_cast<int>(s))) {
+      while (add_sum(static_cast<int>(s))) {
+      }
+    for (std::size_t s = 0; s < program_.steps.size(); s++)
+      while (absorb(static_cast<int>(s)) || compute_again(static_cast<int>(s))) {
       }
     drop_joined();
   }
@@ -77,10 +87,14 @@ class Fuser {
   void hold(const CompileOptions& options) {
     held_.assign(program_.buffers.size(), false);
     for (std::size_t b = 0; b < held_.size(); b++) held_[b] = program_.buffers[b].space != Space::arena;
+    elsewhere_ = held_;
     auto keep = [&](int buffer) {
       if (buffer >= 0) at(held_, buffer) = true;
     };
-    for (const FedBuffer& f : program_.feeds) keep(f.buffer);
+    for (const FedBuffer& f : program_.feeds) {
+      keep(f.buffer);
+      if (f.buffer >= 0) at(elsewhere_, f.buffer) = true;
+    }
     for (const Slice& s : program_.slices) keep(s.gradient);
     for (int norm : program_.norms) keep(norm);
     for (int t : plan_.passes.outputs) keep(at(program_.main_buffer, t));
@@ -103,9 +117,9 @@ class Fuser {
       std::erase(at(writers_, p.buffer), step);
     }
   }
-  // Steps of one part run one after the other, and no others between them.
+  // Steps between these borders run one after the other, and no others between them: those of a micro-batch, of each later part.
   bool in_one_part(int a, int b) const {
-    for (int border : {program_.forward_steps, program_.combine_begin, program_.update_begin, program_.move_begin})
+    for (int border : {program_.combine_begin, program_.update_begin, program_.move_begin})
       if (a < border && b >= border) return false;
     return true;
   }
@@ -128,40 +142,111 @@ class Fuser {
     int step = -1, where = -1;  // of the reader; where it then runs
     RunKernel run{};
   };
+  // The reader with the map at `first` in it, which makes the buffer.
+  std::optional<Joined> joined(int first, int reader, int buffer, bool alone) {
+    const RunKernel &source = kernel(first), &then = kernel(reader);
+    if (then.spec.op != KernelOp::map || reader < first || one_hot_of(then.spec)) return std::nullopt;  // that reads few elements
+    auto run = join_maps(source, then, buffer);
+    if (!run || is_apart(plan_, program_.rank, run->spec)) return std::nullopt;
+    return Joined{reader, alone ? -1 : reader, std::move(*run)};
+  }
+
   // Into all that read the buffer.
   bool join(int first, int buffer) {
     const RunKernel& source = kernel(first);
     const std::vector<int> readers = at(readers_, buffer);
-    if (source.spec.op != KernelOp::map || (readers.size() > 1 && !is_copy(source.spec))) return false;
+    if (source.spec.op != KernelOp::map) return false;
     std::vector<Joined> all;
+    Fusion made{{}, {source.spec}};
     for (int reader : readers) {
-      const RunKernel& then = kernel(reader);
-      if (one_hot_of(then.spec)) return false;  // it reads few of the elements
-      auto run = then.spec.op == KernelOp::map && reader > first ? join_maps(source, then, buffer) : std::nullopt;
-      if (!run || !pays(*run, source.spec, then.spec)) return false;
-      const int where = place_of(first, reader, buffer, readers.size() == 1);
-      if (where < 0) return false;
-      all.push_back({reader, where, std::move(*run)});
+      auto one = joined(first, reader, buffer, readers.size() == 1);
+      if (!one) return false;
+      made.fused.push_back(one->run.spec);
+      made.apart.push_back(kernel(reader).spec);
+      all.push_back(std::move(*one));
     }
-    for (Joined& one : all) {
-      if (made_ != nullptr) made_->push_back({one.run.spec, {source.spec, kernel(one.step).spec}});
-      forget(kernel(one.step), one.step);
-    }
+    if (!pays(made)) return false;
+    for (Joined& one : all)
+      if ((one.where = place_of(first, one.step, buffer, readers.size() == 1)) < 0) return false;
+    for (const Joined& one : all) forget(kernel(one.step), one.step);
     forget(source, first);
     at(joined_, first) = true;
-    for (Joined& one : all) {
-      if (one.where != one.step) {
-        at(joined_, one.step) = true;
-        at(joined_, one.where) = false;
-      }
-      const bool once = at(program_.steps, first).once && at(program_.steps, one.step).once;
-      at(program_.steps, one.where) = {std::move(one.run), once};
-      note_in_order(kernel(one.where), one.where);
-    }
+    const bool once = at(program_.steps, first).once;
+    for (Joined& one : all) put(std::move(one), once);
     for (int& main : program_.main_buffer)
       if (main == buffer) main = -1;
+    say(std::move(made));
     return true;
   }
+  // In place of the reader's step.
+  void put(Joined one, bool once) {
+    const bool both = once && at(program_.steps, one.step).once;
+    if (one.where != one.step) {
+      at(joined_, one.step) = true;
+      at(joined_, one.where) = false;
+    }
+    at(program_.steps, one.where) = {std::move(one.run), both};
+    note_in_order(kernel(one.where), one.where);
+  }
+  void say(Fusion made) {
+    if (made_ != nullptr) made_->push_back(std::move(made));
+  }
+
+  // True: the map at this step does not read one of its operands any more.
+  bool compute_again(int step) {
+    const auto* then = run_at(static_cast<std::size_t>(step));
+    if (then == nullptr || then->spec.op != KernelOp::map || at(joined_, step)) return false;
+    const std::size_t inputs = input_count(then->spec);
+    for (std::size_t i = 0; i < inputs; i++) {
+      const int buffer = then->operands[i].buffer;
+      if (at(elsewhere_, buffer) || at(writers_, buffer).size() != 1) continue;
+      const int first = at(writers_, buffer).front();
+      if (first >= step || !in_one_part(first, step) || kernel(first).spec.op != KernelOp::map || reads_its_result(kernel(first)))
+        continue;
+      auto one = joined(first, step, buffer, false);
+      if (!one) continue;
+      Fusion made{{one->run.spec}, {then->spec}};
+      if (!pays(made) || place_of(first, step, buffer, false) != step) continue;
+      forget(*then, step);
+      put(std::move(*one), at(program_.steps, first).once);
+      say(std::move(made));
+      return true;
+    }
+    return false;
+  }
+  static bool reads_its_result(const RunKernel& run) {
+    const auto inputs = run.operands.begin() + static_cast<std::ptrdiff_t>(input_count(run.spec));
+    return std::any_of(run.operands.begin(), inputs, [&](const Place& p) {
+      return std::any_of(inputs, run.operands.end(), [&](const Place& result) { return result.buffer == p.buffer; });
+    });
+  }
+
+  // True: the sum at this step is two now.
+  bool add_sum(int step) {
+    const auto* first = run_at(static_cast<std::size_t>(step));
+    if (first == nullptr || first->spec.op != KernelOp::map || first->spec.combine != Combine::add || at(joined_, step))
+      return false;
+    for (std::size_t i = 0; i < input_count(first->spec); i++)
+      for (const int other : at(readers_, first->operands[i].buffer)) {
+        if (other <= step || !in_one_part(step, other)) continue;
+        auto both = join_sums(*first, kernel(other));
+        if (!both || is_apart(plan_, program_.rank, both->spec) || one_hot_of(first->spec) || one_hot_of(kernel(other).spec))
+          continue;
+        Fusion made{{both->spec}, {first->spec, kernel(other).spec}};
+        if (!pays(made)) continue;
+        const int where = place_of(step, other, -1, true);
+        if (where < 0) continue;
+        const bool once = at(program_.steps, step).once;
+        forget(kernel(other), other);
+        forget(*first, step);
+        at(joined_, step) = true;
+        put({other, where, std::move(*both)}, once);
+        say(std::move(made));
+        return true;
+      }
+    return false;
+  }
+
   void note_in_order(const RunKernel& run, int step) {
     note(run, step);
     for (const Place& p : run.operands)
@@ -171,15 +256,21 @@ class Fuser {
       }
   }
 
-  // The plan's profile says that it is slower, or impossible; else by bytes and instructions.
-  bool pays(const RunKernel& joined, const KernelSpec& first, const KernelSpec& then) const {
-    if (is_apart(plan_, program_.rank, joined.spec)) return false;
-    const bool on_device = !plan_.on_device.empty() && plan_.on_device[static_cast<std::size_t>(program_.rank)];
-    const Index bytes = bytes_touched(first) + bytes_touched(then);
-    return seconds_of(joined.spec, bytes, on_device) < seconds_of(first, bytes, on_device) + seconds_of(then, bytes, on_device);
+  // By bytes and instructions; what the plan's profile says that is slower, or impossible, is apart.
+  bool pays(const Fusion& made) const {
+    Index bytes = 0;
+    for (const KernelSpec& spec : made.apart) bytes += bytes_touched(spec);
+    const auto seconds = [&](const std::vector<KernelSpec>& list) {
+      double sum = 0;
+      for (const KernelSpec& spec : list) sum += seconds_of(spec, bytes, on_device());
+      return sum;
+    };
+    return seconds(made.fused) < seconds(made.apart);
   }
+  bool on_device() const { return !plan_.on_device.empty() && at(plan_.on_device, program_.rank); }
 
-  // The reader's step, else (`alone`) that of `first`; -1: neither is possible.
+  // Where both can run as one: the reader's step, else (`alone`) that of `first`; -1: neither is possible. buffer: what one makes
+  // for the other; -1: nothing.
   int place_of(int first, int reader, int buffer, bool alone) {
     const auto buffers_of = [&](const RunKernel& run, std::size_t from, std::size_t to) {
       std::set<int> out;
@@ -189,10 +280,11 @@ class Fuser {
     };
     const RunKernel &a = kernel(first), &b = kernel(reader);
     const std::set<int> read = buffers_of(a, 0, input_count(a.spec)), others = buffers_of(b, 0, input_count(b.spec)),
-                        written = buffers_of(b, input_count(b.spec), b.operands.size());
-    bool late = true, early = alone;
+                        written = buffers_of(b, input_count(b.spec), b.operands.size()),
+                        made = buffers_of(a, input_count(a.spec), a.operands.size());
+    bool late = true, early = alone && (first < program_.forward_steps) == (reader < program_.forward_steps);
     for (int s = first + 1; s < reader && (late || early); s++) {
-      late = late && !uses(s, read, Use::write);
+      late = late && !uses(s, read, Use::write) && !uses(s, made, Use::any);
       early = early && !uses(s, others, Use::write) && !uses(s, written, Use::any);
     }
     return late ? reader : early ? first : -1;
@@ -229,7 +321,7 @@ class Fuser {
   const PlanData& plan_;
   std::vector<Fusion>* made_;
   std::vector<std::vector<int>> writers_, readers_;                             // per buffer: kernels' steps, ascending
-  std::vector<bool> held_{};                                                    // per buffer
+  std::vector<bool> held_{}, elsewhere_{};                                      // per buffer: used elsewhere; written elsewhere
   std::vector<bool> joined_ = std::vector<bool>(program_.steps.size(), false);  // per step: a part of another one
   std::map<int, const Post*> posts_{};                                          // by exchange
 };

@@ -18,6 +18,13 @@ bool same(const Place& a, const Place& b) {
   return a.buffer == b.buffer && a.element == b.element;
 }
 
+// The register of an instruction, which is added if there is no equal one.
+int emitted(std::vector<Instruction>& code, const Instruction& s) {
+  const auto known = std::find(code.begin(), code.end(), s) - code.begin();
+  if (known == static_cast<std::ptrdiff_t>(code.size())) code.push_back(s);
+  return static_cast<int>(known);
+}
+
 // An index of the joined map, and the extents of both that it is a part of: `step` of theirs are one of its.
 struct Factor {
   Index size = 1;
@@ -195,12 +202,7 @@ class Joiner {
   }
 
   // ---- one formula in the other
-  int emit(const Instruction& s) {
-    std::vector<Instruction>& code = out_.spec.formula.code;
-    const auto known = std::find(code.begin(), code.end(), s);
-    if (known == code.end()) code.push_back(s);
-    return static_cast<int>(std::find(code.begin(), code.end(), s) - code.begin());
-  }
+  int emit(const Instruction& s) { return emitted(out_.spec.formula.code, s); }
   // The number of an input of the joined formula: the one that it had, if that is free.
   int number_of(const Input& input, int wish) {
     const auto known = std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& one) { return one && *one == input; });
@@ -359,7 +361,65 @@ class Joiner {
   RunKernel out_{};
 };
 
+bool is_sum(const KernelSpec& spec) {
+  return spec.op == KernelOp::map && spec.combine == Combine::add && spec.summands == 1 && !reads_position(spec.formula, -1);
+}
+
 }  // namespace
+
+std::optional<RunKernel> join_sums(const RunKernel& first, const RunKernel& then) {
+  const KernelSpec &a = first.spec, &b = then.spec;
+  if (!is_sum(a) || !is_sum(b) || a.extents != b.extents || a.scale != b.scale || a.dtype != b.dtype ||
+      first.purpose != then.purpose)
+    return std::nullopt;
+  for (std::size_t d = 0; d < a.extents.size(); d++)
+    if ((a.operands.back().strides[d] == 0) != (b.operands.back().strides[d] == 0)) return std::nullopt;
+  RunKernel out = first;
+  out.spec.formula = {};
+  out.spec.operands.clear();
+  out.operands.clear();
+  std::vector<Opcode> kinds;  // of the operands so far
+  const auto number_of = [&](const RunKernel& of, std::size_t i, Opcode kind) {
+    for (std::size_t k = 0; k < kinds.size(); k++)
+      if (kinds[k] == kind && out.spec.operands[k] == of.spec.operands[i] && same(out.operands[k], of.operands[i]))
+        return static_cast<int>(k);
+    kinds.push_back(kind);
+    out.spec.operands.push_back(of.spec.operands[i]);
+    out.operands.push_back(of.operands[i]);
+    return static_cast<int>(kinds.size()) - 1;
+  };
+  const auto is_read = [](Opcode op) { return op == Opcode::operand || op == Opcode::scalar || op == Opcode::integer; };
+  for (const RunKernel* of : {&first, &then}) {
+    Formula formula = of->spec.formula;
+    if (formula.code.empty()) formula = {{{Opcode::operand, 0, -1, -1, 0}}, {0}};
+    std::vector<int> numbers(input_count(of->spec), -1), registers;
+    for (std::size_t i = 0; i < numbers.size(); i++)
+      for (const Instruction& s : formula.code)
+        if (is_read(s.op) && static_cast<std::size_t>(s.a) == i && numbers[i] < 0) numbers[i] = number_of(*of, i, s.op);
+    for (Instruction s : formula.code) {
+      if (is_read(s.op)) {
+        s.a = at(numbers, s.a);
+      } else {
+        for (int* r : {&s.a, &s.b, &s.c})
+          if (*r >= 0) *r = at(registers, *r);
+      }
+      registers.push_back(emitted(out.spec.formula.code, s));
+    }
+    for (const int r : formula.results) out.spec.formula.results.push_back(at(registers, r));
+  }
+  if (kinds.size() > static_cast<std::size_t>(kMostInputs) ||
+      out.spec.formula.code.size() > static_cast<std::size_t>(kMostInstructions))
+    return std::nullopt;
+  const std::vector<Place> inputs = out.operands;
+  for (const RunKernel* of : {&first, &then})
+    for (std::size_t k = input_count(of->spec); k < of->operands.size(); k++) {
+      const Place& place = of->operands[k];
+      if (std::any_of(inputs.begin(), inputs.end(), [&](const Place& p) { return p.buffer == place.buffer; })) return std::nullopt;
+      out.spec.operands.push_back(of->spec.operands[k]);
+      out.operands.push_back(place);
+    }
+  return out;
+}
 
 std::optional<RunKernel> join_maps(const RunKernel& first, const RunKernel& then, int buffer) {
   return Joiner(first, then, buffer).run();

@@ -13,4 +13,8 @@ namespace motley {
 // `first` does.
 std::optional<RunKernel> join_maps(const RunKernel& first, const RunKernel& then, int buffer);
 
+// Two sums over the same elements, neither of which reads what the other makes, as one kernel with the results of both, `first`'s
+// first: the same bits. Nothing: they are not such, or too long.
+std::optional<RunKernel> join_sums(const RunKernel& first, const RunKernel& then);
+
 }  // namespace motley

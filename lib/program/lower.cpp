@@ -123,10 +123,10 @@ bool Lowerer::takes_epilogue(int p, const WorkPart& whole, int bias, int next) {
   KernelSpec spec = kernel_of(plan_.passes(), plan_.pass(p), whole.box, plan_.data().dtype, plan_.data().formats);
   spec.y_format = plan_.format_of(activation.writes.tensor);
   spec.bias = bias >= 0;
-  Fusion fusion{spec,
+  Fusion fusion{{spec},
                 {spec, kernel_of(plan_.passes(), activation, plan_.work_of(next).box, plan_.data().dtype, plan_.data().formats)}};
-  fusion.fused.epilogue = activation.formula;
-  if (is_apart(plan_.data(), plan_.rank(), fusion.fused)) return false;
+  fusion.fused[0].epilogue = activation.formula;
+  if (is_apart(plan_.data(), plan_.rank(), fusion.fused[0])) return false;
   draft_.fusions.push_back(std::move(fusion));
   return true;
 }

@@ -102,8 +102,10 @@ TEST_CASE("CPU backend law: formulas along rows") {
             image[i] = whole ? static_cast<double>(i % 5)
                              : 0.25 + static_cast<double>((i * 131 + static_cast<std::size_t>(k)) % 1009) / 512;
         }
-        spec.operands.push_back({DType::f32, combine == Combine::set ? along : of_row});
-        images.emplace_back(static_cast<std::size_t>(combine == Combine::set ? 9 * features : 9));
+        for (int k = 0; k < result_count(one.formula); k++) {
+          spec.operands.push_back({DType::f32, combine == Combine::set ? along : of_row});
+          images.emplace_back(static_cast<std::size_t>(combine == Combine::set ? 9 * features : 9));
+        }
         if (reads_position(spec.formula, -1)) spec.origin.assign(spec.extents.size(), 0);
         const Image got = result_of(*backend, spec, images), expected = result_of(*reference, spec, images);
         double apart = got.size() == expected.size() ? 0 : HUGE_VAL;

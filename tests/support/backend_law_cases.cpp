@@ -275,7 +275,8 @@ KernelSpec map_spec(Random& random, LawMode mode) {
   do spec.extents = map_extents(random, positions > 0);
   while (static_cast<int>(spec.extents.size()) < positions);
   const std::size_t results = result_count(spec);
-  spec.combine = results > 1 ? Combine::set : random.of({Combine::set, Combine::set, Combine::add, Combine::max});
+  spec.combine =
+      results > 1 ? random.of({Combine::set, Combine::add}) : random.of({Combine::set, Combine::set, Combine::add, Combine::max});
   if (positions > 0 && spec.formula == rows_by_number(positions - 1) && !random.one_in(4)) spec.combine = Combine::add;
   const bool many = positions == 0 && random.one_in(6);  // more than one group of a backend's
   if (many) spec.extents.resize(std::min(spec.extents.size(), std::size_t{2}));
@@ -301,7 +302,7 @@ KernelSpec map_spec(Random& random, LawMode mode) {
   for (std::size_t k = 0; k < results; k++) spec.operands.push_back({k == 0 ? wide : DType::f32, view(random, extents, kept)});
   if (positions > 0)
     for (std::size_t d = 0; d < extents.size(); d++) spec.origin.push_back(random.of<Index>({0, 0, 3, 7}));
-  if (results == 1 && random.one_in(3))
+  if ((results == 1 || spec.combine == Combine::add) && random.one_in(3))
     spec.scale = mode == LawMode::exact ? random.of({0.5, 0.25, 2.0, -1.0}) : random.of({1.0 / 7, 0.125, -3.0});
   if (is_copy(spec) && random.one_in(4)) spec.operands[0].dtype = spec.operands[1].dtype = DType::i32;
   return spec;

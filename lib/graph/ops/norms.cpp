@@ -2,6 +2,7 @@
 #include "graph/ops/norms.h"
 
 #include <algorithm>
+#include <array>
 
 #include "graph/compiled.h"
 #include "graph/ops/shapes.h"
@@ -41,9 +42,21 @@ Formula gradient(bool centered) {
   return formula({operand(2) * (centered ? of_scale - operand(6) : of_scale)});
 }
 
+// Two sums of the same operands, as fuse makes them one.
+Formula both(const Formula& a, const Formula& b) {
+  const auto as_they_are = [](int k) { return operand(k); };
+  return formula({apply(a, as_they_are).front(), apply(b, as_they_are).front()});
+}
+Formula sums() {  // g x scale center
+  return both(times_normal(true), formula({operand(0)}));
+}
+Formula weighted_sums() {  // g x scale weight center
+  return both(weighted_times_normal(true), formula({operand(0) * operand(3)}));
+}
+
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
-                          gradient(true), gradient(false)});
+                          gradient(true), gradient(false), sums(), weighted_sums()});
 // Along rows of features (layer_norm, rms_norm): statistics have one value for each row.
 const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}},
                                              {output(true), {1, 3}},
@@ -52,11 +65,13 @@ const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}},
                                              {times_normal(false), {2}},
                                              {weighted_times_normal(true), {2, 4}},
                                              {weighted_times_normal(false), {2}},
+                                             {sums(), {2, 3}},
+                                             {weighted_sums(), {2, 4}},
                                              {gradient(true), {2, 4, 5, 6}},
                                              {gradient(false), {2, 4}}});
 
-// What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets); before its
-// gradient comes that of the other branch.
+// What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets). The activation's
+// gradient, of what is stored or computed again, becomes a part of the norm's; before that comes that of the other branch.
 std::vector<Formula> chains() {
   std::vector<Formula> out;
   const Formula& relu = Pointwise::find("relu")->forward();
@@ -70,6 +85,27 @@ std::vector<Formula> chains() {
       out.push_back(then(relu, sum));
     }
     out.push_back(formula({sum_in_order(operand(0), in_order(gradient(centered), 1))}));
+  }
+  for (const char* name : {"relu", "relu6", "silu", "hard_swish"}) {
+    const Pointwise& activation = *Pointwise::find(name);
+    const auto y_of = [&](const Value& z) {
+      return activation.from_y() ? apply(activation.forward(), [&](int) { return z; })[0] : z;
+    };
+    const auto gradient_of = [&](const Value& of) {
+      return apply(activation.backward(), [&](int k) { return k == 0 ? operand(0) : of; })[0];
+    };
+    if (!activation.from_y()) out.push_back(formula({gradient_of(in_order(output(true), 1))}));
+    // The norm's two halves read x, scale, weight, center and bias as these of their operands; `stored` is free.
+    struct Half {
+      Formula of{};
+      std::array<int, 5> norm{};
+      int stored = 0;
+    };
+    for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
+      const Value z = apply(output(true), [&](int k) { return operand(half.norm[static_cast<std::size_t>(k)]); })[0];
+      for (const Value& of : {y_of(z), operand(half.stored)})
+        out.push_back(formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })));
+    }
   }
   return out;
 }
