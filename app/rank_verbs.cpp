@@ -15,6 +15,7 @@
 #include "app/run_end.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "explain/explain.h"
 #include "run/trace_summary.h"
 #include "train/agreed.h"
@@ -122,7 +123,7 @@ std::string bytes_or_unknown(const std::optional<Index>& bytes) {
 std::string summary_of(const TrainSummary& run, const Mesh& mesh, const std::filesystem::path& directory) {
   std::string text = fmt::format("run directory  {}\n", directory.string());
   text += fmt::format("steps          {} in {}\n", run.steps, time_or_unknown(run.seconds));
-  if (run.train_loss) text += fmt::format("train loss     {:.4f}\n", *run.train_loss);
+  if (run.train_loss) text += "train loss     " + loss_text(*run.train_loss) + "\n";
   if (run.test_loss) {
     text += run.test_accuracy ? fmt::format("test accuracy  {:.2f} %", 100 * *run.test_accuracy)
                               : fmt::format("test loss      {:.4g}", *run.test_loss);

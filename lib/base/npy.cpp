@@ -191,7 +191,8 @@ NpyHeader parse_npy_header(const std::string& name, std::string_view bytes, std:
     }
     list += (list.empty() ? "" : known == types.back() ? " or " : ", ") + std::string(known);
   }
-  throw UserError(name + ": elements of type '" + out.descr + "'; " + list + " can be read here", Exit::data);
+  const std::string hint = out.descr == "|b1" ? "; array.astype('u1') makes one of truth values" : "";
+  throw UserError(name + ": elements of type '" + out.descr + "'; " + list + " can be read here" + hint, Exit::data);
 }
 
 void check_npy_size(const std::string& name, const NpyHeader& header, std::size_t bytes_of_file) {

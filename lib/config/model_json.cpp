@@ -385,6 +385,10 @@ LayerSpec read_layer(Reader& r, const Json& j) {
   if (!good) return layer;
   if (const LayerKind* kind = LayerKind::find(layer.op)) give_standards(kind->keys, layer.arguments);
   r.object(j, layer_table(layer.op), layer);
+  if (const Json* deviation = j.find("deviation");
+      deviation != nullptr && layer.arguments.weight && layer.arguments.weight->initial != InitialWeights::normal)
+    r.in("deviation",
+         [&] { r.complain(*deviation, "it is that of normal initial values; expected \"initial\": \"normal\" beside it"); });
   if (const Json* from = j.find("from"); from != nullptr && !layer.from.empty()) {
     const auto* list = std::get_if<Json::Array>(&from->value);
     if (reads_several(layer.op) && (list == nullptr || list->size() < 2))

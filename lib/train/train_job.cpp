@@ -14,6 +14,7 @@
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/core_use.h"
+#include "base/units.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/chrome_trace.h"
@@ -277,9 +278,10 @@ class Job {
   void write_step(const StepReport& report, Index epoch, const StepFacts& facts) {
     if (facts.test_loss) {
       const std::string accuracy = facts.test_accuracy ? fmt::format("accuracy {:.4f}", *facts.test_accuracy) : "";
-      tested_ = "  test " + (accuracy.empty() ? fmt::format("loss {:.4f}", *facts.test_loss) : accuracy);
+      tested_ = "  test " + (accuracy.empty() ? "loss " + loss_text(*facts.test_loss) : accuracy);
       if (in_.say)
-        in_.say(fmt::format("epoch {}: test {}loss {:.4f}", epoch, accuracy.empty() ? "" : accuracy + ", ", *facts.test_loss));
+        in_.say(
+            fmt::format("epoch {}: test {}loss {}", epoch, accuracy.empty() ? "" : accuracy + ", ", loss_text(*facts.test_loss)));
     }
     if (in_.progress) in_.progress(report.line() + tested_);
     if (write_error_) return;

@@ -11,6 +11,7 @@
 
 #include "base/at.h"
 #include "base/clock.h"
+#include "base/units.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/copies.h"
@@ -33,7 +34,7 @@ int order_of(const Passes& passes, int tensor) {
 }  // namespace
 
 std::string StepReport::line() const {
-  const std::string out = fmt::format("step {}  loss {:.4f}  {:.1f} ms", step, loss, 1e3 * measured_seconds);
+  const std::string out = fmt::format("step {}  loss {}  {:.1f} ms", step, loss_text(loss), 1e3 * measured_seconds);
   return predicted_seconds ? out + fmt::format(" (predicted {:.1f} ms)", 1e3 * *predicted_seconds) : out;
 }
 

@@ -340,6 +340,10 @@ bool VerifyReport::ok() const {
          within(f32.gradients, kF32Weights, alone.gradients) && within(f32.weights, kF32Weights, alone.weights);
 }
 
+static bool is_finite(const Difference& d) {
+  return std::isfinite(d.loss) && std::isfinite(d.logits) && std::isfinite(d.gradients) && std::isfinite(d.weights);
+}
+
 std::string VerifyReport::json() const {
   Json out;
   out.set("ok", ok()).set("f64", to_json(f64, inference)).set("f32", to_json(f32, inference));
@@ -382,6 +386,11 @@ std::string VerifyReport::text() const {
   name("f64 weights", f64.weights, kF64, f64.worst_weights);
   name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
   name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
+  if (exact() && !is_finite(f32) && !is_finite(alone))
+    return out +
+           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; a smaller learning rate, "
+           "or "
+           "--steps 1\n";
   if (exact())
     return out +
            "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
