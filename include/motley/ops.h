@@ -130,7 +130,10 @@ struct BatchNormOptions {
   Dim of{};               ///< normalised per value of it; empty: the second dim
   double momentum = 0.1;  ///< part of a step's statistics in the running ones
   double epsilon = 1e-5;  ///< added to the variance
-  std::string name{};     ///< of the output; empty: `batch_norm_<position>`
+  /// Statistics of the samples that a rank has, as the layout cuts the first dim: no message, but another cut is another network.
+  /// False: of the whole (micro-)batch whatever the cut.
+  bool local = false;
+  std::string name{};  ///< of the output; empty: `batch_norm_<position>`
 };
 /// Options of group_norm().
 struct GroupNormOptions {

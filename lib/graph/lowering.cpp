@@ -41,7 +41,7 @@ bool is_pointwise(const Pass& p) {
 }
 
 bool is_plain_map(const Pass& p) {
-  return p.op == KernelOp::map && p.formula.code.empty() && p.scale == 1.0 && p.index_maps.empty();
+  return p.op == KernelOp::map && p.formula.code.empty() && p.scale == 1.0 && p.index_maps.empty() && p.own.of < 0;
 }
 
 namespace {
@@ -55,9 +55,13 @@ std::string to_text(const Shape& shape) {
 
 }  // namespace
 
-Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains) {
+Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains, Index micro_batches)
+    : micro_batches_(micro_batches) {
   out_.trains = trains;
   const std::size_t n = graph.nodes.size();
+  const auto input =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return !node.op && node.shape.rank() > 0; });
+  if (input != graph.nodes.end()) batch_ = input->shape[0].name;
   values_.assign(n, -1);
   needed_.assign(n, false);
   trains_.assign(n, false);

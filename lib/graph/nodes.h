@@ -67,7 +67,7 @@ enum class Decays : std::uint8_t { no, yes };
 // Builds Passes from nodes. Node ids become tensors; op code adds inner tensors, parameters and passes.
 class Lowering {
  public:
-  Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains);
+  Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains, Index micro_batches = 1);
   int value(int node) const { return at(values_, node); }  // tensor of a node's output
   int value(const Node& node) const { return value(node.id); }
   // Each is made at its first call.
@@ -79,6 +79,8 @@ class Lowering {
   int key(const Node& node, const Shape& shape);
   // A parameter without a gradient; where the step trains, what moves it is written to gradient(it).
   int statistic(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, double momentum);
+  // Elements along a dim that a micro-batch has: sizes here are those of the whole batch (cut_batch).
+  Index in_micro_batch(const Dim& dim) const { return dim.name == batch_ ? dim.size / micro_batches_ : dim.size; }
   bool trains() const { return out_.trains; }  // else the passes are those of an inference
   bool wants_gradient(int tensor) const;       // does any parameter are after it
   int gradient(int tensor);                    // made at first call; is as its tensor
@@ -91,6 +93,8 @@ class Lowering {
   int add(StepTensor tensor);
   int add_parameter(StepTensor tensor);
   Passes out_{};
+  std::string batch_{};  // the first dim of the first input
+  Index micro_batches_ = 1;
   std::vector<int> values_{};
   std::vector<bool> needed_{}, trains_{};
   std::map<std::string, int> by_name_{};

@@ -66,6 +66,16 @@ struct IndexMap {
   Index offset = 0;
 };
 
+// A mean over a rank's own part of an index: `terms`, which is read, ranges over that part of `of`, which is written, and the scale
+// is divided by its size: so the result depends on the cut of `of`, which every pick has as the layout has it. `borders`: what does
+// not have it so (verify's unsharded network) computes the parts that begin there one by one. behind: as many elements stand behind
+// each term; with n of them in all, the result is the unbiased n / (n - 1) times the mean. 0: the mean.
+struct OwnPart {
+  int of = -1, terms = -1;  // -1: no such mean
+  std::vector<Index> borders{};
+  Index behind = 0;
+};
+
 struct Pass {
   std::string name{};  // "conv2d_2 forward", "conv2d_2 backward_data", ...
   std::string layer{};
@@ -84,9 +94,10 @@ struct Pass {
   Formula formula{};               // of a map: operand k is reads[k], position i the pass's index i
   Combine combine = Combine::add;  // of several partial sums of the written tensor
   double scale = 1.0;
-  bool causal = false;       // of attention, as KernelSpec's
-  Index made = 0;            // of attention: which of its results this is; on a rank one kernel makes those of equal reads and work
-  bool all_samples = false;  // over the samples of all micro-batches: of labels alone, its first operand
+  bool causal = false;  // of attention, as KernelSpec's
+  Index made = 0;       // of attention: which of its results this is; on a rank one kernel makes those of equal reads and work
+  OwnPart own{};
+  bool all_samples = false;            // over the samples of all micro-batches: of labels alone, its first operand
   std::vector<IndexMap> index_maps{};  // a copy between shapes: reads[0] and the written tensor share the indices that no map names
 };
 

@@ -63,7 +63,7 @@ Step training(const std::vector<Tensor>& losses, const Optimizer& optimizer, con
   check_losses(losses, *graph);
   std::vector<int> ids;
   for (const Tensor& t : losses) ids.push_back(GraphNodes::id(t));
-  Lowering to(*graph, ids, true);
+  Lowering to(*graph, ids, true, std::max<Index>(1, options.accumulate));
   to.lower(*graph, ids);
   Passes out = to.out();
   for (const Tensor& t : losses) out.outputs.push_back(out.find(t.name()));

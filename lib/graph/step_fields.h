@@ -47,6 +47,11 @@ struct Fields<IndexMap> {
                                    field("offset", &IndexMap::offset)};
 };
 template <>
+struct Fields<OwnPart> {
+  static constexpr std::tuple list{field("of", &OwnPart::of), field("terms", &OwnPart::terms), field("borders", &OwnPart::borders),
+                                   field("behind", &OwnPart::behind)};
+};
+template <>
 struct Fields<Pass> {
   static constexpr std::tuple list{field("name", &Pass::name),
                                    field("layer", &Pass::layer),
@@ -63,6 +68,7 @@ struct Fields<Pass> {
                                    field("scale", &Pass::scale),
                                    field("causal", &Pass::causal),
                                    field("made", &Pass::made),
+                                   field("own", &Pass::own),
                                    field("all_samples", &Pass::all_samples),
                                    field("index_maps", &Pass::index_maps)};
 };

@@ -36,6 +36,7 @@ void infer_required(const Pass& pass, std::vector<Range>& work) {
       of(w.read) = intersect(of(w.read), reach_of(w, of(w.made), size(w.tap), size(w.read)));
     }
   infer_index_maps(pass, work);
+  if (pass.own.of >= 0) of(pass.own.terms) = of(pass.own.of);
   if (pass.op == KernelOp::attention && of(pass.roles[2]).size() > 0)
     of(pass.roles[2]) = {0, size(pass.roles[2])};  // scores need it
 }

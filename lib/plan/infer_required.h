@@ -10,7 +10,8 @@
 namespace motley {
 
 // Takes from a work box (one range per index) what nothing else in it reaches: outputs whose windows do not touch the rows read,
-// rows that no such window reaches; what the index_maps of a change of shape do not need (index_maps.h).
+// rows that no such window reaches; what the index_maps of a change of shape do not need (index_maps.h); the terms of others'
+// parts.
 void infer_required(const Pass& pass, std::vector<Range>& work);
 
 // Rows of the read end that the outputs `made` reach, those outside of 0..size-1 left out.

@@ -112,9 +112,24 @@ void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Rang
   if (mask != nullptr) spec.share = std::max<Index>(1, share);
 }
 
+std::vector<std::vector<Range>> by_borders(const OwnPart& own, const std::vector<Range>& work) {
+  std::vector<std::vector<Range>> out{work};
+  for (const Index border : own.borders) {
+    const Range last = at(out.back(), own.of);
+    if (border <= last.begin || border >= last.end) continue;
+    out.push_back(out.back());
+    for (const int i : {own.of, own.terms}) {
+      at(out[out.size() - 2], i).end = border;
+      at(out.back(), i).begin = border;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::vector<Range>> kernel_boxes(const Pass& pass, const std::vector<Range>& work) {
+  if (pass.own.of >= 0) return by_borders(pass.own, work);
   if (channel_window(pass) == nullptr) return {work};
   const Window& channels = *channel_window(pass);
   const Range c = at(work, channels.read), f = at(work, channels.made), tap = at(work, channels.tap);
@@ -186,6 +201,11 @@ KernelSpec kernel_of(const Passes& passes, const Pass& pass, const std::vector<R
   }
   spec.formula = pass.formula;
   spec.scale = pass.scale;
+  if (pass.own.of >= 0) {
+    const auto terms = static_cast<double>(std::max<Index>(1, extent(work, pass.own.terms))),
+               elements = terms * static_cast<double>(pass.own.behind);
+    spec.scale *= (elements > 1 ? elements / (elements - 1) : 1) / terms;
+  }
   if (!pass.index_maps.empty()) {  // a copy of what is written
     std::vector<Index> extents;
     for (int i : pass.writes.indices) extents.push_back(at(work, i).size());

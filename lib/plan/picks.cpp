@@ -56,6 +56,21 @@ void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {
   }
 }
 
+// A mean over a rank's own part: the picks that cut it as the layout does, if there are any (a placed layer may have none), else
+// those that do not cut it.
+void Sweeper::keep_own(const Pass& p, std::vector<Pick>& picks) const {
+  const Layout& layout = layouts_.of(p.writes.tensor);
+  const auto dim = std::find(p.writes.indices.begin(), p.writes.indices.end(), p.own.of) - p.writes.indices.begin();
+  const auto cut = layout.cuts.find(layout.shape[static_cast<std::size_t>(dim)].name);
+  const auto keeps = [&](const Pick& pick, bool by_layout) {
+    const auto part = std::find_if(pick.begin(), pick.end(), [&](const PickPart& c) { return c.index == p.own.of; });
+    return by_layout ? part != pick.end() && part->cut == cut->second : part == pick.end();
+  };
+  const bool by_layout =
+      cut != layout.cuts.end() && std::any_of(picks.begin(), picks.end(), [&](const Pick& pick) { return keeps(pick, true); });
+  std::erase_if(picks, [&](const Pick& pick) { return !keeps(pick, by_layout); });
+}
+
 const std::vector<Pick>& Sweeper::candidates(int pass) const {
   std::vector<Pick>& known = at(candidates_, pass);
   if (known.empty()) known = all_candidates(pass);
@@ -105,6 +120,7 @@ std::vector<Pick> Sweeper::all_candidates(int pass) const {
     }
     if (good) out.push_back(std::move(pick));
   }
+  if (p.own.of >= 0) keep_own(p, out);
   std::stable_sort(out.begin(), out.end(), [](const Pick& a, const Pick& b) { return a.size() < b.size(); });
   return out;
 }

@@ -31,7 +31,7 @@ int ranks_of(const PlanData& data) {
 // Whether kernels that each do a range of this index do together what one does with all of it: its ends may be anywhere, and where
 // it is reduced the parts are added.
 bool may_cut(const Pass& p, int index) {
-  if (!p.index_maps.empty() || reads_position(p.formula, index) ||
+  if (!p.index_maps.empty() || reads_position(p.formula, index) || (p.own.of >= 0 && (index == p.own.of || index == p.own.terms)) ||
       std::find(p.whole.begin(), p.whole.end(), index) != p.whole.end())
     return false;
   if (is_window(p.op) && index != p.roles[0] && (channel_window(p) != nullptr || (index != p.roles[1] && index != p.roles[4])))

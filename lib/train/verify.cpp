@@ -10,12 +10,14 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "base/at.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "program/views.h"
 #include "run/fits_hosts.h"
 #include "train/dump.h"
@@ -174,6 +176,23 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   }
   out.weights_after = parameters(Part::value);
   return out;
+}
+
+// The unsharded plan, whose means over a rank's own part are over the parts of the sharded one.
+Plan with_parts_of(const Plan& sharded, const Step& step, const Mesh& one, const BalanceOptions& options) {
+  const Plan plan = balance(step, one, {}, {}, options);
+  PlanData data = plan.data();
+  bool any = false;
+  for (std::size_t p = 0; p < data.passes.passes.size(); p++) {
+    OwnPart& own = data.passes.passes[p].own;
+    if (own.of < 0) continue;
+    any = true;
+    std::set<Index> borders;
+    for (const Work& w : at(sharded.data().pass_plans, static_cast<int>(p)).work)
+      if (w.any) borders.insert(at(w.box, own.of).begin);
+    own.borders.assign(borders.begin(), borders.end());
+  }
+  return any ? plan_from(step, one, std::move(data)) : plan;
 }
 
 }  // namespace
@@ -417,8 +436,9 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
     try {
       const Mesh one({{"one", 1}}, {in.mesh->device(0)});
-      const Plan whole = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f64}),
-                 plan = balance(*in.step, one, {}, {}, {.dtype = DType::f64});
+      const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
+      const Plan whole = with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}),
+                 plan = with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64});
       const auto plain = [&](const Plan& of, const RunRecord* like, double nudge) {
         return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
       };
@@ -433,7 +453,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
       if (!report.exact() && !report.diverged)  // is it rounding, or the cut?
         report.nudged = difference(plain(whole, nullptr, kNudge), truth);
       if (report.exact() && !report.ok()) {  // is it f32, or the cut?
-        const Plan own = balance(in.whole != nullptr ? *in.whole : *in.step, one, {}, {}, {.dtype = DType::f32});
+        const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
         for (const double nudge : kF32Nudges) {
           const RunRecord alone = run_steps(own, device, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge);
           RunRecord like = plain(whole, &alone, 0);

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "base/random.h"
 #include "plan/plan_data.h"
+#include "plan/planner.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/shrink.h"
@@ -75,6 +77,101 @@ TEST_CASE("layout law: a batch norm's statistics are those of the complete batch
   }
   CHECK(one.loss == Approx(sum).epsilon(1e-12));
   CHECK(one.gradients.count("norm.running_mean") == 0);
+}
+
+// Two norms whose statistics are of the samples that a rank has, or of all; a stem that mixes no samples.
+Step with_statistics(bool local, Index samples, Index micro_batches) {
+  Graph g;
+  Tensor x = g.input("x", {{"batch", samples}, {"in", 2}, {"rows", 5}, {"cols", 4}});
+  for (const std::string k : {"1", "2"}) {
+    x = conv2d(x, {.out = {"f" + k, 3}, .window = 3, .padding = same, .name = "c" + k});
+    x = relu(batch_norm(x, {.momentum = 0.25, .epsilon = 1e-3, .local = local, .name = "n" + k}));
+  }
+  const Tensor y = dense(x, {.out = {{"out", 3}}, .name = "d"});
+  return training(sum(mul(y, y)), Sgd{.learning_rate = 1e-4}, {.accumulate = micro_batches});
+}
+
+// On one rank, statistics of these parts of the batch.
+Plan in_parts(const Step& step, const std::vector<Index>& parts) {
+  const Plan plan = in_f64(step, mesh_of({{"one", 1}}));
+  PlanData data = plan.data();
+  for (Pass& p : data.passes.passes)
+    for (Index k = 0, first = 0; p.own.of >= 0 && k < static_cast<Index>(parts.size());
+         first += parts[static_cast<std::size_t>(k++)])
+      p.own.borders.push_back(first);
+  return plan_from(step, plan.mesh(), std::move(data));
+}
+
+TEST_CASE("layout law: local statistics, any parts of the batch, other dims cut too", "[law]") {
+  for (unsigned number = 0; number < share_of(60U); number++) {
+    Random random(830000 + number);
+    const auto ranks = static_cast<std::size_t>(pick(random, 1, 4));
+    std::vector<Index> parts;
+    for (std::size_t r = 0; r < ranks; r++) parts.push_back(pick(random, r == 0 ? 1 : 0, 4));
+    const Index samples = std::accumulate(parts.begin(), parts.end(), Index{0});
+    const Step step = with_statistics(true, samples, 1);
+    LayoutRules rules{{"batch", "a", Sizes{parts}}};
+    const std::string other =
+        std::vector<std::string>{"", "f1", "f2", "rows", "cols"}[static_cast<std::size_t>(pick(random, 0, 4))];
+    const Index size = other == "rows" ? 5 : other == "cols" ? 4 : 3, part = pick(random, 0, size);
+    if (!other.empty()) rules.split.emplace_back(other, "b", Sizes{{part, size - part}});
+    INFO("case " << number << ", " << other << " " << part);
+    const Outcome own = run_plan(in_f64(step, mesh_of({{"a", static_cast<int>(ranks)}, {"b", other.empty() ? 1 : 2}}), rules));
+    CHECK(difference(own, run_plan(in_parts(step, parts))) < 1e-11);
+    if (ranks == 1) CHECK(difference(own, run_plan(in_f64(with_statistics(false, samples, 1), mesh_of({{"one", 1}})))) < 1e-11);
+  }
+}
+
+TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand", "[law]") {
+  const Dim batch{"batch", 6}, in{"in", 3};
+  const auto norm_of = [&](bool local, Index micro_batches) {
+    Graph g;
+    const Tensor y = batch_norm(g.input("x", {batch, in}), {.momentum = 0.25, .epsilon = 1e-3, .local = local, .name = "norm"});
+    return training(sum(mul(mul(y, y), y)), Sgd{.learning_rate = 0}, {.accumulate = micro_batches});
+  };
+  const RandomStream stream(RunOptions{}.seed, "x");
+  // times: so often one micro-batch is computed, each time of the same samples.
+  const auto check = [&](const Outcome& got, const std::vector<Index>& parts, int times) {
+    double loss = 0;
+    const Index samples = std::accumulate(parts.begin(), parts.end(), Index{0});
+    INFO(parts.size() << " parts, the first of " << parts.front() << ", " << times << " times");
+    for (std::size_t c = 0; c < 3; c++) {
+      double moved_mean = 0, moved_variance = 1;
+      double mean_of_parts = 0, variance_of_parts = 0;
+      for (std::size_t p = 0, first = 0; p < parts.size(); first += static_cast<std::size_t>(parts[p++])) {
+        const auto n = static_cast<double>(parts[p]);
+        double mean = 0, variance = 0;
+        const auto value = [&](std::size_t i) { return 2 * stream.uniform(static_cast<std::uint64_t>((first + i) * 3 + c)) - 1; };
+        const auto count = static_cast<std::size_t>(parts[p]);
+        for (std::size_t i = 0; i < count; i++) mean += value(i) / n;
+        for (std::size_t i = 0; i < count; i++) variance += (value(i) - mean) * (value(i) - mean) / n;
+        for (std::size_t i = 0; i < count; i++)
+          loss += std::pow(
+              (value(i) - mean) / std::sqrt(variance + 1e-3) * got.weights.at("norm.weight")[c] + got.weights.at("norm.bias")[c],
+              3);
+        if (count == 0) continue;
+        const double unbiased = n > 1 ? variance * n / (n - 1) : variance;
+        mean_of_parts += n / static_cast<double>(samples) * mean;
+        variance_of_parts += n / static_cast<double>(samples) * unbiased;
+      }
+      for (int k = 0; k < times; k++) {
+        moved_mean += 0.25 * (mean_of_parts - moved_mean);
+        moved_variance += 0.25 * (variance_of_parts - moved_variance);
+      }
+      CHECK(got.weights.at("norm.running_mean")[c] == Approx(moved_mean).epsilon(1e-6));
+      CHECK(got.weights.at("norm.running_var")[c] == Approx(moved_variance).epsilon(1e-6));
+    }
+    CHECK(got.loss == Approx(loss).epsilon(1e-12));
+  };
+  check(run_plan(in_f64(norm_of(false, 2), mesh_of({{"all", 2}}), LayoutRules{{batch, "all", Sizes{{2, 1}}}}), {.steps = 1}), {3},
+        2);
+  check(run_plan(in_f64(norm_of(false, 3), mesh_of({{"one", 1}})), {.steps = 1}), {2}, 3);
+  check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{4, 0, 2}}}}), {.steps = 1}),
+        {4, 0, 2}, 1);
+  check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{1, 2, 3}}}}), {.steps = 1}),
+        {1, 2, 3}, 1);
+  check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{in, "all", Sizes{{1, 0, 2}}}}), {.steps = 1}), {6},
+        1);
 }
 
 TEST_CASE("group_norm: every cut of its channels into three parts, and what it computes, by loops", "[law]") {

@@ -10,32 +10,31 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& o) {
   if (of == x.shape()[0].name)
     throw UserError("batch_norm: `of` names \"" + of + "\", which counts the samples; statistics are over them: name another dim");
   NormForm form{.affine = {of}, .epsilon = o.epsilon, .running = true, .momentum = o.momentum};
+  form.local = o.local;
   for (const Dim& d : x.shape().dims())
-    if (d.name != of) form.over.push_back(d.name);
+    if (d.name != of && !(o.local && d.name == x.shape()[0].name)) form.over.push_back(d.name);
   return normalised("batch_norm", x, form, o.name);
 }
 
-static const LayerKind kKind("batch_norm", 1,
-                             {{"of", "the dim that is normalised per value; default: its input's second", LayerKey::Kind::names},
-                              {"momentum", "part of a step's statistics in the running ones", LayerKey::Kind::number, 0.1, 0, 1},
-                              epsilon_key(1e-5),
-                              {"statistics",
-                               "over the whole batch whatever the cut; `local` ones would depend on it and are refused",
-                               LayerKey::Kind::word,
-                               0,
-                               0,
-                               0,
-                               {"global", "local"}}},
-                             [](const LayerArguments& l) {
-                               if (l.words.at("statistics") == "local")
-                                 throw UserError(
-                                     "batch_norm: \"local\" statistics are those of the samples that a rank happens to have: "
-                                     "another cut would be another network; expected \"global\", which costs a small message "
-                                     "per layer and sum");
-                               return batch_norm(l.in(), {.of = named_dim("batch_norm", l.names.at("of")),
-                                                          .momentum = l.numbers.at("momentum"),
-                                                          .epsilon = l.numbers.at("epsilon"),
-                                                          .name = l.name});
-                             });
+static const LayerKind kKind(
+    "batch_norm", 1,
+    {{"of", "the dim that is normalised per value; default: its input's second", LayerKey::Kind::names},
+     {"momentum", "part of a step's statistics in the running ones", LayerKey::Kind::number, 0.1, 0, 1},
+     epsilon_key(1e-5),
+     {"statistics",
+      "over the whole batch whatever the cut, or over the samples that each device has: another cut is then "
+      "another network",
+      LayerKey::Kind::word,
+      0,
+      0,
+      0,
+      {"global", "local"}}},
+    [](const LayerArguments& l) {
+      return batch_norm(l.in(), {.of = named_dim("batch_norm", l.names.at("of")),
+                                 .momentum = l.numbers.at("momentum"),
+                                 .epsilon = l.numbers.at("epsilon"),
+                                 .local = l.words.at("statistics") == "local",
+                                 .name = l.name});
+    });
 
 }  // namespace motley

@@ -124,10 +124,10 @@ class Norm final : public Op {
     } else {
       if (form_.centered) {
         total(to, node, t, "mean", {t.x}, t.mean, {});
-        each(to, node, t, "center", t.mean, t.center, {});
+        each(to, node, t, "center", own_mean(to, node, "mean", t.mean), t.center, {});
       }
       total(to, node, t, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered));
-      each(to, node, t, "scale", t.variance, t.scale, inverse_root(form_.epsilon));
+      each(to, node, t, "scale", own_mean(to, node, "variance", t.variance), t.scale, inverse_root(form_.epsilon));
     }
     map_pass(to, node, "forward", with({t.x, t.scale, t.weight}, {t.center, t.bias}), to.value(node), output(form_.centered));
   }
@@ -136,7 +136,7 @@ class Norm final : public Op {
     const Parts t = parts(to, node);
     const int dy = to.gradient(to.value(node));
     const std::vector<int> terms = with({dy, t.x, t.scale}, {t.center});
-    const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept || !form_.grouped.empty();
+    const bool wanted = to.wants_gradient(t.x), per_value = t.affine == t.kept || !form_.grouped.empty() || form_.local;
     int plain = -1, normal = -1;  // the means of g weight, and of g weight normal
     if (per_value) {              // of weight and bias, from the same sums
       const int sum = to.inner(node, "sum_g", t.kept, DType::f64), sum_normal = to.inner(node, "sum_g_normal", t.kept, DType::f64);
@@ -185,7 +185,7 @@ class Norm final : public Op {
     std::vector<Dim> kept, affine, split, groups;
     for (const Dim& d : node.shape.dims()) {
       if (std::find(form_.over.begin(), form_.over.end(), d.name) != form_.over.end()) {
-        t.count *= static_cast<double>(d.size);
+        t.count *= static_cast<double>(to.in_micro_batch(d));
       } else if (d.name == form_.grouped) {
         const Dim members{"in-" + group_name(), d.size / form_.groups};
         t.count *= static_cast<double>(members.size);
@@ -197,6 +197,7 @@ class Norm final : public Op {
       }
       if (std::find(form_.affine.begin(), form_.affine.end(), d.name) != form_.affine.end()) affine.push_back(d);
     }
+    if (form_.local && !to.trains()) kept = affine;  // an inference reads running statistics
     t.kept = Shape(kept);
     t.affine = Shape(affine);
     t.split = Shape(split);
@@ -206,8 +207,8 @@ class Norm final : public Op {
     t.scale = to.inner(node, "scale", t.kept);
     if (form_.centered) t.bias = to.parameter(node, "bias", t.affine, Initial::zeros, Decays::no);
     if (form_.running) {
-      t.running_mean = to.statistic(node, "running_mean", t.kept, Initial::zeros, form_.momentum);
-      t.running_variance = to.statistic(node, "running_var", t.kept, Initial::ones, form_.momentum);
+      t.running_mean = to.statistic(node, "running_mean", t.affine, Initial::zeros, form_.momentum);
+      t.running_variance = to.statistic(node, "running_var", t.affine, Initial::ones, form_.momentum);
       if (!to.trains()) return t.center = t.running_mean, t;
     }
     if (form_.centered) {
@@ -216,6 +217,20 @@ class Norm final : public Op {
     }
     t.variance = to.inner(node, "variance", t.groups, DType::f64);
     return t;
+  }
+
+  // ---- of a rank's samples
+  // The mean, over the samples that a rank has, of what there is of each; of other norms what there is. behind: OwnPart's.
+  int own_mean(Lowering& to, const Node& node, const std::string& what, int of, Index behind = 0) const {
+    if (!form_.local || !to.trains()) return of;
+    const int mean = to.inner(node, what + (behind > 0 ? "_unbiased" : "_own"), to.tensor(of).shape, to.tensor(of).dtype);
+    Pass& p = map_pass(to, node, what + " of its own", {of}, mean, {});
+    const int samples = p.writes.indices[0], terms = static_cast<int>(p.indices.size());
+    p.indices.push_back(p.indices[static_cast<std::size_t>(samples)]);
+    p.reads[0].indices[0] = terms;
+    p.whole = {terms};
+    p.own = {samples, terms, {}, behind};
+    return mean;
   }
 
   // ---- by groups: sums per value of the grouped dim come first, so that x is never put in another shape; only these are
@@ -246,7 +261,7 @@ class Norm final : public Op {
   int weighted_mean(Lowering& to, const Node& node, const Parts& t, const std::string& what, int sum) const {
     const int mean = to.inner(node, what, t.kept);
     if (form_.grouped.empty()) {
-      map_pass(to, node, what, {sum, t.weight}, mean, times(), 1 / t.count);
+      map_pass(to, node, what, {own_mean(to, node, what, sum), t.weight}, mean, times(), 1 / t.count);
       return mean;
     }
     const int parts = to.inner(node, what + "_parts", t.kept, DType::f64),
@@ -263,11 +278,19 @@ class Norm final : public Op {
     return operands;
   }
 
-  // Unbiased, as PyTorch's.
-  static void move_statistics(Lowering& to, const Node& node, const Parts& t) {
-    if (t.count < 2)
+  // Unbiased, as PyTorch's; of local ones the mean over the samples of what their ranks have.
+  void move_statistics(Lowering& to, const Node& node, const Parts& t) const {
+    const auto samples = static_cast<double>(to.in_micro_batch(node.shape[0]));
+    if (t.count * (form_.local ? samples : 1) < 2)
       throw UserError("\"" + node.layer +
                       "\" sees one value per statistic in a step: its variance is not defined; take a larger batch");
+    if (form_.local) {
+      const int mean = to.inner(node, "mean_own", t.kept, DType::f64),
+                variance = own_mean(to, node, "variance", t.variance, static_cast<Index>(t.count));
+      map_pass(to, node, "running_mean", {mean}, to.gradient(t.running_mean), {}, 1 / samples);
+      map_pass(to, node, "running_var", {variance}, to.gradient(t.running_variance), {}, 1 / samples);
+      return;
+    }
     map_pass(to, node, "running_mean", {t.mean}, to.gradient(t.running_mean), {});
     map_pass(to, node, "running_var", {t.variance}, to.gradient(t.running_variance), {}, t.count / (t.count - 1));
   }
