@@ -54,6 +54,12 @@ double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   return seconds + elements * computing;
 }
 
+Index bytes_of(const KernelSpec& spec, const MapOperand& operand) {
+  Index bytes = static_cast<Index>(motley::bytes_of(operand.dtype));
+  for (std::size_t d = 0; d < spec.extents.size(); d++) bytes *= operand.strides[d] == 0 ? 1 : spec.extents[d];
+  return bytes;
+}
+
 class Fuser {
  public:
   Fuser(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made)
@@ -151,11 +157,30 @@ class Fuser {
     return Joined{reader, alone ? -1 : reader, std::move(*run)};
   }
 
+  // What the reader would read besides what it reads, if it had the source in it.
+  static Index more_bytes(const RunKernel& source, const RunKernel& then) {
+    Index bytes = 0;
+    for (std::size_t i = 0; i < input_count(source.spec); i++)
+      if (std::none_of(then.operands.begin(), then.operands.begin() + static_cast<std::ptrdiff_t>(input_count(then.spec)),
+                       [&](const Place& p) { return p.buffer == source.operands[i].buffer; }))
+        bytes += bytes_of(source.spec, source.spec.operands[i]);
+    return bytes;
+  }
+
   // Into all that read the buffer.
   bool join(int first, int buffer) {
     const RunKernel& source = kernel(first);
     const std::vector<int> readers = at(readers_, buffer);
     if (source.spec.op != KernelOp::map) return false;
+    if (readers.size() > 1) {  // at once, what is more to read
+      Index more = 0;
+      for (int reader : readers)
+        if (const auto* then = run_at(static_cast<std::size_t>(reader)); then->spec.op == KernelOp::map)
+          more += more_bytes(source, *then);
+      if (more >=
+          bytes_touched(source.spec) + static_cast<Index>(readers.size()) * bytes_of(source.spec, source.spec.operands.back()))
+        return false;
+    }
     std::vector<Joined> all;
     Fusion made{{}, {source.spec}};
     for (int reader : readers) {
@@ -203,6 +228,7 @@ class Fuser {
       const int first = at(writers_, buffer).front();
       if (first >= step || !in_one_part(first, step) || kernel(first).spec.op != KernelOp::map || reads_its_result(kernel(first)))
         continue;
+      if (more_bytes(kernel(first), *then) >= bytes_of(then->spec, then->spec.operands[i])) continue;
       auto one = joined(first, step, buffer, false);
       if (!one) continue;
       Fusion made{{one->run.spec}, {then->spec}};
