@@ -172,12 +172,12 @@ class Fuser {
     const RunKernel& source = kernel(first);
     const std::vector<int> readers = at(readers_, buffer);
     if (source.spec.op != KernelOp::map) return false;
-    if (readers.size() > 1) {  // at once, what is more to read
+    if (readers.size() > 1) {  // soon: how much more would be read (as much may pay: a forward value computed again)
       Index more = 0;
       for (int reader : readers)
         if (const auto* then = run_at(static_cast<std::size_t>(reader)); then->spec.op == KernelOp::map)
           more += more_bytes(source, *then);
-      if (more >=
+      if (more >
           bytes_touched(source.spec) + static_cast<Index>(readers.size()) * bytes_of(source.spec, source.spec.operands.back()))
         return false;
     }

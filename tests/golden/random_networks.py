@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """random_networks.py MOTLEY [COUNT [FIRST]]: random model files under random uneven layouts, `motley verify --dump` against PyTorch
-computing the same file in f64: logits, loss, every gradient. A number determines a case. Run by hand: needs torch."""
+computing the same file in f64, in as many micro-batches: logits, loss, every gradient. A number determines a case. Run by hand: needs
+torch."""
 import contextlib
 import json
 import math
@@ -102,13 +103,20 @@ def norm(layer, x, weight, trains=True):
         others = [d for d in x.dims[1:] if d != of]
         v = x.ordered([x.dims[0], of, *others])
         size = v.shape[1]
-        y = F.group_norm(v, layer["groups"], weight("weight", [size]), weight("bias", [size]), eps)
+        grouped = v.reshape(len(v), layer["groups"], -1)  # F.group_norm refuses groups of one element
+        grouped = grouped - grouped.mean(2, keepdim=True)
+        affine = [weight(what, [size]).reshape(1, size, *[1] * len(others)) for what in ("weight", "bias")]
+        y = (grouped / torch.sqrt((grouped * grouped).mean(2, keepdim=True) + eps)).reshape(v.shape) * affine[0] + affine[1]
         return Named(x.dims, Named([x.dims[0], of, *others], y).ordered(x.dims))
     if op == "batch_norm":
         of = layer.get("of", x.dims[1])
         over, affine = [d for d in x.dims if d != of], [of]
     else:
         over = affine = [d for d in x.dims if d in layer.get("over", x.dims[-1:])]
+    if op == "batch_norm" and "parts" in layer:  # each device's samples for themselves
+        whole = {k: v for k, v in layer.items() if k != "parts"}
+        parts = [norm(whole, Named(x.dims, v), weight).values for v in x.values.split(layer["parts"]) if len(v) > 0]
+        return Named(x.dims, torch.cat(parts))
     axes = [x.dims.index(d) for d in over]
     v = x.values
     if op != "rms_norm":
@@ -259,7 +267,7 @@ class Generator:
             op = self.one("batch_norm", "layer_norm", "rms_norm", *NEW_NORMS)
             more = {}
             if op == "batch_norm":
-                more = {"of": self.one(None, None, cols)}
+                more = {"of": self.one(None, None, cols), "statistics": self.one(None, None, "global", "local")}
             elif op == "group_norm":
                 more = {"groups": self.one(*(g for g in range(1, channels + 1) if channels % g == 0))}
             else:
@@ -391,14 +399,20 @@ def case(motley, number, folder):
     model = g.model()
     axes, split = g.layout(model)
     ranks = math.prod(n for _, n in axes)
+    batch = next(iter(model["inputs"].values()))["batch"]
+    accumulate = g.one(1, 1, *(n for n in range(2, batch + 1) if batch % n == 0))
+    if accumulate > 1:
+        split.pop("batch", None)  # its parts would be those of a micro-batch
     job = {"version": 1, "mesh": {"axes": [{"name": a, "size": n} for a, n in axes], "devices": [{"kind": "cpu"} for _ in range(ranks)]},
            "model": model, "data": {"kind": "synthetic"},
-           "train": {"batch": next(iter(model["inputs"].values()))["batch"], "max_steps": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}}
+           "train": {"batch": batch, "max_steps": 1, "accumulate": accumulate, "optimizer": {"kind": "sgd", "learning_rate": 0.1}}}
     dump = folder / f"dump{number}"
     while True:
         job["layout"] = {"version": 1, "split": split}
         (folder / "job.json").write_text(json.dumps(job))
-        done = subprocess.run([motley, "verify", folder / "job.json", "--steps", "1", "--dump", dump], capture_output=True, text=True)
+        done = subprocess.run([motley, "verify", folder / "job.json", "--batch", str(batch), "--steps", "1", "--dump", dump], capture_output=True, text=True)
+        if "does not depend on this input" in done.stderr:
+            return ""  # a mask that no layer took
         if done.returncode != 78 or not split:
             break
         split.popitem()  # two dims of one tensor on one axis
@@ -409,7 +423,12 @@ def case(motley, number, folder):
     inputs = {name: torch.from_numpy(np.load(dump / f"inputs/{name}.npy")) for name in model["inputs"] if (dump / f"inputs/{name}.npy").exists()}
     inputs = {name: v.long() if "dtype" in model["inputs"][name] else v.double() for name, v in inputs.items()}
     label = torch.from_numpy(np.load(dump / "inputs/label.npy"))
-    logits = evaluate(model, inputs, lambda layer, what, shape: weights[f"{layer}.{what}"])
+    for layer in model["layers"]:
+        if layer.get("statistics") == "local" and "batch" in split:
+            layer["parts"] = split["batch"]["parts"]
+    parts = [evaluate(model, {name: v.chunk(accumulate)[m] for name, v in inputs.items()}, lambda layer, what, shape: weights[f"{layer}.{what}"])
+             for m in range(accumulate)]
+    logits = Named(parts[0].dims, torch.cat([p.values for p in parts], parts[0].dims.index("batch")))
     loss_of(model["loss"], logits, label).backward()
     loss = loss_of(model["loss"], logits, label)
     pairs = {"logits": (np.load(dump / "logits.npy"), logits.values.detach().numpy()), "loss": (np.load(dump / "loss.npy").ravel(), np.array([loss.item()]))}

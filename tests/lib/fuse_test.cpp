@@ -300,6 +300,25 @@ TEST_CASE("the gradient of a norm and its activation reads the norm's operand an
   }
 }
 
+TEST_CASE("an activation whose result two layers read: the sum of both gradients is inside the norm's gradient too", "[fuse]") {
+  Graph graph;
+  const Tensor image = graph.input("image", {{"batch", 8}, {"in", 8}, {"rows", 64}, {"cols", 64}});
+  const Tensor x =
+      relu(batch_norm(conv2d(image, {.out = {"f", 64}, .window = 3, .padding = same, .bias = false}), {.name = "n"}), {"y"});
+  const auto branch = [&](const std::string& name) {
+    return conv2d(x, {.out = {"g", 4}, .window = 3, .padding = same, .bias = false, .name = name});
+  };
+  const Step step = training(sum(add(branch("a"), branch("b"))), Sgd{.learning_rate = 1e-6});
+  const Program program = compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}), 0);
+  CHECK(kernel_named(program, "y backward_data") == nullptr);
+  const RunKernel *sums = kernel_named(program, "n sum_g_normal"), *data = kernel_named(program, "n backward_data");
+  REQUIRE(sums != nullptr);
+  REQUIRE(data != nullptr);
+  const Index tensor = 8 * 64 * 64 * 64 * 4;
+  CHECK(bytes_touched(sums->spec) / tensor == 3);  // both gradients and the norm's operand
+  CHECK(bytes_touched(data->spec) / tensor == 4);
+}
+
 // A norm, activations that need their input or their output, a residual sum; statistics of parts of the batch on several ranks.
 Step norms_net(Index batch) {
   Graph graph;
