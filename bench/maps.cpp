@@ -41,6 +41,19 @@ KernelSpec spec_of(const std::string& name, Index n) {
     for (std::size_t k = 0; k < 4; k++) spec.operands[k].dtype = DType::f64;
     return spec;
   }
+  if (name.starts_with("norm")) {  // as batch_norm makes them
+    Graph g;
+    const Tensor x = dense(g.input("x", {{"n", 2}, {"c", 3}}), {.out = {Dim{"f", 4}}, .name = "d"});
+    const Step step = training(sum(batch_norm(x, {.name = "n"})), Sgd{});
+    const Index channels = bench::kNormChannels;
+    const std::vector<Index> extents{n / channels, channels}, each{channels, 1}, still{0, 1};
+    if (name == "norm") return map_of(formula_of(step, "n forward"), extents, {each, still, still, still, still, each});
+    if (name == "norm gradient")
+      return map_of(formula_of(step, "n backward_data"), extents, {each, each, still, still, still, still, still, each});
+    KernelSpec spec = map_of(formula_of(step, "n variance"), extents, {each, still, still});
+    spec.combine = Combine::add;
+    return spec;
+  }
   if (name == "interpreted: (a - b) * c") return map_of(formula({(a - b) * 0.3}), {n}, {one, one, one});
   if (name == "interpreted: a a + b b - c") return map_of(formula({a * a + b * b - 0.5}), {n}, {one, one, one});
   if (name == "interpreted: exp(a - b) b") return map_of(formula({exp(a - b) * b}), {n}, {one, one, one});

@@ -88,6 +88,42 @@ void adam(float* const* o, Index n) {
         w[i] -= kRate * (m[i] / (sqrt_of(v[i]) + 1e-8f));
       });
 }
+// Of batches of kNormChannels, which are next to each other; operands: x, scale, weight, center, bias; y
+void norm(float* const* o, Index n) {
+  const float *scale = o[1], *weight = o[2], *center = o[3], *bias = o[4];
+  for (Index first = 0; first < n; first += kNormChannels) {
+    const float* x = o[0] + first;
+    float* y = o[5] + first;
+    each(
+        kNormChannels, [=](Index i) __attribute__((always_inline)) { y[i] = (x[i] - center[i]) * scale[i] * weight[i] + bias[i]; });
+  }
+}
+// operands: x, center; sums of squares
+void norm_variance(float* const* o, Index n) {
+  const float* center = o[1];
+  double sums[kNormChannels] = {};
+  for (Index first = 0; first < n; first += kNormChannels) {
+    const float* x = o[0] + first;
+    each(
+        kNormChannels, [ =, &sums ](Index i) __attribute__((always_inline)) {
+          const float d = x[i] - center[i];
+          sums[i] += static_cast<double>(d * d);
+        });
+  }
+  for (Index i = 0; i < kNormChannels; i++) o[2][i] = static_cast<float>(sums[i]);
+}
+// operands: g, x, scale, weight, mean of g times normal, center, mean of g; gradient
+void norm_gradient(float* const* o, Index n) {
+  const float *scale = o[2], *weight = o[3], *mean_normal = o[4], *center = o[5], *mean = o[6];
+  for (Index first = 0; first < n; first += kNormChannels) {
+    const float *g = o[0] + first, *x = o[1] + first;
+    float* dx = o[7] + first;
+    each(
+        kNormChannels, [=](Index i) __attribute__((always_inline)) {
+          dx[i] = scale[i] * (g[i] * weight[i] - (x[i] - center[i]) * scale[i] * mean_normal[i] - mean[i]);
+        });
+  }
+}
 // Not compiled with motley: what is interpreted.
 void scaled_difference(float* const* o, Index n) {
   const float *a = o[0], *b = o[1];
@@ -175,6 +211,9 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                 {"tanh", tanh_loop},
                                 {"sgd", sgd},
                                 {"adam", adam},
+                                {"norm", norm},
+                                {"norm variance", norm_variance},
+                                {"norm gradient", norm_gradient},
                                 {"interpreted: (a - b) * c", scaled_difference},
                                 {"interpreted: a a + b b - c", squares},
                                 {"interpreted: exp(a - b) b", exp_of_difference}},

@@ -8,6 +8,7 @@
 
 namespace motley::bench {
 
+constexpr Index kNormChannels = 64;
 using HandLoop = void (*)(float* const* operands, Index n);  // in the order of the map's operands; scalars are 0.01 and 1
 // One row after another, each while it is in the cache: y of x, all [rows, n]; n is a multiple of 32. Weights are 1, biases 0.
 using HandRows = void (*)(const float* x, float* y, Index rows, Index n);
