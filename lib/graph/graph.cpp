@@ -8,6 +8,15 @@
 
 namespace motley {
 
+std::string GraphNodes::batch() const {
+  const auto input = std::find_if(nodes.begin(), nodes.end(), [](const Node& node) { return !node.op && node.shape.rank() > 0; });
+  return input == nodes.end() ? "" : input->shape[0].name;
+}
+Dim GraphNodes::samples_of(const Tensor& t) {
+  const std::string batch = graph_of({t})->batch();
+  return t.shape().has(batch) ? t.shape()[t.shape().position(batch)] : t.shape()[0];
+}
+
 const Node& GraphNodes::node(const Tensor& t) {
   if (!t.nodes_) throw UserError("an empty Tensor was used; tensors come from Graph::input and from ops");
   return at(t.nodes_->nodes, t.id_);

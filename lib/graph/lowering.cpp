@@ -56,12 +56,9 @@ std::string to_text(const Shape& shape) {
 }  // namespace
 
 Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, bool trains, Index micro_batches)
-    : micro_batches_(micro_batches) {
+    : batch_(graph.batch()), micro_batches_(micro_batches) {
   out_.trains = trains;
   const std::size_t n = graph.nodes.size();
-  const auto input =
-      std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return !node.op && node.shape.rank() > 0; });
-  if (input != graph.nodes.end()) batch_ = input->shape[0].name;
   values_.assign(n, -1);
   needed_.assign(n, false);
   trains_.assign(n, false);
@@ -74,6 +71,12 @@ Lowering::Lowering(const GraphNodes& graph, const std::vector<int>& outputs, boo
     trains_[i] = node.op && (node.op->has_parameters() ||
                              std::any_of(node.inputs.begin(), node.inputs.end(), [&](int in) { return bool(at(trains_, in)); }));
   }
+}
+
+void Lowering::refuse_micro_batches(const Node& node, const std::string& over) const {
+  if (micro_batches_ > 1 && over == batch_)
+    throw UserError("accumulate: \"" + node.layer + "\" is over \"" + over +
+                    "\", and would see the samples of one micro-batch at a time: another network; take the batch in one piece");
 }
 
 int Lowering::add(StepTensor tensor) {

@@ -50,6 +50,9 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   static std::shared_ptr<GraphNodes> graph_of(const std::vector<Tensor>& tensors);  // UserError: tensors of two graphs
   static int id(const Tensor& t) { return t.id_; }
   static Tensor input_of(const Tensor& t, int input);  // of the op that makes t
+  std::string batch() const;                           // the first dim of the first input; empty: there is none
+  // Of a tensor: the dim that counts its samples; its first one where it has no such dim.
+  static Dim samples_of(const Tensor& t);
   // A dim that an op or an input makes. UserError: another size under this name.
   void declare(const Dim& dim);
   // Adds one op call; its name is `wanted` or `<kind>_<position>`.
@@ -81,6 +84,9 @@ class Lowering {
   int statistic(const Node& node, const std::string& suffix, const Shape& shape, Initial initial, double momentum);
   // Elements along a dim that a micro-batch has: sizes here are those of the whole batch (cut_batch).
   Index in_micro_batch(const Dim& dim) const { return dim.name == batch_ ? dim.size / micro_batches_ : dim.size; }
+  Dim samples_of(const Shape& shape) const { return shape.has(batch_) ? shape[shape.position(batch_)] : shape[0]; }
+  // UserError: there are several micro-batches, and this op would add up samples of one of them only.
+  void refuse_micro_batches(const Node& node, const std::string& over) const;
   bool trains() const { return out_.trains; }  // else the passes are those of an inference
   bool wants_gradient(int tensor) const;       // does any parameter are after it
   int gradient(int tensor);                    // made at first call; is as its tensor
@@ -93,7 +99,7 @@ class Lowering {
   int add(StepTensor tensor);
   int add_parameter(StepTensor tensor);
   Passes out_{};
-  std::string batch_{};  // the first dim of the first input
+  std::string batch_{};  // GraphNodes::batch
   Index micro_batches_ = 1;
   std::vector<int> values_{};
   std::vector<bool> needed_{}, trains_{};

@@ -174,6 +174,30 @@ TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand"
         1);
 }
 
+TEST_CASE("samples are those of the first input's first dim, wherever a norm finds it", "[law]") {
+  const Dim batch{"batch", 6}, f{"f", 4}, rows{"rows", 3};
+  for (const bool groups : {false, true}) {
+    const auto step_of = [&](bool turned) {
+      Graph g;
+      Tensor x = g.input("x", {batch, f, rows});
+      if (turned) x = transpose(x, {.order = {rows, f, batch}});
+      Tensor y = groups ? group_norm(x, {.groups = 2, .of = f, .name = "n"}) : batch_norm(x, {.of = f, .local = true, .name = "n"});
+      return training(sum(mul(mul(y, y), y)), Sgd{.learning_rate = 0.1});
+    };
+    const Mesh mesh = mesh_of({{"all", 3}});
+    const LayoutRules rules{{batch, "all", Sizes{{3, 1, 2}}}};
+    const Outcome straight = run_plan(in_f64(step_of(false), mesh, rules), {.steps = 2}),
+                  turned = run_plan(in_f64(step_of(true), mesh, rules), {.steps = 2});
+    CHECK(difference(straight, turned) < 1e-12);
+  }
+  Graph g;
+  const Tensor x = transpose(g.input("x", {batch, f, rows}), {.order = {rows, f, batch}});
+  CHECK_THROWS_WITH(batch_norm(x, {.of = batch}), Catch::Contains("counts the samples"));
+  const Tensor y = mul(softmax(x, {.over = batch}), x);
+  CHECK_THROWS_WITH(training(sum(mul(y, g.parameter({rows}, {.name = "p"}))), Sgd{}, {.accumulate = 2}),
+                    Catch::Contains("one micro-batch at a time"));
+}
+
 TEST_CASE("group_norm: every cut of its channels into three parts, and what it computes, by loops", "[law]") {
   const Dim batch{"batch", 2}, c{"c", 6}, rows{"rows", 3}, cols{"cols", 2};
   for (const Index groups : {1, 2, 3, 6}) {

@@ -175,7 +175,8 @@ Tensor attention(const Tensor& x, const AttentionOptions& o) {
   const Dim over = o.over.name.empty() ? shape[shape.rank() - 2] : dim_of("attention", x, o.over.name, "over");
   if (over.name == features.name)
     throw UserError("attention is over positions; \"" + over.name + "\" holds the features, the last dim of \"" + x.name() + "\"");
-  if (over.name == shape[0].name) throw UserError("attention is over positions; \"" + over.name + "\" counts the samples");
+  if (over.name == GraphNodes::samples_of(x).name)
+    throw UserError("attention is over positions; \"" + over.name + "\" counts the samples: name another dim with `over`");
   if (o.heads.name.empty() || o.heads.size < 1) throw UserError("attention needs `heads`: a dim and how many there are");
   if (shape.has(o.heads.name)) throw UserError("attention: `heads` may not be a dim that the input has: \"" + o.heads.name + "\"");
   if (features.size % o.heads.size != 0)

@@ -7,12 +7,13 @@ namespace motley {
 
 Tensor batch_norm(const Tensor& x, const BatchNormOptions& o) {
   const std::string of = normalised_dim("batch_norm", x, o.of).name;
-  if (of == x.shape()[0].name)
+  const std::string samples = GraphNodes::samples_of(x).name;
+  if (of == samples)
     throw UserError("batch_norm: `of` names \"" + of + "\", which counts the samples; statistics are over them: name another dim");
   NormForm form{.affine = {of}, .epsilon = o.epsilon, .running = true, .momentum = o.momentum};
   form.local = o.local;
   for (const Dim& d : x.shape().dims())
-    if (d.name != of && !(o.local && d.name == x.shape()[0].name)) form.over.push_back(d.name);
+    if (d.name != of && !(o.local && d.name == samples)) form.over.push_back(d.name);
   return normalised("batch_norm", x, form, o.name);
 }
 

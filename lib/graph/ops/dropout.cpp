@@ -37,7 +37,7 @@ class Dropout final : public Op {
  private:
   void drop(Lowering& to, const Node& node, const std::string& what, int from, int into) const {
     if (!to.trains() || rate_ == 0) return static_cast<void>(copy_pass(to, node, what, from, into));
-    map_pass(to, node, what, {from, to.key(node, Shape{node.shape[0]})}, into, dropped(node.shape.rank(), rate_));
+    map_pass(to, node, what, {from, to.key(node, Shape{to.samples_of(node.shape)})}, into, dropped(node.shape.rank(), rate_));
   }
   double rate_;
 };

@@ -7,14 +7,15 @@ namespace motley {
 
 Tensor group_norm(const Tensor& x, const GroupNormOptions& o) {
   const Dim of = normalised_dim("group_norm", x, o.of);
-  if (of.name == x.shape()[0].name)
+  const std::string samples = GraphNodes::samples_of(x).name;
+  if (of.name == samples)
     throw UserError("group_norm normalises each sample by itself: `of` cannot be \"" + of.name + "\", which counts them");
   if (o.groups < 1 || of.size % o.groups != 0)
     throw UserError("`groups` is " + std::to_string(o.groups) + "; expected a number that divides the " + std::to_string(of.size) +
                     " of \"" + of.name + "\"");
   NormForm form{.affine = {of.name}, .epsilon = o.epsilon, .grouped = of.name, .groups = o.groups};
   for (const Dim& d : x.shape().dims())
-    if (d.name != of.name && d.name != x.shape()[0].name) form.over.push_back(d.name);
+    if (d.name != of.name && d.name != samples) form.over.push_back(d.name);
   return normalised("group_norm", x, form, o.name);
 }
 

@@ -13,6 +13,8 @@ class Matmul final : public Op {
  public:
   void forward(Lowering& to, const Node& node) const override {
     const Parts t = parts(to, node);
+    for (const Dim& d : to.tensor(t.a).shape.dims())
+      if (!node.shape.has(d.name)) to.refuse_micro_batches(node, d.name);
     Pass& p = pass(to, node, t, "forward", PassKind::forward);
     p.reads = {{t.a, t.a_at}, {t.b, t.b_at}};
     p.writes = {t.y, t.y_at};

@@ -225,9 +225,11 @@ class Norm final : public Op {
     if (!form_.local || !to.trains()) return of;
     const int mean = to.inner(node, what + (behind > 0 ? "_unbiased" : "_own"), to.tensor(of).shape, to.tensor(of).dtype);
     Pass& p = map_pass(to, node, what + " of its own", {of}, mean, {});
-    const int samples = p.writes.indices[0], terms = static_cast<int>(p.indices.size());
+    const Shape& shape = to.tensor(of).shape;
+    const std::size_t dim = shape.position(to.samples_of(shape).name);
+    const int samples = p.writes.indices[dim], terms = static_cast<int>(p.indices.size());
     p.indices.push_back(p.indices[static_cast<std::size_t>(samples)]);
-    p.reads[0].indices[0] = terms;
+    p.reads[0].indices[dim] = terms;
     p.whole = {terms};
     p.own = {samples, terms, {}, behind};
     return mean;
@@ -280,7 +282,7 @@ class Norm final : public Op {
 
   // Unbiased, as PyTorch's; of local ones the mean over the samples of what their ranks have.
   void move_statistics(Lowering& to, const Node& node, const Parts& t) const {
-    const auto samples = static_cast<double>(to.in_micro_batch(node.shape[0]));
+    const auto samples = static_cast<double>(to.in_micro_batch(to.samples_of(node.shape)));
     if (t.count * (form_.local ? samples : 1) < 2)
       throw UserError("\"" + node.layer +
                       "\" sees one value per statistic in a step: its variance is not defined; take a larger batch");

@@ -17,7 +17,7 @@ struct NormForm {
   double epsilon = 1e-5;
   bool running = false;   // statistics are kept for inference, which reads them instead
   double momentum = 0.1;  // of these
-  bool local = false;  // of the samples (the first dim, which is not in `over`) that a rank has: means of the samples' statistics
+  bool local = false;     // of the samples (their dim is not in `over`) that a rank has: means of the samples' statistics
   std::string grouped{};  // a dim that is not in `over`, but so many groups of whose values are normalised together
   Index groups = 0;       // of these; they divide it
 };

@@ -29,6 +29,7 @@ class Softmax final : public Op {
  public:
   explicit Softmax(std::string over) : over_(std::move(over)) {}
   void forward(Lowering& to, const Node& node) const override {
+    to.refuse_micro_batches(node, over_);
     const int x = to.value(node.inputs[0]), max = to.inner(node, "max", kept(node)), sum = to.inner(node, "sum", kept(node));
     map_pass(to, node, "max", {x}, max, {}).combine = Combine::max;
     map_pass(to, node, "sum", {x, max}, sum, exponential());
