@@ -63,6 +63,11 @@ struct Compiled {
   std::uint32_t still;
   FormulaLoop loop;
 };
+struct CompiledSums {
+  std::uint64_t shape;
+  std::uint32_t still;
+  SumLoop loop;
+};
 #include "formulas.inc"
 
 FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
@@ -70,11 +75,17 @@ FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
     if (one.shape == shape && one.wide == wide && one.still == still) return one.loop;
   return nullptr;
 }
+SumLoop sums(std::uint64_t shape, std::uint32_t still) {
+  if (shape == 0) return sums_alone;
+  for (const CompiledSums& one : kCompiledSums)
+    if (one.shape == shape && one.still == still) return one.loop;
+  return nullptr;
+}
 
 }  // namespace
 
 extern const Loops MOTLEY_LOOPS;
 const Loops MOTLEY_LOOPS{Simd::MOTLEY_SIMD, MOTLEY_TEXT(MOTLEY_SIMD), map,   pool_forward, pool_backward, pack_weights,
-                         softmax_rows,      softmax_slopes,           widen, narrow,       compiled};
+                         softmax_rows,      softmax_slopes,           widen, narrow,       compiled,      sums};
 
 }  // namespace motley::cpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 
 #include "kernels/operands.h"
 #include "kernels/value.h"
@@ -13,7 +14,7 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kChunk = 512;           // fold.inc: elements of one call
+constexpr Index kChunk = 512;           // map.inc: elements of one call
 constexpr Index kFew = 16, kMany = 64;  // elements of a row: where the vectors run across rows
 constexpr Index kTileElements = 8192;   // one unit of an elementwise map: 32 KiB per operand
 constexpr Index kTransposeTile = 64;    // both sides of a tile fit in the first-level cache
@@ -104,7 +105,38 @@ void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec
   for (std::size_t i = 0; i + 2 < kept.size(); i++) plan.units *= kept[i].size;
 }
 
-void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec, int threads) {
+// Which operands have one value along `row`, where vectors run: a bit each; none: one of them would be converted.
+std::optional<std::uint32_t> still_along(const MapPlan& plan, const Extent& row) {
+  std::uint32_t still = 0;
+  for (std::size_t k = 0; k < row.inputs; k++)
+    if (row.strides[k] == 0 && plan.scalars[k] == 0) {
+      if (bytes_of(plan.dtypes[k]) != 4) return std::nullopt;
+      still |= 1U << k;
+    }
+  return still;
+}
+
+void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
+  MapLoop& loop = plan.loop;
+  if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
+  const auto still = still_along(plan, row);
+  if (!still || *still == 0) return;
+  loop.along_rows = loops.compiled(shape_of(spec.formula).hash, false, *still);
+  if (loop.along_rows != nullptr) loop.still = *still;
+}
+
+// One that adds whole rows, of floats next to each other.
+SumLoop sums_along(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
+  if (plan.loop.wide || plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return nullptr;
+  for (std::size_t k = 0; k < row.inputs; k++)
+    if (plan.scalars[k] == 0 && row.strides[k] != 0 && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return nullptr;
+  if (spec.formula.code.empty()) return plan.loop.plain && row.strides[0] == 1 ? loops.sums(0, 0) : nullptr;
+  const auto still = still_along(plan, row);
+  return still ? loops.sums(shape_of(spec.formula).hash, *still) : nullptr;
+}
+
+void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec,
+                    const Loops& loops, int threads) {
   MapLoop& loop = plan.loop;
   const auto vector = std::find_if(kept.rbegin(), kept.rend(), is_vector);
   loop.across = vector != kept.rend() && (vector->size >= kTogether || reduced.empty() || !is_vector(reduced.back()));
@@ -117,7 +149,12 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   const Index length = kept.back().size;
   Index outer = 1;
   for (std::size_t i = 0; i + 1 < kept.size(); i++) outer *= kept[i].size;
+  if (!loop.across && reduced.size() == 1) loop.sums = sums_along(plan, spec, loops, reduced.back());
   loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
+  if (loop.sums != nullptr) {
+    const Index share = threads > 1 ? length / (4 * threads) : length;
+    loop.tile[1] = std::clamp(std::min(kTileElements / std::max<Index>(1, terms), share), kTogether, kChunk);
+  }
   if (loop.across && threads > outer) {  // a group for every thread, of whole cache lines
     const Index share = (length + threads - 1) / threads;
     loop.tile[1] = std::min(loop.tile[1], (share + 15) / 16 * 16);
@@ -187,21 +224,6 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   for (std::size_t d = 0; d < spec.origin.size(); d++) loop.origin[d] = spec.origin[d];
 }
 
-// `row`: where vectors run.
-void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
-  MapLoop& loop = plan.loop;
-  if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
-  std::uint32_t still = 0;
-  for (std::size_t k = 0; k < row.inputs; k++)
-    if (row.strides[k] == 0 && plan.scalars[k] == 0) {
-      if (bytes_of(plan.dtypes[k]) != 4) return;  // it would be converted
-      still |= 1U << k;
-    }
-  if (still == 0) return;
-  loop.along_rows = loops.compiled(shape_of(spec.formula).hash, false, still);
-  if (loop.along_rows != nullptr) loop.still = still;
-}
-
 }  // namespace
 
 bool supports_map(const KernelSpec& spec) {
@@ -237,7 +259,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   if (reduced.empty()) {
     tile_elementwise(plan, kept, spec);
   } else {
-    tile_reduction(plan, kept, reduced, spec, threads);
+    tile_reduction(plan, kept, reduced, spec, loops, threads);
   }
   choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   store(plan, kept, reduced);

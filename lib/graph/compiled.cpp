@@ -26,6 +26,7 @@ Compiled::Compiled(const std::vector<RowFormula>& formulas) {
   for (const RowFormula& f : formulas) {
     CompiledFormula& out = declared().formulas.emplace_back(CompiledFormula{f.formula});
     for (const int k : f.still) out.still |= 1U << k;
+    out.summed = f.summed;
   }
 }
 

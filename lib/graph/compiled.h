@@ -13,11 +13,13 @@ struct CompiledFormula {
   Formula formula{};
   Width width = Width::f32;
   std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
+  bool summed = false;      // along rows: a loop that adds is made too
 };
 // One that runs along rows of which these operands have one value each.
 struct RowFormula {
   Formula formula{};
   std::vector<int> still{};
+  bool summed = false;  // maps that reduce have it
 };
 
 const std::vector<CompiledFormula>& compiled_formulas();

@@ -14,6 +14,10 @@ std::string text(int i) {
   return std::to_string(i);
 }
 
+std::string real_of(const CompiledFormula& one) {
+  return one.width == Width::f64 ? "double" : "float";
+}
+
 // The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ...
 std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real) {
   const Formula& f = one.formula;
@@ -53,40 +57,93 @@ std::string line_of(const CompiledFormula& one, int i, int& constants, const std
   return "";
 }
 
-void write_loop(const CompiledFormula& one, int number) {
+// A formula's loop in parts: what stands before any element, and what one element does.
+struct Loop {
+  std::string before{};  // constants and scalars
+  std::string begin{};   // where operands begin
+  std::string values{};  // of operands that have one value
+  std::string next{};    // from one row to the next
+  std::string body{};    // registers r0, r1, ... of element i
+};
+
+Loop loop_of(const CompiledFormula& one) {
   const Formula& f = one.formula;
-  const std::string real = one.width == Width::f64 ? "double" : "float";
-  std::printf("// %s\nvoid formula_%d(const Strip& strip, Index n) {\n", to_text(f).c_str(), number);
+  const std::string real = real_of(one);
+  Loop loop;
   std::set<std::string> declared;
   int constants = 0;
-  std::string body;
+  const auto declare = [&](std::string& where, const std::string& line) {
+    if (declared.insert(line).second) where += line;
+  };
   for (std::size_t i = 0; i < f.code.size(); i++) {
     const Instruction& s = f.code[i];
-    std::string line;
     const std::string a = text(s.a);
     if (s.op == Opcode::operand || s.op == Opcode::integer) {
       const std::string type = s.op == Opcode::integer ? "std::int32_t" : real, from = "in<" + type + ">(strip, " + a + ")";
       const bool still = (one.still >> s.a & 1) != 0;
-      line = "  const " + type + (still ? " t" + a + " = *" : "* t" + a + " = ") + from + ";\n";
+      const std::string pointer = (still ? "v" : "t") + a;
+      declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
+      declare(loop.next, "    " + pointer + " += strip.in_steps[" + a + "];\n");
+      if (still) declare(loop.values, "    const " + type + " t" + a + " = *v" + a + ";\n");
     }
     if (s.op == Opcode::scalar)
-      line = "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n";
+      declare(loop.before, "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n");
     if (s.op == Opcode::position)
-      line = "  const std::int32_t p" + a + " = strip.at[" + a + "], d" + a + " = strip.step[" + a + "];\n";
+      declare(loop.before, "  const std::int32_t p" + a + " = strip.at[" + a + "], d" + a + " = strip.step[" + a + "];\n");
     if (s.op == Opcode::constant || s.op == Opcode::whole) {
       const std::string type = s.op == Opcode::whole ? "std::int32_t" : real;
-      line = "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
-             "*>(strip.constants)[" + text(constants) + "]);\n";
+      loop.before += "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
+                     "*>(strip.constants)[" + text(constants) + "]);\n";
     }
-    if (declared.insert(line).second) std::printf("%s", line.c_str());
-    body += line_of(one, static_cast<int>(i), constants, real);
+    loop.body += line_of(one, static_cast<int>(i), constants, real);
   }
-  for (std::size_t k = 0; k < f.results.size(); k++) {
+  return loop;
+}
+
+// Over elements, or over the elements of rows where operands have one value along each.
+void write_loop(const CompiledFormula& one, int number) {
+  const std::string real = real_of(one);
+  Loop loop = loop_of(one);
+  std::printf("// %s\nvoid formula_%d(const Strip& strip, Index n) {\n", to_text(one.formula).c_str(), number);
+  for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
-    std::printf("  %s* y%s = out<%s>(strip, %s);\n", real.c_str(), at.c_str(), real.c_str(), at.c_str());
-    body += "    y" + at + "[i] = r" + text(f.results[k]) + ";\n";
+    loop.begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
+    loop.next += "    y" + at + " += strip.out_steps[" + at + "];\n";
+    loop.body += "    y" + at + "[i] = r" + text(one.formula.results[k]) + ";\n";
   }
-  std::printf("  MOTLEY_VECTOR\n  for (Index i = 0; i < n; i++) {\n%s  }\n}\n\n", body.c_str());
+  const std::string elements = "  MOTLEY_VECTOR\n  for (Index i = 0; i < n; i++) {\n" + loop.body + "  }\n";
+  std::printf("%s%s", loop.before.c_str(), loop.begin.c_str());
+  if (one.still == 0)
+    std::printf("%s}\n\n", elements.c_str());
+  else
+    std::printf("  for (Index row = 0;;) {\n%s%s    if (++row >= strip.rows) return;\n%s  }\n}\n\n", loop.values.c_str(),
+                elements.c_str(), loop.next.c_str());
+}
+
+// Adds the elements of rows; the lanes are reduce.inc's.
+void write_sums(const CompiledFormula& one, int number) {
+  Loop loop = loop_of(one);
+  std::printf("// sums of %s\nvoid sums_%d(const Strip& strip, Index n, double* const* totals) {\n", to_text(one.formula).c_str(),
+              number);
+  std::string lanes, add, add_rest, store;
+  for (std::size_t k = 0; k < one.formula.results.size(); k++) {
+    const std::string at = text(static_cast<int>(k));
+    lanes += "    alignas(64) float y" + at + "[kLanes];\n    LaneSums lanes" + at + ";\n";
+    loop.body += "    y" + at + "[i - first] = r" + text(one.formula.results[k]) + ";\n";
+    add += "      lanes" + at + ".add(y" + at + ");\n";
+    add_rest += "    lanes" + at + ".add(y" + at + ", n - first);\n";
+    store += "    totals[" + at + "][row] = lanes" + at + ".total();\n";
+  }
+  std::printf(
+      "%s%s  for (Index row = 0;;) {\n%s%s"
+      "    const auto values = [&](Index first, Index m) MOTLEY_INLINE {\n"
+      "    MOTLEY_VECTOR\n    for (Index i = first; i < first + m; i++) {\n%s    }\n    };\n"
+      "    Index first = 0;\n"
+      "    for (; first + kLanes <= n; first += kLanes) {\n      values(first, kLanes);\n%s    }\n"
+      "    values(first, n - first);\n%s%s"
+      "    if (++row >= strip.rows) return;\n%s  }\n}\n\n",
+      loop.before.c_str(), loop.begin.c_str(), loop.values.c_str(), lanes.c_str(), loop.body.c_str(), add.c_str(), add_rest.c_str(),
+      store.c_str(), loop.next.c_str());
 }
 
 }  // namespace
@@ -95,16 +152,23 @@ void write_loop(const CompiledFormula& one, int number) {
 int main() {
   using namespace motley;
   std::printf("// Written by write_formulas.\n");
-  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen;
-  std::string table;
+  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen, summed;
+  std::string table, sums;
   for (const CompiledFormula& one : compiled_formulas()) {
     const bool wide = one.width == Width::f64;
     const std::uint64_t shape = shape_of(one.formula).hash;
-    if (one.formula.code.empty() || !seen.insert({shape, wide, one.still}).second) continue;
+    const std::string key = "    {" + std::to_string(shape) + "u, ";
+    if (one.formula.code.empty()) continue;
+    if (one.summed && summed.insert({shape, wide, one.still}).second) {
+      const int number = static_cast<int>(summed.size()) - 1;
+      write_sums(one, number);
+      sums += key + std::to_string(one.still) + "u, sums_" + text(number) + "},\n";
+    }
+    if (!seen.insert({shape, wide, one.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;
     write_loop(one, number);
-    table += "    {" + std::to_string(shape) + "u, " + (wide ? "true, " : "false, ") + std::to_string(one.still) + "u, formula_" +
-             text(number) + "},\n";
+    table += key + (wide ? "true, " : "false, ") + std::to_string(one.still) + "u, formula_" + text(number) + "},\n";
   }
-  std::printf("constexpr Compiled kCompiled[] = {\n%s};\n", table.c_str());
+  std::printf("constexpr Compiled kCompiled[] = {\n%s};\nconstexpr CompiledSums kCompiledSums[] = {\n%s};\n", table.c_str(),
+              sums.c_str());
 }

@@ -58,15 +58,16 @@ const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), out
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false), sums(), weighted_sums()});
 // Along rows of features (layer_norm, rms_norm): statistics have one value for each row.
-const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}},
+const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}, true},
+                                             {squared(false), {}, true},
                                              {output(true), {1, 3}},
                                              {output(false), {1}},
-                                             {times_normal(true), {2, 3}},
-                                             {times_normal(false), {2}},
-                                             {weighted_times_normal(true), {2, 4}},
-                                             {weighted_times_normal(false), {2}},
-                                             {sums(), {2, 3}},
-                                             {weighted_sums(), {2, 4}},
+                                             {times_normal(true), {2, 3}, true},
+                                             {times_normal(false), {2}, true},
+                                             {weighted_times_normal(true), {2, 4}, true},
+                                             {weighted_times_normal(false), {2}, true},
+                                             {sums(), {2, 3}, true},
+                                             {weighted_sums(), {2, 4}, true},
                                              {gradient(true), {2, 4, 5, 6}},
                                              {gradient(false), {2, 4}}});
 

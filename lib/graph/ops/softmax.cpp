@@ -23,7 +23,8 @@ Formula gradient() {  // y dy sum
   return formula({operand(0) * (operand(1) - operand(2))});
 }
 const Compiled kCompiled({exponential(), output(), product(), gradient()});
-const Compiled kRows(std::vector<RowFormula>{{exponential(), {1}}, {output(), {1, 2}}, {gradient(), {2}}});
+const Compiled kRows(std::vector<RowFormula>{
+    {exponential(), {1}, true}, {output(), {1, 2}}, {product(), {}, true}, {gradient(), {2}}});
 
 class Softmax final : public Op {
  public:

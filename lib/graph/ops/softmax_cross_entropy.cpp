@@ -60,7 +60,7 @@ const Compiled kCompiled(formulas());
 std::vector<RowFormula> row_formulas() {
   std::vector<RowFormula> out;
   for (const int classes : {1, 2}) {
-    out.push_back({other_exp(classes), {1, 2}});
+    out.push_back({other_exp(classes), {1, 2}, true});
     out.push_back({label_logit(classes), {1}});
     for (const Targets& t : {Targets{}, {.smoothing = 0.1, .classes = 10}, {.ignored = 7}, {0.1, 7, 10}})
       out.push_back({gradient(t, classes), {1, 2, 3, 4, 5}});
