@@ -96,7 +96,7 @@ class ErrorAnalysis {
         registers_.push_back(of(s));
       Bounded& made = registers_.back();
       if (unit_ > 1e-10 && std::abs(made.value) + made.error > 1e38) made.error = HUGE_VAL;  // infinite in f32
-      if (std::isnan(made.error)) made.error = HUGE_VAL;  // 0 times an error without bound
+      if (std::isnan(made.error)) made.error = HUGE_VAL;                                     // 0 times an error without bound
     }
     std::vector<Bounded> out;
     for (const int r : formula_.results) out.push_back(registers_[static_cast<std::size_t>(r)]);
