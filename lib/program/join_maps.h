@@ -8,9 +8,9 @@
 namespace motley {
 
 // `then` with the formula of `first` in place of what it reads from `buffer`, `first`'s only result: the same bits, since registers
-// round as that buffer's elements do. Nothing: one kernel cannot do it (the result of a reduction or several results, other
-// registers, an element computed more than once, a sum inside a sum, too long), or it would read memory in another order than
-// `first` does.
+// round as the elements of an f32 or f64 buffer do; what a bf16 buffer would have rounded stays f32. Nothing: one kernel cannot do
+// it (the result of a reduction or several results, other registers, an element computed more than once, a sum inside a sum, too
+// long), or it would read memory in another order than `first` does.
 std::optional<RunKernel> join_maps(const RunKernel& first, const RunKernel& then, int buffer);
 
 // Two sums over the same elements, neither of which reads what the other makes, as one kernel with the results of both, `first`'s

@@ -19,9 +19,9 @@ inline constexpr double kNudge = 0x1p-46, kF64Most = 1e-7;
 inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22};
 
 Batch first_batch(const VerifyInput& in, Index batch);
-// Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. NaN where a value is
-// missing or not finite.
-double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0);
+// Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. So much of the absolute
+// difference as is `excused` does not count. NaN where a value is missing or not finite.
+double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0, double excused = 0);
 // Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
 // that dies is noticed. Collective.
 void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);

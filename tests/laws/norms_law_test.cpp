@@ -263,3 +263,23 @@ TEST_CASE("layout law: what is dropped is decided by seed, name, step and place"
     CHECK(zeros <= (rate < 0.9 ? 3U : 50U));
   }
 }
+
+TEST_CASE("layout law: what is dropped where the samples' dim is not the first", "[law]") {
+  const Dim batch{"batch", 6}, rows{"rows", 30}, in{"in", 4};
+  Graph g;
+  const Tensor x = transpose(g.input("x", {batch, rows, in}), {rows, in, batch});
+  const Tensor kept = dropout(mul(x, g.parameter({rows, in}, {.deviation = 1, .name = "scale"})), {.rate = 0.5, .name = "drop"});
+  const Tensor loss = mean(mul(kept, kept));
+  const auto run = [&](const LayoutRules& rules) {
+    return run_plan(in_f64(training(loss, Sgd{.learning_rate = 0.1}), mesh_of({{"all", rules.split.empty() ? 1 : 3}}), rules),
+                    {.seed = 3});
+  };
+  const Outcome one = run({});
+  CHECK(difference(run(LayoutRules{{batch, "all", Sizes{{1, 0, 5}}}}), one) < 1e-13);
+  CHECK(difference(run(LayoutRules{{rows, "all", Sizes{{20, 9, 1}}}}), one) < 1e-13);
+  CHECK_NOTHROW(training(loss, Sgd{}, {.accumulate = 3}));
+  // Every element of a sample draws for itself: with one draw per sample, either no scale or every one would have no gradient.
+  std::size_t zeros = 0;
+  for (const double v : one.gradients.at("scale.weight")) zeros += v == 0 ? 1 : 0;
+  CHECK(zeros <= 8U);
+}

@@ -66,6 +66,28 @@ TEST_CASE("verify: statistics of a rank's own samples are those of the same part
   CHECK(report.ok());
 }
 
+TEST_CASE("verify: a bias before a batch norm, whose gradient is rounding alone, is moved anywhere and the running mean with it",
+          "[verify]") {
+  Graph graph;
+  Tensor x = graph.input("image", {{"batch", 5}, {"in", 2}, {"rows", 6}, {"cols", 5}});
+  const Tensor label = graph.input("label", {{"batch", 5}}, DType::i32);
+  x = relu(batch_norm(conv2d(x, {.out = {"f", 4}, .window = 3, .name = "c"}), {.name = "n"}));
+  const Tensor loss = mean(softmax_cross_entropy(dense(x, {.out = {{"classes", kClasses}}}), label, {"classes", kClasses}));
+  const Datasets data = small_data(20);
+  const Mesh mesh = line_of(3);
+  for (const Optimizer& optimizer : {Optimizer{Lamb{.learning_rate = 1}}, Optimizer{Adam{.learning_rate = 0.01}}}) {
+    const Step step = training(loss, optimizer);
+    VerifyReport report;
+    run_ranks_in_memory(3, [&](Runtime& rt) {
+      const LayoutRules rules{{"batch", mesh.axes()[0].name, Sizes{{1, 0, 4}}}};
+      const VerifyReport mine = verify(rt, {.step = &step, .mesh = &mesh, .rules = rules, .data = data.train});
+      if (rt.rank() == 0) report = mine;
+    });
+    INFO(report.text());
+    CHECK(report.ok());
+  }
+}
+
 TEST_CASE("verify: what f64 loses in the unsharded network too is no difference, up to 1e-7", "[verify]") {
   VerifyReport report;
   CHECK(report.ok());
@@ -152,6 +174,12 @@ TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
   for (RunRecord* one : {&truth, &run}) one->gradients["b"].values = {1e-17, 0};
   run.weights_after["b"].values[0] = 1e-3;  // a step made of rounding
   CHECK(VerifyReport{difference(run, truth), difference(run, truth)}.ok());
+  for (RunRecord* one : {&truth, &run}) one->weights_after["running_mean"].values = {2, 2};  // has no gradient
+  run.weights_after["running_mean"].values[1] = 2 + 1e-3;
+  CHECK(VerifyReport{difference(run, truth), difference(run, truth)}.ok());
+  run.weights_after["running_mean"].values[1] = 2 + 13e-3;  // ten times as far as "b", and 3e-3
+  CHECK(difference(run, truth).weights == Approx(1.5e-3));
+  for (RunRecord* one : {&truth, &run}) one->weights_after.erase("running_mean");
   truth.gradients.erase("b");
   run = truth;
   run.gradients["a"].values[0] = std::numeric_limits<double>::quiet_NaN();

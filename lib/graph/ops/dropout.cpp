@@ -12,16 +12,17 @@ namespace motley {
 
 namespace {
 
-// Of x, and its sample's key; the other dims' positions are mixed in one after the other. The rate is a multiple of 2^-24, as the
-// numbers that it is compared with: no rounding decides.
-Formula dropped(std::size_t rank, double rate) {
+// Of x, and its sample's key; the positions along the dims other than the samples' are mixed in one after the other. The rate is a
+// multiple of 2^-24, as the numbers that it is compared with: no rounding decides.
+Formula dropped(std::size_t rank, std::size_t samples, double rate) {
   Value random = integer(1);
-  for (std::size_t d = 1; d < rank; d++) random = mix(random, position(static_cast<int>(d)));
+  for (std::size_t d = 0; d < rank; d++)
+    if (d != samples) random = mix(random, position(static_cast<int>(d)));
   const double least = std::round(rate * 0x1p24) * 0x1p-24;
   return formula({select(uniform(random) < least, 0.0, operand(0) * (1 / (1 - rate)))});
 }
 
-const Compiled kCompiled({dropped(1, 0.1), dropped(2, 0.1), dropped(3, 0.1), dropped(4, 0.1)});
+const Compiled kCompiled({dropped(1, 0, 0.1), dropped(2, 0, 0.1), dropped(3, 0, 0.1), dropped(4, 0, 0.1)});
 
 class Dropout final : public Op {
  public:
@@ -37,7 +38,9 @@ class Dropout final : public Op {
  private:
   void drop(Lowering& to, const Node& node, const std::string& what, int from, int into) const {
     if (!to.trains() || rate_ == 0) return static_cast<void>(copy_pass(to, node, what, from, into));
-    map_pass(to, node, what, {from, to.key(node, Shape{to.samples_of(node.shape)})}, into, dropped(node.shape.rank(), rate_));
+    const Dim samples = to.samples_of(node.shape);
+    map_pass(to, node, what, {from, to.key(node, Shape{samples})}, into,
+             dropped(node.shape.rank(), node.shape.position(samples.name), rate_));
   }
   double rate_;
 };
