@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do norms and a softmax cost beside loops by hand (a row at a time, sums in f64 too), and these beside a copy? norms
-// [--quick] [--isa NAME]
-// [--json FILE]. One rank, one thread, an inference; the smallest of several interleaved rounds, in this thread's processor time.
+// What do norms and a softmax cost beside loops by hand (a row at a time, sums in f64 too), and these beside a copy?
+//   norms [--quick] [--isa NAME] [--json FILE]
+// One rank, one thread, an inference; the smallest of several interleaved rounds, in this thread's processor time.
 #include <fmt/core.h>
 #include <motley/backend.h>
 #include <motley/error.h>
@@ -76,6 +76,7 @@ int main(int argc, char** argv) try {
         auto transports = in_memory(1);
         Ready ready(plan, *backend, *transports[0]);
         std::vector<float> from(static_cast<std::size_t>(bytes / 4), 0.5F), to(from.size());
+        const std::vector<float> weight(static_cast<std::size_t>(features), 1.0F), bias(weight.size(), 0.0F);
         double best[3] = {1e9, 1e9, 1e9};  // motley, by hand, a copy
         const Index times = std::max<Index>(1, (quick ? Index{4} << 20 : Index{64} << 20) / bytes);
         for (int round = 0; round < (quick ? 5 : 15); round++)
@@ -83,7 +84,7 @@ int main(int argc, char** argv) try {
             const double begin = now();
             for (Index k = 0; k < times; k++) {
               if (which == 0) static_cast<void>(ready.executor.run_forward());
-              if (which == 1) by_hand(from.data(), to.data(), count, features);
+              if (which == 1) by_hand({from.data(), to.data(), weight.data(), bias.data()}, count, features);
               if (which == 2) std::memcpy(to.data(), from.data(), static_cast<std::size_t>(bytes));
               from[static_cast<std::size_t>(k)] = to[static_cast<std::size_t>(k) * 7 % to.size()];
             }

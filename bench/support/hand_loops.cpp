@@ -157,7 +157,8 @@ template <class F>
   for (Index j = 0; j < kStep; j++) total += all[j];
   return total;
 }
-void layer_norm(const float* x, float* y, Index rows, Index n) {
+void layer_norm(HandRow at, Index rows, Index n) {
+  auto [x, y, weight, bias] = at;
   for (Index r = 0; r < rows; r++, x += n, y += n) {
     const auto mean = static_cast<float>(sum_of(x, n, [](const float* v) { return wide(v); }) / static_cast<double>(n));
     const double squares = sum_of(x, n, [mean](const float* v) {
@@ -166,10 +167,11 @@ void layer_norm(const float* x, float* y, Index rows, Index n) {
     });
     const float scale = 1.0f / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + 1e-5f);
     MOTLEY_VECTOR
-    for (Index i = 0; i < n; i++) y[i] = (x[i] - mean) * scale;
+    for (Index i = 0; i < n; i++) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
   }
 }
-void rms_norm(const float* x, float* y, Index rows, Index n) {
+void rms_norm(HandRow at, Index rows, Index n) {
+  auto [x, y, weight, bias] = at;
   for (Index r = 0; r < rows; r++, x += n, y += n) {
     const double squares = sum_of(x, n, [](const float* v) {
       const Doubles d = wide(v);
@@ -177,10 +179,11 @@ void rms_norm(const float* x, float* y, Index rows, Index n) {
     });
     const float scale = 1.0f / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + 1e-5f);
     MOTLEY_VECTOR
-    for (Index i = 0; i < n; i++) y[i] = x[i] * scale;
+    for (Index i = 0; i < n; i++) y[i] = x[i] * scale * weight[i];
   }
 }
-void softmax(const float* x, float* y, Index rows, Index n) {
+void softmax(HandRow at, Index rows, Index n) {
+  auto [x, y, weight, bias] = at;
   for (Index r = 0; r < rows; r++, x += n, y += n) {
     float most[32];
     std::memcpy(most, x, sizeof most);

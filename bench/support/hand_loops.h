@@ -10,8 +10,14 @@ namespace motley::bench {
 
 constexpr Index kNormChannels = 64;
 using HandLoop = void (*)(float* const* operands, Index n);  // in the order of the map's operands; scalars are 0.01 and 1
-// One row after another, each while it is in the cache: y of x, all [rows, n]; n is a multiple of 32. Weights are 1, biases 0.
-using HandRows = void (*)(const float* x, float* y, Index rows, Index n);
+// One row after another, each while it is in the cache: y of x, both [rows, n], weight and bias [n] (a softmax has none); n is a
+// multiple of 32.
+struct HandRow {
+  const float* x = nullptr;
+  float* y = nullptr;
+  const float *weight = nullptr, *bias = nullptr;
+};
+using HandRows = void (*)(HandRow at, Index rows, Index n);
 struct HandLoops {
   std::string isa{};
   std::vector<std::pair<std::string, HandLoop>> list{};  // by name

@@ -66,7 +66,7 @@ struct Compiled {
 struct CompiledSums {
   std::uint64_t shape;
   std::uint32_t still;
-  SumLoop loop;
+  SumLoops loops;
 };
 #include "formulas.inc"
 
@@ -75,11 +75,11 @@ FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
     if (one.shape == shape && one.wide == wide && one.still == still) return one.loop;
   return nullptr;
 }
-SumLoop sums(std::uint64_t shape, std::uint32_t still) {
-  if (shape == 0) return sums_alone;
+SumLoops sums(std::uint64_t shape, std::uint32_t still) {
+  if (shape == 0) return {sums_alone, columns_alone};
   for (const CompiledSums& one : kCompiledSums)
-    if (one.shape == shape && one.still == still) return one.loop;
-  return nullptr;
+    if (one.shape == shape && one.still == still) return one.loops;
+  return {};
 }
 
 }  // namespace

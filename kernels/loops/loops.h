@@ -15,22 +15,26 @@ struct Strip {
   void* out[kMostOperands];
   const void* constants;  // of the registers' type, in the order of the code
   std::int32_t at[kMostOperands], step[kMostOperands];
-  // Loops along rows alone: how many, and the steps in elements from one to the next, of each operand and of each result.
+  // How many such rows, and where there are several the steps in elements from one to the next, of each operand and of each result.
   Index rows = 1;
   const Index *in_steps = nullptr, *out_steps = nullptr;
 };
 using FormulaLoop = void (*)(const Strip& strip, Index n);
-// totals[k][r] = the sum of result k over the n elements of row r
-using SumLoop = void (*)(const Strip& strip, Index n, double* const* totals);
+// Adds a formula's values over strip.rows rows of n elements; [k] of each result.
+struct SumLoops {
+  void (*along)(const Strip& strip, Index n, double* const* totals) = nullptr;  // totals[k][r] = the sum over row r
+  void (*across)(const Strip& strip, Index n,
+                 double* const* totals) = nullptr;  // totals[k][i] += the sum over element i of the rows
+};
 
 // A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the
 // result, then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
 struct MapLoop {
   const PlainFormula* formula = nullptr;
   FormulaLoop compiled = nullptr;      // none: the formula is interpreted
-  FormulaLoop along_rows = nullptr;    // a compiled one for the operands that have one value along a row, where there is such a one
-  SumLoop sums = nullptr;              // of a reduction, instead: adds along rows
-  std::uint32_t still = 0;             // the operands of one value, then: a bit each
+  std::uint32_t still = 0;             // operands of which it reads one value in each row: a bit each
+  bool at_once = false;                // elementwise: a tile is rows of one call of `compiled`, nothing is copied
+  SumLoops sums{};                     // of a reduction, instead of `compiled`: none, or the one for its rows
   const void* constants = nullptr;     // for compiled ones
   const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
   bool wide = false;                   // registers are f64, else f32
@@ -108,7 +112,7 @@ struct Loops {
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
   // Of FormulaShape::hash; of operands with a bit in `still` it reads one value. None: null.
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still);
-  SumLoop (*sums)(std::uint64_t shape, std::uint32_t still);  // the same of its sums; shape 0: of the operand itself
+  SumLoops (*sums)(std::uint64_t shape, std::uint32_t still);  // the same of its sums; shape 0: of the operand itself
 };
 
 extern const Loops kLoopsGeneric;

@@ -121,18 +121,35 @@ void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, cons
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
   const auto still = still_along(plan, row);
   if (!still || *still == 0) return;
-  loop.along_rows = loops.compiled(shape_of(spec.formula).hash, false, *still);
-  if (loop.along_rows != nullptr) loop.still = *still;
+  const FormulaLoop along_rows = loops.compiled(shape_of(spec.formula).hash, false, *still);
+  if (along_rows == nullptr) return;
+  loop.compiled = along_rows;
+  loop.still = *still;
 }
 
-// One that adds whole rows, of floats next to each other.
-SumLoop sums_along(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
-  if (plan.loop.wide || plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return nullptr;
+// Every operand and result is read and written where it is, next to each other along a row or one value in it.
+bool is_in_place(const MapPlan& plan, const Extent& row) {
+  for (std::size_t k = 0; k < row.strides.size(); k++) {
+    const bool still = k < row.inputs && (plan.scalars[k] != 0 || (plan.loop.still >> k & 1) != 0);
+    if (!still && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return false;
+  }
+  return true;
+}
+// Rows shorter than vectors are faster several together (map.inc: Bundle).
+bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
+  const MapLoop& loop = plan.loop;
+  return (row.size >= kTogether || rows == 1) && loop.compiled != nullptr && !loop.wide && loop.summands == 1 && !loop.positioned &&
+         loop.scale == 1 && loop.combine != Combine::add && is_in_place(plan, row);
+}
+
+// Loops that add whole rows: of floats next to each other along `row`, or one value in it.
+SumLoops sums_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
+  if (plan.loop.wide || plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return {};
   for (std::size_t k = 0; k < row.inputs; k++)
-    if (plan.scalars[k] == 0 && row.strides[k] != 0 && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return nullptr;
-  if (spec.formula.code.empty()) return plan.loop.plain && row.strides[0] == 1 ? loops.sums(0, 0) : nullptr;
+    if (plan.scalars[k] == 0 && row.strides[k] != 0 && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return {};
+  if (spec.formula.code.empty()) return plan.loop.plain && row.strides[0] == 1 ? loops.sums(0, 0) : SumLoops{};
   const auto still = still_along(plan, row);
-  return still ? loops.sums(shape_of(spec.formula).hash, *still) : nullptr;
+  return still ? loops.sums(shape_of(spec.formula).hash, *still) : SumLoops{};
 }
 
 void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec,
@@ -149,9 +166,10 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   const Index length = kept.back().size;
   Index outer = 1;
   for (std::size_t i = 0; i + 1 < kept.size(); i++) outer *= kept[i].size;
-  if (!loop.across && reduced.size() == 1) loop.sums = sums_along(plan, spec, loops, reduced.back());
+  if (loop.across ? length >= kTogether : reduced.size() == 1)
+    loop.sums = sums_of(plan, spec, loops, loop.across ? kept.back() : reduced.back());
   loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
-  if (loop.sums != nullptr) {
+  if (loop.sums.along != nullptr && !loop.across) {
     const Index share = threads > 1 ? length / (4 * threads) : length;
     loop.tile[1] = std::clamp(std::min(kTileElements / std::max<Index>(1, terms), share), kTogether, kChunk);
   }
@@ -262,6 +280,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
     tile_reduction(plan, kept, reduced, spec, loops, threads);
   }
   choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
+  plan.loop.at_once = reduced.empty() && runs_at_once(plan, kept[kept.size() - 2].size, kept.back());
   store(plan, kept, reduced);
   plan.loop.extents = plan.extents.data();
   plan.loop.strides = plan.strides.data();

@@ -9,8 +9,14 @@ namespace {
 
 struct Declared {
   std::vector<CompiledFormula> formulas{};
-  std::vector<std::vector<Formula> (*)()> later{};
+  std::vector<std::vector<RowFormula> (*)()> later{};
 };
+CompiledFormula compiled(const RowFormula& f) {
+  CompiledFormula out{f.formula};
+  for (const int k : f.still) out.still |= 1U << k;
+  out.summed = f.summed;
+  return out;
+}
 Declared& declared() {
   static Declared all;
   return all;
@@ -23,14 +29,10 @@ Compiled::Compiled(const std::vector<Formula>& formulas, Width width) {
 }
 
 Compiled::Compiled(const std::vector<RowFormula>& formulas) {
-  for (const RowFormula& f : formulas) {
-    CompiledFormula& out = declared().formulas.emplace_back(CompiledFormula{f.formula});
-    for (const int k : f.still) out.still |= 1U << k;
-    out.summed = f.summed;
-  }
+  for (const RowFormula& f : formulas) declared().formulas.push_back(compiled(f));
 }
 
-Compiled::Compiled(std::vector<Formula> (*formulas)()) {
+Compiled::Compiled(std::vector<RowFormula> (*formulas)()) {
   declared().later.push_back(formulas);
 }
 
@@ -38,7 +40,7 @@ const std::vector<CompiledFormula>& compiled_formulas() {
   static const std::vector<CompiledFormula> all = [] {
     std::vector<CompiledFormula> out = declared().formulas;
     for (const auto formulas : declared().later)
-      for (const Formula& f : formulas()) out.push_back({f, Width::f32});
+      for (const RowFormula& f : formulas()) out.push_back(compiled(f));
     return out;
   }();
   return all;

@@ -13,13 +13,13 @@ struct CompiledFormula {
   Formula formula{};
   Width width = Width::f32;
   std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
-  bool summed = false;      // along rows: a loop that adds is made too
+  bool summed = false;      // loops that add are made too
 };
 // One that runs along rows of which these operands have one value each.
 struct RowFormula {
   Formula formula{};
   std::vector<int> still{};
-  bool summed = false;  // maps that reduce have it
+  bool summed = false;  // maps that add have it, along rows or across them
 };
 
 const std::vector<CompiledFormula>& compiled_formulas();
@@ -29,7 +29,7 @@ struct Compiled {
   Compiled(const std::vector<Formula>& formulas, Width width = Width::f32);
   explicit Compiled(const std::vector<RowFormula>& formulas);
   // Of other files' ops too: called when all of these are there.
-  explicit Compiled(std::vector<Formula> (*formulas)());
+  explicit Compiled(std::vector<RowFormula> (*formulas)());
 };
 
 // A step of `formula` inside another one, as join_maps makes it: its operands get the numbers from `first` on, in the order in

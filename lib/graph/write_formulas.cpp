@@ -18,18 +18,18 @@ std::string real_of(const CompiledFormula& one) {
   return one.width == Width::f64 ? "double" : "float";
 }
 
-// The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ...
-std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real) {
+// The register's type and value, of registers r0, r1, ..., operands t0, ... at `element`, constants c0, ...
+std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real, const std::string& element) {
   const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
   const std::string a = "r" + text(s.a), b = "r" + text(s.b), c = "r" + text(s.c);
   const auto define = [&](const std::string& type, const std::string& value) {
     return "    const " + type + " r" + text(i) + " = " + value + ";\n";
   };
-  const auto element = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[i]"); };
+  const auto loaded = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[" + element + "]"); };
   switch (s.op) {
-    case Opcode::operand: return define(real, element());
-    case Opcode::integer: return define("std::int32_t", element());
+    case Opcode::operand: return define(real, loaded());
+    case Opcode::integer: return define("std::int32_t", loaded());
     case Opcode::scalar: return define(real, "s" + text(s.a));
     case Opcode::constant: return define(real, "c" + text(constants++));
     case Opcode::position: return define("std::int32_t", "p" + text(s.a) + " + static_cast<std::int32_t>(i) * d" + text(s.a));
@@ -66,7 +66,7 @@ struct Loop {
   std::string body{};    // registers r0, r1, ... of element i
 };
 
-Loop loop_of(const CompiledFormula& one) {
+Loop loop_of(const CompiledFormula& one, const std::string& element, const std::string& step) {
   const Formula& f = one.formula;
   const std::string real = real_of(one);
   Loop loop;
@@ -83,7 +83,7 @@ Loop loop_of(const CompiledFormula& one) {
       const bool still = (one.still >> s.a & 1) != 0;
       const std::string pointer = (still ? "v" : "t") + a;
       declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
-      declare(loop.next, "    " + pointer + " += strip.in_steps[" + a + "];\n");
+      declare(loop.next, "    " + pointer + " += " + step + "[" + a + "];\n");
       if (still) declare(loop.values, "    const " + type + " t" + a + " = *v" + a + ";\n");
     }
     if (s.op == Opcode::scalar)
@@ -95,55 +95,62 @@ Loop loop_of(const CompiledFormula& one) {
       loop.before += "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
                      "*>(strip.constants)[" + text(constants) + "]);\n";
     }
-    loop.body += line_of(one, static_cast<int>(i), constants, real);
+    loop.body += line_of(one, static_cast<int>(i), constants, real, element);
   }
   return loop;
 }
 
-// Over elements, or over the elements of rows where operands have one value along each.
+// Over the elements of rows.
 void write_loop(const CompiledFormula& one, int number) {
   const std::string real = real_of(one);
-  Loop loop = loop_of(one);
-  std::printf("// %s\nvoid formula_%d(const Strip& strip, Index n) {\n", to_text(one.formula).c_str(), number);
+  Loop loop = loop_of(one, "i", "strip.in_steps");
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
     loop.begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
     loop.next += "    y" + at + " += strip.out_steps[" + at + "];\n";
     loop.body += "    y" + at + "[i] = r" + text(one.formula.results[k]) + ";\n";
   }
-  const std::string elements = "  MOTLEY_VECTOR\n  for (Index i = 0; i < n; i++) {\n" + loop.body + "  }\n";
-  std::printf("%s%s", loop.before.c_str(), loop.begin.c_str());
-  if (one.still == 0)
-    std::printf("%s}\n\n", elements.c_str());
-  else
-    std::printf("  for (Index row = 0;;) {\n%s%s    if (++row >= strip.rows) return;\n%s  }\n}\n\n", loop.values.c_str(),
-                elements.c_str(), loop.next.c_str());
+  std::printf(
+      "// %s\nvoid formula_%d(const Strip& strip, Index n) {\n%s%s  for (Index row = 0;;) {\n%s"
+      "    MOTLEY_VECTOR\n    for (Index i = 0; i < n; i++) {\n%s    }\n"
+      "    if (++row >= strip.rows) return;\n%s  }\n}\n\n",
+      to_text(one.formula).c_str(), number, loop.before.c_str(), loop.begin.c_str(), loop.values.c_str(), loop.body.c_str(),
+      loop.next.c_str());
 }
 
-// Adds the elements of rows; the lanes are reduce.inc's.
+// Sums of the elements of each row, and of the rows' elements in each column: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
-  Loop loop = loop_of(one);
-  std::printf("// sums of %s\nvoid sums_%d(const Strip& strip, Index n, double* const* totals) {\n", to_text(one.formula).c_str(),
-              number);
-  std::string lanes, add, add_rest, store;
+  Loop loop = loop_of(one, "from + i", "step");
+  std::string zeros, totals, load, store;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
-    const std::string at = text(static_cast<int>(k));
-    lanes += "    alignas(64) float y" + at + "[kLanes];\n    LaneSums lanes" + at + ";\n";
-    loop.body += "    y" + at + "[i - first] = r" + text(one.formula.results[k]) + ";\n";
-    add += "      lanes" + at + ".add(y" + at + ");\n";
-    add_rest += "    lanes" + at + ".add(y" + at + ", n - first);\n";
-    store += "    totals[" + at + "][row] = lanes" + at + ".total();\n";
+    const std::string at = text(static_cast<int>(k)), add = "sums" + at;
+    loop.body += "      " + add + "[i] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
+    zeros += "    alignas(64) double " + add + "[kLanes] = {};\n";
+    totals += "    totals[" + at + "][row] = total_of(" + add + ");\n";
+    load += "    alignas(64) double " + add + "[kMost];\n    std::memcpy(" + add + ", totals[" + at + "], bytes);\n";
+    store += "    std::memcpy(totals[" + at + "], " + add + ", bytes);\n";
   }
+  const std::string add_values =
+      "    const auto add = [&](Index from, Index count) MOTLEY_INLINE {\n"
+      "      MOTLEY_VECTOR\n      for (Index i = 0; i < count; i++) {\n" +
+      loop.body + "      }\n    };\n";
+  // The steps in registers: memory that sums go to might be theirs, as far as the compiler knows.
+  const std::string inputs = text(operand_count(one.formula)), head = "(const Strip& strip, Index n, double* const* totals) {\n" +
+                                                                      loop.before +
+                                                                      "  const Index rows = strip.rows;\n  Index step[" + inputs +
+                                                                      "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n";
   std::printf(
-      "%s%s  for (Index row = 0;;) {\n%s%s"
-      "    const auto values = [&](Index first, Index m) MOTLEY_INLINE {\n"
-      "    MOTLEY_VECTOR\n    for (Index i = first; i < first + m; i++) {\n%s    }\n    };\n"
-      "    Index first = 0;\n"
-      "    for (; first + kLanes <= n; first += kLanes) {\n      values(first, kLanes);\n%s    }\n"
-      "    values(first, n - first);\n%s%s"
-      "    if (++row >= strip.rows) return;\n%s  }\n}\n\n",
-      loop.before.c_str(), loop.begin.c_str(), loop.values.c_str(), lanes.c_str(), loop.body.c_str(), add.c_str(), add_rest.c_str(),
-      store.c_str(), loop.next.c_str());
+      "// sums of %s\nvoid sums_%d%s%s  for (Index row = 0;;) {\n%s%s%s"
+      "    Index first = 0;\n    for (; first + kLanes <= n; first += kLanes) add(first, kLanes);\n    add(first, n - first);\n%s"
+      "    if (++row >= rows) return;\n%s  }\n}\n",
+      to_text(one.formula).c_str(), number, head.c_str(), loop.begin.c_str(), loop.values.c_str(), zeros.c_str(),
+      add_values.c_str(), totals.c_str(), loop.next.c_str());
+  std::printf(
+      "void columns_%d%s  for_columns(n, [&]<Index kMost>(Columns<kMost>, Index m) MOTLEY_INLINE {\n%s"
+      "    const auto bytes = static_cast<std::size_t>(m) * sizeof(double);\n%s"
+      "    for (Index row = 0; row < rows; row++) {\n%s%s    add(0, m);\n%s    }\n%s  });\n}\n\n",
+      number, head.c_str(), loop.begin.c_str(), load.c_str(), loop.values.c_str(), add_values.c_str(), loop.next.c_str(),
+      store.c_str());
 }
 
 }  // namespace
@@ -162,7 +169,7 @@ int main() {
     if (one.summed && summed.insert({shape, wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(one, number);
-      sums += key + std::to_string(one.still) + "u, sums_" + text(number) + "},\n";
+      sums += key + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" + text(number) + "}},\n";
     }
     if (!seen.insert({shape, wide, one.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;

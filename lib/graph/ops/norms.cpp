@@ -57,8 +57,13 @@ Formula weighted_sums() {  // g x scale weight center
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false), sums(), weighted_sums()});
-// Along rows of features (layer_norm, rms_norm): statistics have one value for each row.
-const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}, true},
+// Sums over rows of values (batch_norm, group_norm), of which statistics have one for each; along rows of features (layer_norm,
+// rms_norm) they have one value for each row.
+const Compiled kRows(std::vector<RowFormula>{{squared(true), {}, true},
+                                             {times_normal(true), {}, true},
+                                             {times_normal(false), {}, true},
+                                             {sums(), {}, true},
+                                             {squared(true), {1}, true},
                                              {squared(false), {}, true},
                                              {output(true), {1, 3}},
                                              {output(false), {1}},
@@ -73,19 +78,19 @@ const Compiled kRows(std::vector<RowFormula>{{squared(true), {1}, true},
 
 // What networks have after a norm, which fuse joins to it: an activation, or the other branch and one (ResNets). The activation's
 // gradient, of what is stored or computed again, becomes a part of the norm's; before that comes that of the other branch.
-std::vector<Formula> chains() {
-  std::vector<Formula> out;
+std::vector<RowFormula> chains() {
+  std::vector<RowFormula> out;
   const Formula& relu = Pointwise::find("relu")->forward();
   const auto then = [](const Formula& f, const Value& x) { return formula(apply(f, [&](int) { return x; })); };
   for (const bool centered : {true, false}) {
     const Formula norm = output(centered);
-    for (const std::string& name : Pointwise::names()) out.push_back(then(Pointwise::find(name)->forward(), in_order(norm, 0)));
+    for (const std::string& name : Pointwise::names()) out.push_back({then(Pointwise::find(name)->forward(), in_order(norm, 0))});
     for (const Value& sum :
          {sum_in_order(in_order(norm, 0), operand(centered ? 5 : 3)), sum_in_order(operand(0), in_order(norm, 1))}) {
-      out.push_back(formula({sum}));
-      out.push_back(then(relu, sum));
+      out.push_back({formula({sum})});
+      out.push_back({then(relu, sum)});
     }
-    out.push_back(formula({sum_in_order(operand(0), in_order(gradient(centered), 1))}));
+    out.push_back({formula({sum_in_order(operand(0), in_order(gradient(centered), 1))})});
   }
   for (const char* name : {"relu", "relu6", "silu", "hard_swish"}) {
     const Pointwise& activation = *Pointwise::find(name);
@@ -95,17 +100,18 @@ std::vector<Formula> chains() {
     const auto gradient_of = [&](const Value& of) {
       return apply(activation.backward(), [&](int k) { return k == 0 ? operand(0) : of; })[0];
     };
-    if (!activation.from_y()) out.push_back(formula({gradient_of(in_order(output(true), 1))}));
+    if (!activation.from_y()) out.push_back({formula({gradient_of(in_order(output(true), 1))})});
     // The norm's two halves read x, scale, weight, center and bias as these of their operands; `stored` is free.
     struct Half {
       Formula of{};
       std::array<int, 5> norm{};
       int stored = 0;
+      bool summed = false;
     };
-    for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
+    for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4, true}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
       const Value z = apply(output(true), [&](int k) { return operand(half.norm[static_cast<std::size_t>(k)]); })[0];
       for (const Value& of : {y_of(z), operand(half.stored)})
-        out.push_back(formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })));
+        out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed});
     }
   }
   return out;

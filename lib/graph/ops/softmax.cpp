@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = exp(x - m) / s over one dim, m = max of x, s = sum of exp(x - m); dx = y (dy - sum of dy y). Over a cut dim the passes' small
-// results travel, never x.
+// e = exp(x - m), y = e / s over one dim, m = max of x, s = sum of e; dx = y (dy - sum of dy y). Over a cut dim the passes' small
+// results travel, never x. Storing e costs less than computing it twice (bench/norms).
 #include "graph/compiled.h"
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"
@@ -13,8 +13,8 @@ namespace {
 Formula exponential() {  // x m
   return formula({exp(operand(0) - operand(1))});
 }
-Formula output() {  // x m s
-  return formula({exp(operand(0) - operand(1)) / operand(2)});
+Formula output() {  // e s
+  return formula({operand(0) / operand(1)});
 }
 Formula product() {  // dy y
   return formula({operand(0) * operand(1)});
@@ -23,8 +23,7 @@ Formula gradient() {  // y dy sum
   return formula({operand(0) * (operand(1) - operand(2))});
 }
 const Compiled kCompiled({exponential(), output(), product(), gradient()});
-const Compiled kRows(std::vector<RowFormula>{
-    {exponential(), {1}, true}, {output(), {1, 2}}, {product(), {}, true}, {gradient(), {2}}});
+const Compiled kRows(std::vector<RowFormula>{{exponential(), {1}}, {output(), {1}}, {product(), {}, true}, {gradient(), {2}}});
 
 class Softmax final : public Op {
  public:
@@ -33,8 +32,10 @@ class Softmax final : public Op {
     to.refuse_micro_batches(node, over_);
     const int x = to.value(node.inputs[0]), max = to.inner(node, "max", kept(node)), sum = to.inner(node, "sum", kept(node));
     map_pass(to, node, "max", {x}, max, {}).combine = Combine::max;
-    map_pass(to, node, "sum", {x, max}, sum, exponential());
-    map_pass(to, node, "forward", {x, max, sum}, to.value(node), output());
+    const int e = to.inner(node, "exponential", node.shape);
+    map_pass(to, node, "exponential", {x, max}, e, exponential());
+    map_pass(to, node, "sum", {e}, sum, {});
+    map_pass(to, node, "forward", {e, sum}, to.value(node), output());
   }
   void backward(Lowering& to, const Node& node) const override {
     const int x = to.value(node.inputs[0]), y = to.value(node);
