@@ -18,18 +18,18 @@ std::string real_of(const CompiledFormula& one) {
   return one.width == Width::f64 ? "double" : "float";
 }
 
-// The register's type and value, of registers r0, r1, ..., operands t0, ... at `element`, constants c0, ...
-std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real, const std::string& element) {
+// The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ...
+std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real) {
   const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
   const std::string a = "r" + text(s.a), b = "r" + text(s.b), c = "r" + text(s.c);
   const auto define = [&](const std::string& type, const std::string& value) {
     return "    const " + type + " r" + text(i) + " = " + value + ";\n";
   };
-  const auto loaded = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[" + element + "]"); };
+  const auto element = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[i]"); };
   switch (s.op) {
-    case Opcode::operand: return define(real, loaded());
-    case Opcode::integer: return define("std::int32_t", loaded());
+    case Opcode::operand: return define(real, element());
+    case Opcode::integer: return define("std::int32_t", element());
     case Opcode::scalar: return define(real, "s" + text(s.a));
     case Opcode::constant: return define(real, "c" + text(constants++));
     case Opcode::position: return define("std::int32_t", "p" + text(s.a) + " + static_cast<std::int32_t>(i) * d" + text(s.a));
@@ -66,7 +66,7 @@ struct Loop {
   std::string body{};    // registers r0, r1, ... of element i
 };
 
-Loop loop_of(const CompiledFormula& one, const std::string& element, const std::string& step) {
+Loop loop_of(const CompiledFormula& one, const std::string& step) {
   const Formula& f = one.formula;
   const std::string real = real_of(one);
   Loop loop;
@@ -95,7 +95,7 @@ Loop loop_of(const CompiledFormula& one, const std::string& element, const std::
       loop.before += "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
                      "*>(strip.constants)[" + text(constants) + "]);\n";
     }
-    loop.body += line_of(one, static_cast<int>(i), constants, real, element);
+    loop.body += line_of(one, static_cast<int>(i), constants, real);
   }
   return loop;
 }
@@ -103,7 +103,7 @@ Loop loop_of(const CompiledFormula& one, const std::string& element, const std::
 // Over the elements of rows.
 void write_loop(const CompiledFormula& one, int number) {
   const std::string real = real_of(one);
-  Loop loop = loop_of(one, "i", "strip.in_steps");
+  Loop loop = loop_of(one, "strip.in_steps");
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
     loop.begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
@@ -120,37 +120,37 @@ void write_loop(const CompiledFormula& one, int number) {
 
 // Sums of the elements of each row, and of the rows' elements in each column: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
-  Loop loop = loop_of(one, "from + i", "step");
-  std::string zeros, totals, load, store;
+  const Loop loop = loop_of(one, "step");
+  std::string along, across, zeros, totals, load, store;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
-    const std::string at = text(static_cast<int>(k)), add = "sums" + at;
-    loop.body += "      " + add + "[i] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
-    zeros += "    alignas(64) double " + add + "[kLanes] = {};\n";
-    totals += "    totals[" + at + "][row] = total_of(" + add + ");\n";
-    load += "    alignas(64) double " + add + "[kMost];\n    std::memcpy(" + add + ", totals[" + at + "], bytes);\n";
-    store += "    std::memcpy(totals[" + at + "], " + add + ", bytes);\n";
+    const std::string at = text(static_cast<int>(k)), sums = "sums" + at,
+                      value = "] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
+    along += "        " + sums + "[i - first" + value;
+    across += "        " + sums + "[i" + value;
+    zeros += "    alignas(64) double " + sums + "[kLanes] = {};\n";
+    totals += "    totals[" + at + "][row] = total_of(" + sums + ");\n";
+    load += "  alignas(64) double " + sums + "[kChunk];\n  std::memcpy(" + sums + ", totals[" + at + "], bytes);\n";
+    store += "  std::memcpy(totals[" + at + "], " + sums + ", bytes);\n";
   }
-  const std::string add_values =
-      "    const auto add = [&](Index from, Index count) MOTLEY_INLINE {\n"
-      "      MOTLEY_VECTOR\n      for (Index i = 0; i < count; i++) {\n" +
-      loop.body + "      }\n    };\n";
+  const auto add = [&](const std::string& to) {
+    return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n"
+           "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
+           loop.body + to + "      }\n    };\n";
+  };
   // The steps in registers: memory that sums go to might be theirs, as far as the compiler knows.
-  const std::string inputs = text(operand_count(one.formula)), head = "(const Strip& strip, Index n, double* const* totals) {\n" +
-                                                                      loop.before +
-                                                                      "  const Index rows = strip.rows;\n  Index step[" + inputs +
-                                                                      "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n";
+  const std::string head = "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
+                           "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
+                           "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
   std::printf(
-      "// sums of %s\nvoid sums_%d%s%s  for (Index row = 0;;) {\n%s%s%s"
-      "    Index first = 0;\n    for (; first + kLanes <= n; first += kLanes) add(first, kLanes);\n    add(first, n - first);\n%s"
+      "// sums of %s\nvoid sums_%d%s  for (Index row = 0;;) {\n%s%s%s"
+      "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) add(at, kLanes);\n    add(at, n - at);\n%s"
       "    if (++row >= rows) return;\n%s  }\n}\n",
-      to_text(one.formula).c_str(), number, head.c_str(), loop.begin.c_str(), loop.values.c_str(), zeros.c_str(),
-      add_values.c_str(), totals.c_str(), loop.next.c_str());
+      to_text(one.formula).c_str(), number, head.c_str(), loop.values.c_str(), zeros.c_str(), add(along).c_str(), totals.c_str(),
+      loop.next.c_str());
   std::printf(
-      "void columns_%d%s  for_columns(n, [&]<Index kMost>(Columns<kMost>, Index m) MOTLEY_INLINE {\n%s"
-      "    const auto bytes = static_cast<std::size_t>(m) * sizeof(double);\n%s"
-      "    for (Index row = 0; row < rows; row++) {\n%s%s    add(0, m);\n%s    }\n%s  });\n}\n\n",
-      number, head.c_str(), loop.begin.c_str(), load.c_str(), loop.values.c_str(), add_values.c_str(), loop.next.c_str(),
-      store.c_str());
+      "void columns_%d%s  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n%s"
+      "  for (Index row = 0; row < rows; row++) {\n%s%s    for_columns(n, add);\n%s  }\n%s}\n\n",
+      number, head.c_str(), load.c_str(), loop.values.c_str(), add(across).c_str(), loop.next.c_str(), store.c_str());
 }
 
 }  // namespace
