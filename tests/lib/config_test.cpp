@@ -731,6 +731,25 @@ static Lines without_places(Lines lines) {
   return lines;
 }
 
+TEST_CASE("a weight that cannot be shared is complained about once") {
+  const auto said_with = [](const std::string& last) {
+    const Files files;
+    files.folder.write("parts/layout.json", R"({ "version": 1, "split": {} })");
+    files.folder.write("parts/model.json",
+                       R"({ "version": 1, "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [ { "op": "dense", "name": "first", "keep": ["batch", "rows"], "out": { "hidden": 16 } }, { "op": "relu", "name": "above" },
+    { "op": "attention", "name": "looks", "heads": { "heads": 4 }, "over": "hidden" }, { "op": "dense", "out": { "classes": 10 }, "weight": ")" +
+                           last + R"(" } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
+    return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
+  };
+  CHECK(said_with("first") == Lines{"parts/model.json: /layers: \"dense_4\" takes the weight of \"first\", whose dims are "
+                                    "[hidden 16, channels 1, cols 28]; its own would be [classes 10, hidden 16, rows 28]"});
+  for (const std::string last : {"above", "nowhere", "looks"})  // attention has four weights, none of which is `.weight`
+    CHECK(said_with(last) ==
+          Lines{"parts/model.json: /layers/3: no layer above is called \"" + last + "\" and has a weight (known: first)"});
+}
+
 TEST_CASE("errors of independent parts are said at once") {
   const auto lines_of = [](const std::string& mesh, const std::string& model, const std::string& layout) {
     const Files files;
