@@ -166,6 +166,23 @@ TEST_CASE("a device at a slow link gets nothing where that is faster, and the ot
   CHECK(plan.cuts.front().parts.front() == std::vector<Index>{8, 8, 0});
 }
 
+TEST_CASE("no device gets the one sample of which local statistics are not defined") {
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.14}, 1e12);
+  const auto smaller_part = [&](bool local) {
+    Graph g;
+    const Dim batch{"batch", 8}, classes{"classes", 8};
+    Tensor x = g.input("x", {batch, {"in", 32}, {"rows", 32}, {"cols", 32}});
+    x = global_avg_pool2d(conv2d(x, {.out = {"f", 64}, .window = 3, .name = "c"}));
+    x = batch_norm(x, {.local = local, .name = "n"});
+    const Tensor loss = mean(softmax_cross_entropy(dense(x, {.out = {classes}}), g.input("label", {batch}, DType::i32), classes));
+    const PlanData plan = balance(training(loss, Sgd{.learning_rate = 0.1}), mesh, {{"batch", "a"}}, profile).data();
+    return plan.cuts.front().parts.front().at(1);
+  };
+  CHECK(smaller_part(false) == 1);
+  CHECK(smaller_part(true) != 1);
+}
+
 TEST_CASE("work without a rule is not done by the slowest device") {
   const Mesh mesh = mesh_of({{"a", 2}});
   const Profile profile = testing::synthetic_profile(mesh, {1, 0.1}, 10e9);

@@ -750,6 +750,35 @@ TEST_CASE("a weight that cannot be shared is complained about once") {
           Lines{"parts/model.json: /layers/3: no layer above is called \"" + last + "\" and has a weight (known: first)"});
 }
 
+TEST_CASE("local statistics of one value on a device are refused where the parts are given") {
+  const auto said_with = [](const std::string& parts, const std::string& train, const std::string& keep = "") {
+    const Files files;
+    files.folder.write("parts/layout.json", R"({ "version": 1, "split": { "batch": { "axis": "all", "parts": )" + parts + " } } }");
+    files.folder.write(
+        "parts/model.json",
+        R"({ "version": 1, "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [ { "op": "dense", )" +
+            keep + R"("out": { "hidden": 16 } }, { "op": "batch_norm", "name": "norm", "statistics": "local", "of": "hidden" },
+    { "op": "dense", "out": { "classes": 10 } } ], "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
+    files.folder.write("job.json", replaced(kJob, "\"batch\": 32", train));
+    return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
+  };
+  const auto refused = [](const std::string& rank, const std::string& in) {
+    return Lines{"parts/layout.json: /split/batch: \"norm\" has local statistics, and rank " + rank +
+                 " sees one value per statistic in " + in +
+                 ": its variance is not defined; give it at least two of \"batch\", or none, or take statistics over all samples "
+                 "(\"statistics\": \"global\")"};
+  };
+  CHECK(said_with("[31, 1]", R"("batch": 32)") == refused("1 (slow cpu)", "a step"));
+  CHECK(said_with(R"({ "shares": [1, 30] })", R"("batch": 31)") == refused("0 (fast cpu)", "a step"));
+  CHECK(said_with("[6, 2]", R"("batch": 8, "accumulate": 2)") == refused("1 (slow cpu)", "a micro-batch"));
+  CHECK(said_with("\"even\"", R"("batch": 2)") == refused("0 (fast cpu)", "a step"));
+  CHECK(said_with("[32, 0]", R"("batch": 32)") == Lines{"fine"});
+  CHECK(said_with("[30, 2]", R"("batch": 32)") == Lines{"fine"});
+  CHECK(said_with("[31, 1]", R"("batch": 32)", R"("keep": ["batch", "rows"], )") == Lines{"fine"});  // 28 values of one sample
+  CHECK(said_with("\"profile\"", R"("batch": 2)") == Lines{"fine"});                                 // the planner gives all to one
+}
+
 TEST_CASE("errors of independent parts are said at once") {
   const auto lines_of = [](const std::string& mesh, const std::string& model, const std::string& layout) {
     const Files files;
