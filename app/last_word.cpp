@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/last_word.h"
 
-#include <motley/error.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,21 +24,19 @@ void leave_mpiexec() {
 
 }  // namespace
 
-LastWord::LastWord(RunDirectory& directory, const Mesh& mesh) {
+LastWord::LastWord(RunDirectory& directory, const Mesh& mesh, const Outcome& end, const std::function<void()>& first) {
   const Handle parent = open_process(getpid());
   if (!parent) return;  // an old kernel: no one will write it
   child_ = fork();
   if (child_ != 0) return;
   leave_mpiexec();
-  pollfd end{parent.get(), POLLIN, 0};
-  while (::poll(&end, 1, -1) < 0) {
+  pollfd its_end{parent.get(), POLLIN, 0};
+  while (::poll(&its_end, 1, -1) < 0) {
   }
   try {
     RunDirectory own = std::move(directory);  // its lock goes with this process
-    write_failed_run(
-        own.path(),
-        {static_cast<int>(Exit::hung), -1, "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"},
-        mesh);
+    if (first) first();
+    write_failed_run(own.path(), end, mesh);
   } catch (const std::exception&) {  // no one listens any more
   }
   _exit(0);

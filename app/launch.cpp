@@ -31,7 +31,6 @@ constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 // A SIGTERM before MPI_Init is through on every rank can hang mpiexec for good: it is kept so long, then all is killed.
 constexpr auto kReadyPatience = 5s;
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
-constexpr auto kSavePatience = 10min;  // while they save
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
 constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
@@ -105,6 +104,10 @@ Error io_error(const std::string& what) {
   return {Exit::io, what + ": " + std::strerror(errno)};
 }
 
+std::string records_variable(const std::filesystem::path& records) {
+  return "MOTLEY_RUN_RECORDS=" + records.string();
+}
+
 Handle open_process(pid_t pid) {
   return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -149,7 +152,7 @@ SignalGuard::~SignalGuard() {
 
 Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
     : records_(std::move(records)),
-      variable_("MOTLEY_RUN_RECORDS=" + records_.string()),
+      variable_(records_variable(records_)),
       watch_(records_, static_cast<int>(options.devices.size()), Limits::from_environment()),
       ranks_(options.devices.size()) {
   start(options);

@@ -84,8 +84,11 @@ class Launch {
   Clock::time_point next_beat_ = Clock::now();
 };
 
-Error io_error(const std::string& what);  // with errno's text
-Handle open_process(pid_t pid);           // readable once it has ended; none: errno says why
+constexpr std::chrono::minutes kSavePatience{10};  // for ranks that save after they were asked to stop
+
+std::string records_variable(const std::filesystem::path& records);  // NAME=value: the ranks of a launch have it, and mpiexec
+Error io_error(const std::string& what);                             // with errno's text
+Handle open_process(pid_t pid);                                      // readable once it has ended; none: errno says why
 std::string this_host();
 // Signals that ask to stop, so far.
 int signals_so_far();

@@ -5,14 +5,17 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <sys/statvfs.h>
+
 #include <algorithm>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "app/launch.h"
+#include "app/launch_processes.h"
 #include "app/reach_hosts.h"
 #include "base/units.h"
 #include "run/records.h"
@@ -41,6 +44,10 @@ void check_shared_memory(std::size_t ranks) {
                   bytes_text(free), ranks, bytes_text(needed)));
 }
 
+fs::path records_in(const fs::path& run_directory) {
+  return fs::absolute(run_directory) / ".ranks";
+}
+
 // A directory of its own for the ranks' records, gone in the end.
 class RecordsDirectory {
  public:
@@ -64,7 +71,7 @@ class RecordsDirectory {
       path_ = name;
       return;
     }
-    path_ = fs::absolute(run_directory) / ".ranks";
+    path_ = records_in(run_directory);
     fs::remove_all(path_);  // of a launcher that was killed; the caller holds the run directory's lock
     fs::create_directory(path_);
   }
@@ -112,6 +119,15 @@ Outcome launch_ranks(const LaunchOptions& options) {
   } catch (const fs::filesystem_error& e) {
     throw Error(Exit::io, e.what());
   }
+}
+
+void await_ranks(const fs::path& run_directory) {
+  const fs::path records = records_in(run_directory);
+  const auto until = std::chrono::steady_clock::now() + kSavePatience;
+  while (std::chrono::steady_clock::now() < until && !processes_with(records_variable(records)).empty())
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::error_code ignored;
+  fs::remove_all(records, ignored);
 }
 
 int launch(const LaunchOptions& options) {

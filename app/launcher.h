@@ -33,6 +33,10 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices);
 // DeviceError: absent cores, there is no mpiexec, a host cannot be reached, or /dev/shm is too small; Error(io).
 Outcome launch_ranks(const LaunchOptions& options);
 
+// After the sudden end of a launcher in that run directory: returns when its ranks on this host have ended too (they save what they
+// have; 10 min at most), and removes their records.
+void await_ranks(const std::filesystem::path& run_directory);
+
 // The same; prints what no one has said yet, and returns the exit code. Throws nothing.
 int launch(const LaunchOptions& options);
 

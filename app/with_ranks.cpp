@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <motley/runtime.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -228,7 +229,9 @@ int as_a_rank(const Options& given, const CommandLine& line) {
       return fs::absolute(directory->path()).string();
     });
     if (options.verb != Verb::train || rt.rank() != 0) return work(rt, options, subject, path);
-    const LastWord last(*directory, subject.mesh());
+    const Outcome killed{static_cast<int>(Exit::hung), -1,
+                         "rank 0 was killed; mpiexec does so when another rank dies: its stderr says more"};
+    const LastWord last(*directory, subject.mesh(), killed);
     try {
       work(rt, options, subject, path);
     } catch (const Error& e) {
@@ -257,6 +260,11 @@ bool go_on(RunDirectory& directory, Options& options, Outcome& end, int restarts
   return true;
 }
 
+Outcome launcher_killed() {
+  return {static_cast<int>(Exit::hung), -1,
+          "the launcher (process " + std::to_string(getpid()) + ") was killed, and its ranks ended with it"};
+}
+
 int launch_them(const Options& options, const CommandLine& line, const Subject& subject) {
   Console console(options, Console::Voice::speaks);
   const HeldSignals held;
@@ -273,6 +281,8 @@ int launch_them(const Options& options, const CommandLine& line, const Subject& 
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     const fs::path path = fs::absolute(directory.path());
     const LaunchOptions ranks{.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path};
+    std::optional<LastWord> last;  // until this process can say it
+    if (keep) last.emplace(directory, subject.mesh(), launcher_killed(), [&] { await_ranks(path); });
     end = launch_ranks(ranks);
     Options again = options;
     for (int restarts = 1; restarts <= options.restarts && end.code == static_cast<int>(Exit::hung); restarts++) {

@@ -12,15 +12,6 @@
 
 namespace motley {
 
-const std::vector<std::string>& cpu_libraries() {
-#ifdef MOTLEY_ONEDNN
-  return cpu_library_names();
-#else
-  static const std::vector<std::string> built{"eigen"};
-  return built;
-#endif
-}
-
 std::unique_ptr<Backend> open_cpu(const Device& device) {
   const std::vector<std::string>&names = cpu_library_names(), &built = cpu_libraries();
   const std::string& library = device.library.empty() ? built.front() : device.library;

@@ -81,7 +81,7 @@ const Table<Device>& device_table() {
       small<Device>("threads", "threads of its CPU kernels", &Device::threads, 1, kMostThreads),
       {"cores", "cores that it is bound to; default: the host's allowed cores in turn", "list", false, read_cores,
        schema_of_list(schema_of_type("integer"))},
-      {"isa", "cap of what its CPU kernels may use; default: all that the CPU has", "text", false,
+      {"isa", "cap of what its CPU kernels may use (`generic`: Eigen's alone); default: all that the CPU has", "text", false,
        [](Reader& r, const Json& j, Device& d) { r.text(j, d.isa, isa_names()); }, schema_of_words(isa_names())},
       {"library", "what its CPU kernels' convolutions and products are made by; default: onednn where it is built, else eigen",
        "text", false, [](Reader& r, const Json& j, Device& d) { r.text(j, d.library, cpu_library_names()); },
@@ -139,12 +139,30 @@ void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Devi
   join("host", &Device::host);
 }
 
+// oneDNN's slowest kernels are those of SSE4.1: "generic" is Eigen's alone. The device's keys are in `outer`, an emulated one's in
+// `of` too.
+void refuse_foreign_isa(Reader& r, const Json& outer, const Device& d) {
+  const bool by_default = d.library.empty();
+  if (d.isa != "generic" || (by_default ? cpu_libraries().front() : d.library) != "onednn") return;
+  const auto complain_in = [&](const Json& device) {
+    r.in("isa", [&] {
+      r.complain(*device.find("isa"), std::string("oneDNN") +
+                                          (by_default ? ", which computes where no \"library\" is named," : "") +
+                                          " has no kernels for \"generic\"; expected \"library\": \"eigen\" beside it, or its "
+                                          "slowest, \"sse41\"");
+    });
+  };
+  if (outer.find("isa") != nullptr) return complain_in(outer);
+  r.in("of", [&] { complain_in(*outer.find("of")); });
+}
+
 Device read_device(Reader& r, const Json& j) {
   Device d;
   const std::size_t before = r.complaints.list.size();
   r.object(j, device_table(), d);
   if (r.complaints.list.size() != before) return d;
   refuse_foreign_keys(r, j, d);
+  if (d.kind == DeviceKind::cpu) refuse_foreign_isa(r, j, d);
   if (d.kind != DeviceKind::emulated) return d;
   const Json* inner = j.find("of");
   if (inner == nullptr || j.find("slowdown") == nullptr) {
@@ -164,6 +182,7 @@ Device read_device(Reader& r, const Json& j) {
   });
   if (r.complaints.list.size() != before) return d;
   join_inner(r, j, *inner, d, of);
+  if (of.kind == DeviceKind::cpu && r.complaints.list.size() == before) refuse_foreign_isa(r, j, of);
   d.of = std::make_shared<const Device>(std::move(of));
   return d;
 }

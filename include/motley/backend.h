@@ -80,8 +80,6 @@ class Backend {
 /// DeviceError: the device is not here, the ISA name is unknown or could not be set. UserError: the library is unknown or not
 /// built.
 std::unique_ptr<Backend> open_backend(const Device& device);
-/// Of cpu_library_names(), those that are built: a CPU device that names none takes the first.
-const std::vector<std::string>& cpu_libraries();
 /// Plain loops, f32 and f64, any spec: what every backend is compared with.
 std::unique_ptr<Backend> reference_backend();
 /// What f64 plans run on, on any device: contractions as matrix products by Eigen, the reference's loops for everything else. One

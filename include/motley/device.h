@@ -41,6 +41,8 @@ bool has_own_memory(const Device& device);
 const std::vector<std::string>& isa_names();
 /// The names that `library` may have, the one that is taken first where it is built: onednn eigen
 const std::vector<std::string>& cpu_library_names();
+/// Of cpu_library_names(), those that are built: a CPU device that names none takes the first.
+const std::vector<std::string>& cpu_libraries();
 
 /// @}
 }  // namespace motley

@@ -242,7 +242,7 @@ Tensor global_avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 /// `scale` times the rows and columns, each a copy of the nearest one of x, or between the two nearest by their distance: the
 /// centre of row p is at (p + 0.5) / scale - 0.5 of x's, outside of x it is as x's edge (PyTorch's align_corners=False).
 Tensor upsample2d(const Tensor& x, const Upsample2dOptions& options);
-/// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out, in...]`.
+/// Matrix product: contracts `in`, makes `out`, keeps the other dims. Weight `[out..., in...]`, `in` in x's order, however listed.
 Tensor dense(const Tensor& x, const DenseOptions& options);
 /// Products of two tensors: contracts `over`; the other dims of both count a batch of products, and those of one alone are kept.
 /// `a`'s dims in order, `b`'s own in the place of the first of `over`: `a[n heads i d], b[n heads j d]` over d is `y[n heads i j]`.

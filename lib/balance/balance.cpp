@@ -13,6 +13,7 @@
 #include "plan/check_rules.h"
 #include "plan/index_maps.h"
 #include "plan/planner.h"
+#include "plan/statistics.h"
 #include "program/compile.h"
 #include "program/predict.h"
 #include "program/too_large.h"
@@ -92,6 +93,7 @@ Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);
   PlanData data = std::move(chosen.plan);
+  if (const auto undefined = undefined_statistics(data, mesh)) throw UserError(*undefined);
   choose_apart(data, profile);
   data.cuts = std::move(chosen.cuts);
   data.notes = std::move(chosen.notes);

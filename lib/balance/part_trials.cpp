@@ -5,13 +5,15 @@
 
 #include "balance/choose_tiles.h"
 #include "plan/planner.h"
+#include "plan/statistics.h"
 #include "plan/tiles.h"
 #include "program/predict.h"
 
 namespace motley {
 
 Trial PartTrials::trial(Proposal of, PlanData plan) const {
-  const double seconds = fits(plan) ? plan.step_seconds.value_or(0) : kNever;
+  const bool good = fits(plan) && !undefined_statistics(plan, mesh_);
+  const double seconds = good ? plan.step_seconds.value_or(0) : kNever;
   return {std::move(of), std::move(plan), seconds};
 }
 

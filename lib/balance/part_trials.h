@@ -20,7 +20,7 @@ struct Proposal {
 struct Trial {
   Proposal of{};
   PlanData plan{};
-  double seconds = kNever;  // infinite where a rank's memory does not suffice
+  double seconds = kNever;  // infinite where a rank's memory does not suffice, or its statistics are not defined
 };
 
 // Keeps references to what it is made from.

@@ -52,6 +52,15 @@ const std::vector<std::string>& cpu_library_names() {
   return names;
 }
 
+const std::vector<std::string>& cpu_libraries() {
+#ifdef MOTLEY_ONEDNN
+  return cpu_library_names();
+#else
+  static const std::vector<std::string> built{"eigen"};
+  return built;
+#endif
+}
+
 InternalError::InternalError(const std::string& text, std::source_location at)
     : Error(Exit::internal, text + " (" + std::string(at.file_name()) + ":" + std::to_string(at.line()) + "; please report this)") {
 }

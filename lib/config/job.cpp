@@ -151,18 +151,20 @@ class JobReader {
 
   // Of the training step, or of the layers that could be built.
   static std::optional<Passes> passes_of(Reader& r, const Json& tree, const Model& model, const Parts& parts) {
+    std::string refused;  // of the training step: what its forward pass cannot do the layers cannot either
     try {
       if (model.whole) {
         const TrainOptions train = parts.train.value_or(TrainOptions{});
         return training(model.loss, train.optimizer, training_options(train, 0)).passes();
       }
     } catch (const UserError& e) {
-      complain_below(r, tree, "/layers", e.what());
+      refused = e.what();
+      complain_below(r, tree, "/layers", refused);
     }
     try {  // what rules may name
       if (!model.layers.empty()) return inference(model.layers).passes();
     } catch (const UserError& e) {
-      complain_below(r, tree, "/layers", e.what());
+      if (e.what() != refused) complain_below(r, tree, "/layers", e.what());
     }
     return std::nullopt;
   }

@@ -160,12 +160,14 @@ const std::map<std::string, LayerField>& layer_fields() {
               [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
              {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
              {"out", "the dim it makes and its size", "object, name or list", false, read_out},
-             {"in", "the dims of its input that it contracts, joins, slices, pads, renames or reshapes", "name or list", false,
-              names(&LayerSpec::in)},
+             {"in",
+              "the dims of its input that it contracts, joins, slices, pads, renames or reshapes; a dense weight has them in the "
+              "input's order",
+              "name or list", false, names(&LayerSpec::in)},
              {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
              {"over",
               "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of both that it "
-              "contracts",
+              "contracts, in whose place the second one's own dims come",
               "name or list", false, read_over},
              {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
              {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,

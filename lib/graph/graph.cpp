@@ -93,7 +93,7 @@ void GraphNodes::check_weight(const WeightOptions& weight) const {
   if (weight.layer.empty()) return;
   std::vector<std::string> known;
   for (const Node& n : nodes)
-    if (n.op && n.op->has_parameters()) known.push_back(n.layer);
+    if (n.op && n.op->has_weight()) known.push_back(n.layer);
   if (std::find(known.begin(), known.end(), weight.layer) == known.end())
     throw UserError("no layer above is called \"" + weight.layer + "\" and has a weight" + did_you_mean(weight.layer, known));
 }

@@ -23,8 +23,9 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual bool has_parameters() const { return false; }
-  virtual int label_input() const { return -1; }        // which of its inputs holds labels; -1: none
-  virtual bool reads_numbers() const { return false; }  // whole ones, besides labels
+  virtual bool has_weight() const { return has_parameters(); }  // one that other layers may share
+  virtual int label_input() const { return -1; }                // which of its inputs holds labels; -1: none
+  virtual bool reads_numbers() const { return false; }          // whole ones, besides labels
   // Elements of its output with this label are 0 and do not count in a mean.
   virtual std::optional<Index> ignored() const { return {}; }
   virtual void forward(Lowering& to, const Node& node) const = 0;
@@ -59,7 +60,7 @@ struct GraphNodes : std::enable_shared_from_this<GraphNodes> {
   Tensor add(const std::string& kind, const std::string& wanted, std::shared_ptr<const Op> op, const std::vector<Tensor>& inputs,
              Shape shape, DType dtype = DType::f32);
   Tensor add_input(const std::string& name, const Shape& shape, DType dtype);
-  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has parameters
+  void check_weight(const WeightOptions& weight) const;  // UserError: no such layer has one
   void rename(int node, const std::string& name);
   void claim(const std::string& name);  // UserError: taken, or no name
 };

@@ -14,6 +14,7 @@
 #include "plan/effective_rules.h"
 #include "plan/layouts.h"
 #include "plan/rule_conflicts.h"
+#include "plan/statistics.h"
 
 namespace motley {
 
@@ -279,7 +280,7 @@ std::vector<RuleComplaint> check_rules(const Passes& passes, const Mesh& mesh, c
 
 std::optional<RuleComplaint> check_layouts(const Passes& passes, const Mesh& mesh, const LayoutRules& rules) {
   try {
-    static_cast<void>(Layouts(passes, mesh, rules));
+    require_statistics(passes, mesh, rules, Layouts(passes, mesh, rules));
     return std::nullopt;
   } catch (const LayoutError& e) {
     const StepTensor& tensor = at(passes.tensors, passes.find(e.tensor));

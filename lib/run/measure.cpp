@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "balance/candidate_sizes.h"
 #include "balance/needed_kernels.h"
@@ -11,6 +12,7 @@
 #include "base/json.h"
 #include "mesh/parts.h"
 #include "plan/planner.h"
+#include "plan/rules_json.h"
 #include "profiler/join.h"
 #include "program/predict.h"
 #include "run/kernel_timer.h"
@@ -56,9 +58,8 @@ class Measurer {
     if (all_new) profile = of_candidates();
     const bool changed = settle(profile, all_new, all_new) || all_new;
     for (int round = 0; changed && round < kMostPlans; round++) {
-      const PlanData plan = balance(step_, mesh_, rules_, profile, {.baselines = false}).data();
-      const std::vector<KernelSpec> missing = missing_choices(profile, plan);
-      if (!anywhere(missing) || !timer_.measure(profile, missing, kChoices)) break;
+      const std::vector<KernelSpec> missing = missing_choices(profile, plan_of(profile).data());
+      if (!anywhere(missing) || !measure_more(profile, missing, kChoices)) break;
       settle(profile, false, all_new);  // what was timed again may move the cuts, and other kernels run then
     }
     if (all_new) timer_.measure_alone(profile);
@@ -112,7 +113,7 @@ class Measurer {
       const std::vector<KernelSpec> missing = missing_of_plan(profile, near && round == 0, interpolated);
       rt_.phase("measuring the plan's kernels");
       if (!anywhere(missing)) return round > 0;
-      if (!timer_.measure(profile, missing, kOfPlan)) return true;  // the rest is interpolated
+      if (!measure_more(profile, missing, kOfPlan)) return true;  // the rest is interpolated
     }
     return true;
   }
@@ -142,8 +143,8 @@ class Measurer {
   }
   // What the plan made from the profile runs. A new profile: measured itself also where it is between measured sizes
   // (interpolated), and the sizes around its cuts (near); some kernels have no granule, or cost more below one.
-  std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) const {
-    const Plan plan = balance(step_, mesh_, rules_, profile, {.baselines = false});
+  std::vector<KernelSpec> missing_of_plan(const Profile& profile, bool near_too, bool interpolated) {
+    const Plan& plan = plan_of(profile);
     std::vector<KernelSpec> specs = kernels_of(plan.data(), rt_.rank());
     if (near_too) {
       for (KernelSpec& s : kernels_tiled(plan.data(), rt_.rank())) specs.push_back(std::move(s));
@@ -176,6 +177,42 @@ class Measurer {
     }
     return specs;
   }
+  // Of the profile as it is, once. Collective: a search takes seconds, and ranks may have to share a core. Rank 0 makes it; of the
+  // parts that it finds the same plan follows on all.
+  const Plan& plan_of(const Profile& profile) {
+    if (plan_) return *plan_;
+    const auto plan_by = [&](const LayoutRules& rules) {
+      plan_.emplace(balance(step_, mesh_, rules, profile, {.baselines = false}));
+    };
+    std::string found, refused;
+    int status = 0;
+    if (rt_.rank() == 0) try {
+        plan_by(rules_);
+        found = to_text(to_json(plan_->data().rules));
+      } catch (const UserError& e) {
+        status = static_cast<int>(e.code());
+        refused = e.what();
+      }
+    const Verdict verdict = agree(rt_.transport(), status, refused);
+    if (verdict.status != 0) throw UserError(verdict.text, static_cast<Exit>(verdict.status));
+    const std::vector<std::byte> bytes = rt_.transport().gather_all(std::as_bytes(std::span(found))).front();
+    if (rt_.rank() != 0) plan_by(parsed({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    return *plan_;
+  }
+  LayoutRules parsed(const std::string& text) const {
+    Complaints complaints;
+    const auto json = read_json("rank 0's parts", text, complaints);
+    Reader reader{complaints};
+    std::optional<LayoutRules> rules;
+    if (json) rules = read_rules(reader, *json, VersionKey::optional);
+    complaints.raise(Exit::internal);
+    rules->homes = rules_.homes;
+    return *rules;
+  }
+  bool measure_more(Profile& profile, const std::vector<KernelSpec>& missing, double share) {
+    plan_.reset();
+    return timer_.measure(profile, missing, share);
+  }
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
   void keep(const Profile& profile, const std::filesystem::path& file) {
@@ -200,6 +237,7 @@ class Measurer {
   const Passes passes_;
   Backend& backend_;
   KernelTimer timer_;
+  std::optional<Plan> plan_{};        // of the profile as it is
   static constexpr Index most_ = 24;  // sizes per dim: multiples of 16, then of 8, then the small ones (candidate_sizes.h)
 };
 

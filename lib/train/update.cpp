@@ -23,8 +23,20 @@ const std::string& fed_from(const Passes& passes, const std::string& name) {
   return t.fed_from < 0 ? t.name : at(passes.tensors, t.fed_from).name;
 }
 
+namespace {
+
+Dim samples_of(const Passes& passes) {
+  for (const StepTensor& t : passes.tensors)
+    if ((t.role == TensorRole::input || t.role == TensorRole::label) && t.shape.rank() > 0) return t.shape[0];
+  return {"", 1};
+}
+
+}  // namespace
+
 ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all, Index micro_batch) {
   const StepTensor& t = at(passes.tensors, passes.find(name));
+  // Keys of what has no samples, as a learned constant, are those of the step.
+  if (t.role == TensorRole::key && !t.shape.has(samples_of(passes).name)) return all;
   const Index size = micro_batch_size(passes);
   if (t.fed_from < 0) return micro_batch_of(all, micro_batch, size);
   return [&all, size](const Box& box, std::span<std::byte> out) {  // of each micro-batch this part
@@ -38,9 +50,7 @@ ReadBox fed_by(const Passes& passes, const std::string& name, const ReadBox& all
 }
 
 Index micro_batch_size(const Passes& passes) {
-  for (const StepTensor& t : passes.tensors)
-    if ((t.role == TensorRole::input || t.role == TensorRole::label) && t.shape.rank() > 0) return t.shape[0].size;
-  return 1;
+  return samples_of(passes).size;
 }
 
 Update prepare_update(Executor& executor, const Step& step, Transport& transport, Index number) {

@@ -1154,6 +1154,31 @@ def deaths():
     room.run("train", "job.json", "--run-dir", "run", code=78)
 
 
+def launcher_killed():
+    """Its ranks end in order if mpiexec, whose pipes are broken, lives so long, and say so; if they cannot, run.json says what happened all the same."""
+    room = Room()
+    for ranks_are_killed in [False, True]:
+        name = "all" if ranks_are_killed else "launcher"
+        process = endless(room, name)
+        ranks = ranks_of(process.pid)
+        assert sorted(ranks) == [0, 1], ranks
+        for pid in ranks.values() if ranks_are_killed else []:
+            os.kill(pid, signal.SIGSTOP)  # so that none ends in order meanwhile
+        process.kill()
+        for pid in ranks.values() if ranks_are_killed else []:
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=LIMIT)
+        wait_for(lambda: not (room.path / name / ".lock").exists(), "the lock is gone")
+        run = room.json(f"{name}/run.json")
+        assert run["steps"] > 0 and len(run["ranks"]) == 2, run
+        if ranks_are_killed or run["status"] != "stopped":
+            assert run["status"] == "failed" and run["code"] == 86 and f"the launcher (process {process.pid}) was killed" in run["reason"], run
+        assert not (room.path / name / ".ranks").exists()
+        for pid in ranks.values():
+            wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the ranks are gone")
+        room.run("train", "job.json", "--run-dir", name, code=78)  # it holds a run
+
+
 def restarts():
     room = Room()
     room.write("job.json", job(max_steps=20000, checkpoint={"every_steps": 200}))
@@ -1362,7 +1387,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -33,8 +33,35 @@ void pause_ms(int ms) {
 
 std::set<std::string> shared_memory() {
   std::set<std::string> out;
-  for (const auto& file : fs::directory_iterator("/dev/shm")) out.insert(file.path().filename());
+  for (const auto& file : fs::directory_iterator("/dev/shm")) out.insert(file.path());
   return out;
+}
+
+// Whether a process has it open or mapped.
+bool is_used(const std::string& file) {
+  std::error_code error;
+  for (const auto& process : fs::directory_iterator("/proc")) {
+    for (fs::directory_iterator at(process.path() / "fd", error), end; !error && at != end; at.increment(error)) {
+      std::error_code gone;
+      if (fs::read_symlink(at->path(), gone) == file) return true;
+    }
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.ends_with(file)) return true;
+  }
+  return false;
+}
+
+// What is in /dev/shm since `before` and nobody's: another job's files are in use, or soon gone with it.
+std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
+  std::set<std::string> left;
+  for (const double until = seconds_now() + 2; seconds_now() < until; pause_ms(20)) {
+    left.clear();
+    for (const std::string& file : shared_memory())
+      if (!before.contains(file) && !is_used(file) && fs::exists(file)) left.insert(file);
+    if (left.empty()) break;
+  }
+  return left;
 }
 
 // One run of launch_probe, in a directory of its own.
@@ -99,7 +126,7 @@ class Probe {
     INFO("exit " << code << " after " << seconds << " s\nstdout: " << out << "\nstderr: " << err);
     CHECK(processes().empty());
     CHECK(fs::is_empty(directory_));
-    CHECK(shared_memory() == shared_);
+    CHECK(left_in_shared_memory(shared_) == std::set<std::string>{});
   }
 
   const fs::path& directory() const { return directory_; }
@@ -157,6 +184,20 @@ TEST_CASE("a run that goes well: the result on stdout, 0, any path") {
   Probe alone({.mode = "ok", .ranks = 1});
   CHECK_END(alone, 0, "");
   CHECK(alone.out == "result 0\n");
+}
+
+TEST_CASE("shared memory of another job is no remnant of this one") {
+  std::string name = "/dev/shm/motley-test-XXXXXX";
+  Probe probe({.mode = "ok", .ranks = 2});
+  const int file = mkostemp(name.data(), O_CLOEXEC);
+  REQUIRE(file >= 0);
+  probe.end();
+  CHECK(probe.code == 0);
+  close(file);
+  std::set<std::string> before = shared_memory();
+  before.erase(name);
+  CHECK(left_in_shared_memory(before) == std::set<std::string>{name});
+  fs::remove(name);
 }
 
 TEST_CASE("each rank has its device's environment") {

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "balance/needed_kernels.h"
 #include "plan/plan_data.h"
 #include "tests/support/random_network.h"
 #include "tests/support/synthetic_profile.h"
@@ -90,6 +91,10 @@ TEST_CASE("choice law: no plan of the list is predicted faster than the chosen o
     CHECK(chosen <= *beside.even * (1 + 1e-9));
     CHECK(chosen <= *beside.proportional * (1 + 1e-9));
     CHECK(chosen <= *beside.fast_alone * 1.03);
+    // Of the parts that were found follows the plan: whoever measures need not search.
+    const Plan follows = balance(step, mesh, plan.data().rules, profile);
+    CHECK(follows.data().step_seconds == plan.data().step_seconds);
+    for (int r = 0; r < mesh.ranks(); r++) CHECK(kernels_as_run(follows.data(), r) == kernels_as_run(plan.data(), r));
     const auto sizes = sizes_of(plan);
     for (unsigned bits = 1; bits < 1U << mesh.ranks(); bits++) {
       std::vector<bool> set;
@@ -164,6 +169,23 @@ TEST_CASE("a device at a slow link gets nothing where that is faster, and the ot
     if (link.from == 2 || link.to == 2) link.segments = link.in_place = {{Index{1} << 30, 1e-3, 1e6}};
   const PlanData plan = balance(large(), mesh, {{"batch", "a"}}, profile).data();
   CHECK(plan.cuts.front().parts.front() == std::vector<Index>{8, 8, 0});
+}
+
+TEST_CASE("no device gets the one sample of which local statistics are not defined") {
+  const Mesh mesh = mesh_of({{"a", 2}});
+  const Profile profile = testing::synthetic_profile(mesh, {1, 0.14}, 1e12);
+  const auto smaller_part = [&](bool local) {
+    Graph g;
+    const Dim batch{"batch", 8}, classes{"classes", 8};
+    Tensor x = g.input("x", {batch, {"in", 32}, {"rows", 32}, {"cols", 32}});
+    x = global_avg_pool2d(conv2d(x, {.out = {"f", 64}, .window = 3, .name = "c"}));
+    x = batch_norm(x, {.local = local, .name = "n"});
+    const Tensor loss = mean(softmax_cross_entropy(dense(x, {.out = {classes}}), g.input("label", {batch}, DType::i32), classes));
+    const PlanData plan = balance(training(loss, Sgd{.learning_rate = 0.1}), mesh, {{"batch", "a"}}, profile).data();
+    return plan.cuts.front().parts.front().at(1);
+  };
+  CHECK(smaller_part(false) == 1);
+  CHECK(smaller_part(true) != 1);
 }
 
 TEST_CASE("work without a rule is not done by the slowest device") {

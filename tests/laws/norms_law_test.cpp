@@ -150,7 +150,7 @@ TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand"
               (value(i) - mean) / std::sqrt(variance + 1e-3) * got.weights.at("norm.weight")[c] + got.weights.at("norm.bias")[c],
               3);
         if (count == 0) continue;
-        const double unbiased = n > 1 ? variance * n / (n - 1) : variance;
+        const double unbiased = variance * n / (n - 1);
         mean_of_parts += n / static_cast<double>(samples) * mean;
         variance_of_parts += n / static_cast<double>(samples) * unbiased;
       }
@@ -168,8 +168,14 @@ TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand"
   check(run_plan(in_f64(norm_of(false, 3), mesh_of({{"one", 1}})), {.steps = 1}), {2}, 3);
   check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{4, 0, 2}}}}), {.steps = 1}),
         {4, 0, 2}, 1);
-  check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{1, 2, 3}}}}), {.steps = 1}),
-        {1, 2, 3}, 1);
+  // A variance of one value is not defined.
+  const auto of_one_value = [&](Index micro_batches, const std::vector<Index>& parts) {
+    return in_f64(norm_of(true, micro_batches), mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{parts}}});
+  };
+  CHECK_THROWS_WITH(of_one_value(1, {2, 3, 1}),
+                    Catch::Contains("\"norm\" has local statistics, and rank 2 (rank 2) sees one value per statistic in a step"));
+  CHECK_THROWS_WITH(of_one_value(2, {1, 2, 3}), Catch::Contains("one value per statistic in a micro-batch"));
+  CHECK_NOTHROW(of_one_value(2, {6, 0, 0}));
   check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{in, "all", Sizes{{1, 0, 2}}}}), {.steps = 1}), {6},
         1);
 }

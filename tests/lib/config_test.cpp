@@ -731,6 +731,54 @@ static Lines without_places(Lines lines) {
   return lines;
 }
 
+TEST_CASE("a weight that cannot be shared is complained about once") {
+  const auto said_with = [](const std::string& last) {
+    const Files files;
+    files.folder.write("parts/layout.json", R"({ "version": 1, "split": {} })");
+    files.folder.write("parts/model.json",
+                       R"({ "version": 1, "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [ { "op": "dense", "name": "first", "keep": ["batch", "rows"], "out": { "hidden": 16 } }, { "op": "relu", "name": "above" },
+    { "op": "attention", "name": "looks", "heads": { "heads": 4 }, "over": "hidden" }, { "op": "dense", "out": { "classes": 10 }, "weight": ")" +
+                           last + R"(" } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
+    return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
+  };
+  CHECK(said_with("first") == Lines{"parts/model.json: /layers: \"dense_4\" takes the weight of \"first\", whose dims are "
+                                    "[hidden 16, channels 1, cols 28]; its own would be [classes 10, hidden 16, rows 28]"});
+  for (const std::string last : {"above", "nowhere", "looks"})  // attention has four weights, none of which is `.weight`
+    CHECK(said_with(last) ==
+          Lines{"parts/model.json: /layers/3: no layer above is called \"" + last + "\" and has a weight (known: first)"});
+}
+
+TEST_CASE("local statistics of one value on a device are refused where the parts are given") {
+  const auto said_with = [](const std::string& parts, const std::string& train, const std::string& keep = "") {
+    const Files files;
+    files.folder.write("parts/layout.json", R"({ "version": 1, "split": { "batch": { "axis": "all", "parts": )" + parts + " } } }");
+    files.folder.write(
+        "parts/model.json",
+        R"({ "version": 1, "inputs": { "image": { "batch": 10, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [ { "op": "dense", )" +
+            keep + R"("out": { "hidden": 16 } }, { "op": "batch_norm", "name": "norm", "statistics": "local", "of": "hidden" },
+    { "op": "dense", "out": { "classes": 10 } } ], "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
+    files.folder.write("job.json", replaced(kJob, "\"batch\": 32", train));
+    return without_places(said(files.folder, [&] { load_job(files.folder.at("job.json")); }));
+  };
+  const auto refused = [](const std::string& rank, const std::string& in) {
+    return Lines{"parts/layout.json: /split/batch: \"norm\" has local statistics, and rank " + rank +
+                 " sees one value per statistic in " + in +
+                 ": its variance is not defined; give it at least two of \"batch\", or none, or take statistics over all samples "
+                 "(\"statistics\": \"global\")"};
+  };
+  CHECK(said_with("[31, 1]", R"("batch": 32)") == refused("1 (slow cpu)", "a step"));
+  CHECK(said_with(R"({ "shares": [1, 30] })", R"("batch": 31)") == refused("0 (fast cpu)", "a step"));
+  CHECK(said_with("[6, 2]", R"("batch": 8, "accumulate": 2)") == refused("1 (slow cpu)", "a micro-batch"));
+  CHECK(said_with("\"even\"", R"("batch": 2)") == refused("0 (fast cpu)", "a step"));
+  CHECK(said_with("[32, 0]", R"("batch": 32)") == Lines{"fine"});
+  CHECK(said_with("[30, 2]", R"("batch": 32)") == Lines{"fine"});
+  CHECK(said_with("[31, 1]", R"("batch": 32)", R"("keep": ["batch", "rows"], )") == Lines{"fine"});  // 28 values of one sample
+  CHECK(said_with("\"profile\"", R"("batch": 2)") == Lines{"fine"});                                 // the planner gives all to one
+}
+
 TEST_CASE("errors of independent parts are said at once") {
   const auto lines_of = [](const std::string& mesh, const std::string& model, const std::string& layout) {
     const Files files;

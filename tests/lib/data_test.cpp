@@ -163,6 +163,32 @@ TEST_CASE("a damaged gzip file is named with the byte") {
   CHECK(refused([&] { load_mnist(folder.path); }).code == Exit::data);
 }
 
+TEST_CASE("what follows the end of a gzip file is another member, or an error") {
+  Folder folder;
+  put_mnist(folder);
+  const std::string name = "t10k-images-idx3-ubyte.gz", good = folder.get(name);
+  for (const std::string& tail : {std::string("x"), std::string("\0", 1), std::string(512, '\0'), std::string("\x1f"),
+                                  std::string("\x1f\x8b"), std::string("not gzip"), good.substr(0, 10), std::string(200000, 'x')}) {
+    folder.put(name, good + tail);
+    const Refused r = refused([&] { load_mnist(folder.path); });
+    INFO(tail.size() << " bytes follow: " << r.text);
+    CHECK(r.code == Exit::data);
+    CHECK(says(r, name + ": unpacked byte "));
+    CHECK(says(r, "gzip's data ends here"));
+  }
+  const std::string whole = images(3);
+  const auto packed = [&](const std::string& bytes) {
+    folder.put_gz("member", bytes);
+    return folder.get("member.gz");
+  };
+  for (std::size_t first : {std::size_t{0}, std::size_t{3}, std::size_t{20}, whole.size()}) {
+    folder.put(name, packed(whole.substr(0, first)) + packed(whole.substr(first)));
+    CHECK(load_mnist(folder.path).test->samples() == 3);
+  }
+  folder.put(name, good + packed("x"));
+  CHECK(says(refused([&] { load_mnist(folder.path); }), "the file should end here, more follows"));
+}
+
 TEST_CASE("CIFAR-10 batches are read and checked") {
   Folder folder;
   const auto record = [](int label, int first) {

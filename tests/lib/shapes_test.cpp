@@ -315,3 +315,21 @@ TEST_CASE("dense: an index of input, weight and result counts a batch of product
     CHECK_THROWS_AS(kernel_of(passes, pass, work, DType::f32, formats), InternalError);
   }
 }
+
+TEST_CASE("the order of dims that dense and matmul give, as docs/own_network.md says") {
+  const Dim n{"n", 2}, h{"h", 3}, d{"d", 4}, i{"i", 5}, j{"j", 6}, out{"out", 7}, more{"more", 8};
+  Graph g;
+  const Tensor q = g.input("q", {n, h, d, i}), k = g.input("k", {n, j, d, h});
+  CHECK(matmul(q, k, {.over = {d}}).shape() == Shape{n, h, j, i});
+  CHECK(matmul(k, q, {.over = {d}}).shape() == Shape{n, j, i, h});
+  CHECK(matmul(q, k, {.over = {d, h}}).shape() == Shape{n, j, i});
+  // The weight has what is contracted in the input's order, however it is listed.
+  for (const std::vector<Dim>& in : {std::vector<Dim>{h, i}, std::vector<Dim>{i, h}}) {
+    const Tensor y = dense(q, {.in = in, .out = {out, more}});
+    CHECK(y.shape() == Shape{n, out, more, d});
+    const Step step = inference({y});
+    const Passes& passes = step.passes();
+    CHECK(passes.tensors.at(static_cast<std::size_t>(passes.find(y.name() + ".weight"))).shape == Shape{out, more, h, i});
+    CHECK(passes.tensors.at(static_cast<std::size_t>(passes.find(y.name() + ".bias"))).shape == Shape{out, more});
+  }
+}

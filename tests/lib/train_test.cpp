@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -264,6 +265,43 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
                     Catch::Contains("changes the dim \"batch\""));
   CHECK_THROWS_WITH(small_step(10, {}, {.accumulate = 4}),
                     Catch::Contains("10 samples (\"batch\") cannot be cut into 4 micro-batches of one size"));
+}
+
+TEST_CASE("trainer: what has no samples is dropped once a step, in however many micro-batches", "[train]") {
+  const Dim batch{"batch", 6}, rows{"rows", 7}, in{"in", 4};
+  Graph g;
+  const Tensor x = g.input("x", {batch, rows, in});
+  const Tensor positions = dropout(g.parameter({rows, in}, {.deviation = 1, .name = "positions"}), {.rate = 0.5, .name = "drop"});
+  const Tensor y = dropout(mul(x, positions), {.rate = 0.25, .name = "each"});
+  const Tensor loss = mean(mul(y, y));
+  const auto feed = [](const Box& box, std::span<std::byte> out) {
+    std::size_t at = 0;
+    for_each_index(box, [&](const std::vector<Index>& i) {
+      const double value = 1 + std::sin(static_cast<double>(28 * i[0] + 4 * i[1] + i[2]));
+      std::memcpy(out.data() + sizeof value * at++, &value, sizeof value);
+    });
+  };
+  const auto train = [&](Index parts, const LayoutRules& rules) {
+    const Step step = training(loss, Sgd{.learning_rate = 0.5}, {.accumulate = parts});
+    const int ranks = rules.split.empty() ? 1 : 3;
+    const Plan plan = balance(step, line_of(ranks), rules, {}, {.dtype = DType::f64});
+    std::vector<double> out;
+    run_ranks_in_memory(ranks, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.seed = 5});
+      for (int s = 0; s < 3; s++) trainer.step_named({{"x", feed}});
+      const std::vector<double> w = trainer.state().get(rt.transport(), "positions.weight");
+      if (rt.rank() == 0) out = w;
+    });
+    return out;
+  };
+  const std::vector<double> truth = train(1, {});
+  for (const Index parts : {1, 2, 3, 6})
+    for (const LayoutRules& rules :
+         {LayoutRules{}, LayoutRules{{batch, "all", Sizes{{3, 1, 2}}}}, LayoutRules{{rows, "all", Sizes{{1, 0, 6}}}}}) {
+      const std::vector<double> cut = train(parts, rules);
+      INFO(parts << " micro-batches");
+      for (std::size_t i = 0; i < truth.size(); i++) CHECK(cut[i] == Approx(truth[i]).epsilon(1e-12));
+    }
 }
 
 TEST_CASE("trainer: an input without dims is fed", "[train]") {

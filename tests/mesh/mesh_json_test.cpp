@@ -129,6 +129,26 @@ TEST_CASE("what is wrong in a mesh file") {
         Lines{"m.json:1:24: error: /axes: a mesh has at least one axis"});
 }
 
+TEST_CASE("generic is an ISA of Eigen's kernels alone") {
+  const std::string without = R"("isa": "generic")", onednn = without + R"(, "library": "onednn")",
+                    eigen = without + R"(, "library": "eigen")";
+  const std::string said_of_both =
+      " has no kernels for \"generic\"; expected \"library\": \"eigen\" beside it, or its slowest, \"sse41\"";
+  const auto with = [](const std::string& key, const std::string& keys) { return replaced(kGood, key, key + ", " + keys); };
+  const std::string cpu = R"("name": "fast cpu", "kind": "cpu")", inner = R"("kind": "cpu", "threads": 3)",
+                    outer = R"("slowdown": 3.5)";
+  CHECK(said_of(with(cpu, onednn)) == Lines{"m.json:5:49: error: /devices/1/isa: oneDNN" + said_of_both});
+  CHECK(said_of(with(inner, onednn)) == Lines{"m.json:7:87: error: /devices/3/of/isa: oneDNN" + said_of_both});
+  CHECK(said_of(with(outer, onednn)) == Lines{"m.json:7:106: error: /devices/3/isa: oneDNN" + said_of_both});
+  for (const std::string& key : {cpu, inner, outer}) CHECK(said_of(with(key, eigen)) == Lines{"fine"});
+  // Without "library" it is the build that says which computes.
+  const Lines by_default =
+      cpu_libraries().front() == "eigen"
+          ? Lines{"fine"}
+          : Lines{"m.json:5:49: error: /devices/1/isa: oneDNN, which computes where no \"library\" is named," + said_of_both};
+  CHECK(said_of(with(cpu, without)) == by_default);
+}
+
 TEST_CASE("all errors of a mesh file at once") {
   CHECK(said_of(R"({ "axes": [ { "name": "all", "size": 2 } ], "device": [],
   "devices": [ { "kind": "cpu", "treads": 1 }, { "kind": "cpu", "cores": [-1] }, { "name": "" } ] })") ==
