@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs while motley is built: writes the formulas that ops declare as C++ loops, which kernels/loops compiles once per ISA.
+#include <algorithm>
 #include <cstdio>
 #include <set>
 #include <string>
@@ -66,7 +67,7 @@ struct Loop {
   std::string body{};    // registers r0, r1, ... of element i
 };
 
-Loop loop_of(const CompiledFormula& one, const std::string& step) {
+Loop loop_of(const CompiledFormula& one) {
   const Formula& f = one.formula;
   const std::string real = real_of(one);
   Loop loop;
@@ -83,7 +84,7 @@ Loop loop_of(const CompiledFormula& one, const std::string& step) {
       const bool still = (one.still >> s.a & 1) != 0;
       const std::string pointer = (still ? "v" : "t") + a;
       declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
-      declare(loop.next, "    " + pointer + " += " + step + "[" + a + "];\n");
+      declare(loop.next, "    " + pointer + " += step[" + a + "];\n");
       if (still) declare(loop.values, "    const " + type + " t" + a + " = *v" + a + ";\n");
     }
     if (s.op == Opcode::scalar)
@@ -100,27 +101,31 @@ Loop loop_of(const CompiledFormula& one, const std::string& step) {
   return loop;
 }
 
-// Over the elements of rows.
+// Over the elements of rows. Their number and steps are in registers: memory that results go to might be theirs, as far as the
+// compiler knows.
 void write_loop(const CompiledFormula& one, int number) {
-  const std::string real = real_of(one);
-  Loop loop = loop_of(one, "strip.in_steps");
+  const std::string real = real_of(one), results = text(static_cast<int>(one.formula.results.size()));
+  Loop loop = loop_of(one);
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
     loop.begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
-    loop.next += "    y" + at + " += strip.out_steps[" + at + "];\n";
+    loop.next += "    y" + at + " += out_step[" + at + "];\n";
     loop.body += "    y" + at + "[i] = r" + text(one.formula.results[k]) + ";\n";
   }
   std::printf(
-      "// %s\nvoid formula_%d(const Strip& strip, Index n) {\n%s%s  for (Index row = 0;;) {\n%s"
+      "// %s\nvoid formula_%d(const Strip& strip, Index n) {\n%s%s  const Index rows = strip.rows;\n"
+      "  Index step[%d] = {}, out_step[%s] = {};\n"
+      "  if (rows > 1) std::memcpy(step, strip.in_steps, sizeof step), std::memcpy(out_step, strip.out_steps, sizeof out_step);\n"
+      "  for (Index row = 0;;) {\n%s"
       "    MOTLEY_VECTOR\n    for (Index i = 0; i < n; i++) {\n%s    }\n"
-      "    if (++row >= strip.rows) return;\n%s  }\n}\n\n",
-      to_text(one.formula).c_str(), number, loop.before.c_str(), loop.begin.c_str(), loop.values.c_str(), loop.body.c_str(),
-      loop.next.c_str());
+      "    if (++row >= rows) return;\n%s  }\n}\n\n",
+      to_text(one.formula).c_str(), number, loop.before.c_str(), loop.begin.c_str(), std::max(1, operand_count(one.formula)),
+      results.c_str(), loop.values.c_str(), loop.body.c_str(), loop.next.c_str());
 }
 
 // Sums of the elements of each row, and of the rows' elements in each column: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
-  const Loop loop = loop_of(one, "step");
+  const Loop loop = loop_of(one);
   std::string along, across, zeros, totals, load, store;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k)), sums = "sums" + at,
@@ -137,7 +142,6 @@ void write_sums(const CompiledFormula& one, int number) {
            "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
            loop.body + to + "      }\n    };\n";
   };
-  // The steps in registers: memory that sums go to might be theirs, as far as the compiler knows.
   const std::string head = "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
                            "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
                            "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
