@@ -31,11 +31,10 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
   const auto* members = inputs == nullptr ? nullptr : std::get_if<Json::Object>(&inputs->value);
   const auto* list = layers == nullptr ? nullptr : std::get_if<Json::Array>(&layers->value);
   if (members == nullptr || list == nullptr || list->size() != spec.layers.size()) return {.anything = true};
-  if (built.inputs.empty())
-    for (const Json::Member& input : *members) {
-      out.names.insert(input.key);
-      add_names(&input.value, out.names);
-    }
+  for (const Json::Member& input : *members) {  // known, but perhaps no layer reads it
+    out.names.insert(input.key);
+    add_names(&input.value, out.names);
+  }
   for (std::size_t i = 0; i < list->size(); i++) {
     const std::string& name = spec.layers[i].name;
     if (std::any_of(built.layers.begin(), built.layers.end(), [&](const Tensor& t) { return t.name() == name; })) continue;

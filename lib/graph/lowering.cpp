@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes -> passes.
 #include <algorithm>
+#include <set>
 
 #include "base/at.h"
 #include "graph/nodes.h"
@@ -240,69 +241,115 @@ bool is_plain_copy(const Passes& all, const Pass& p) {
 }
 
 // Writers before readers, otherwise the old order.
-void sort_passes(std::vector<Pass>& passes) {
-  std::vector<Pass> sorted;
-  std::vector<bool> done(passes.size(), false);
-  auto ready = [&](const Pass& p) {
-    for (std::size_t k = 0; k < passes.size(); k++)
-      if (!done[k] && &passes[k] != &p)
-        for (const PassOperand& in : p.reads)
-          if (in.tensor == passes[k].writes.tensor) return false;
-    return true;
-  };
-  while (sorted.size() < passes.size()) {
-    std::size_t next = 0;
-    while (next < passes.size() && (done[next] || !ready(passes[next]))) next++;
-    check(next < passes.size(), "passes have no cycle");
-    done[next] = true;
-    sorted.push_back(passes[next]);
+void sort_passes(Passes& all) {
+  std::vector<Pass>& passes = all.passes;
+  std::vector<std::vector<int>> writers(all.tensors.size()), waiting(passes.size());  // of each pass: those that read its result
+  for (std::size_t k = 0; k < passes.size(); k++) at(writers, passes[k].writes.tensor).push_back(static_cast<int>(k));
+  std::vector<int> before(passes.size(), 0);  // passes that have to come first
+  std::set<int> ready;
+  for (std::size_t k = 0; k < passes.size(); k++) {
+    std::set<int> first;
+    for (const PassOperand& in : passes[k].reads)
+      for (int w : at(writers, in.tensor)) first.insert(w);
+    first.erase(static_cast<int>(k));
+    for (int w : first) at(waiting, w).push_back(static_cast<int>(k));
+    before[k] = static_cast<int>(first.size());
+    if (before[k] == 0) ready.insert(static_cast<int>(k));
   }
+  std::vector<Pass> sorted;
+  sorted.reserve(passes.size());
+  while (!ready.empty()) {
+    const int next = *ready.begin();
+    ready.erase(ready.begin());
+    sorted.push_back(std::move(at(passes, next)));
+    for (int k : at(waiting, next))
+      if (--at(before, k) == 0) ready.insert(k);
+  }
+  check(sorted.size() == passes.size(), "passes have no cycle");
   passes = std::move(sorted);
 }
+
+// Who reads and writes each tensor, kept while copies disappear: the passes of a deep network are ten thousands.
+class CopyMerger {
+ public:
+  CopyMerger(Passes& all, const std::vector<std::string>& keep)
+      : all_(all), readers_(all.tensors.size()), writers_(all.tensors.size()), gone_(all.passes.size(), false) {
+    const std::set<std::string> names(keep.begin(), keep.end());
+    for (const StepTensor& t : all.tensors)
+      kept_.push_back(names.contains(t.name) || (t.role != TensorRole::activation && t.role != TensorRole::gradient));
+    for (int t : all.outputs) at(kept_, t) = true;
+    for (std::size_t k = 0; k < all.passes.size(); k++) {
+      at(writers_, all.passes[k].writes.tensor).push_back(static_cast<int>(k));
+      for (const PassOperand& in : all.passes[k].reads) at(readers_, in.tensor).push_back(static_cast<int>(k));
+      if (is_plain_copy(all, all.passes[k])) copies_.push_back(static_cast<int>(k));
+    }
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < copies_.size();) {
+      if (!read_source(copies_[i]) && !write_result(copies_[i])) {
+        i++;
+        continue;
+      }
+      copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
+      i = 0;  // one before it may be possible now
+    }
+    std::size_t k = 0;
+    std::erase_if(all_.passes, [&](const Pass&) { return gone_[k++]; });
+  }
+
+ private:
+  Pass& pass(int k) { return at(all_.passes, k); }
+  void drop(int copy, int source, int result) {
+    at(gone_, copy) = true;
+    std::erase(at(readers_, source), copy);
+    std::erase(at(writers_, result), copy);
+  }
+
+  // A lone copy: its readers read its source instead.
+  bool read_source(int copy) {
+    const int source = pass(copy).reads[0].tensor, result = pass(copy).writes.tensor;
+    const StepTensor& tensor = at(all_.tensors, result);
+    if (at(writers_, result).size() != 1 || at(kept_, result) ||
+        (tensor.role != TensorRole::gradient && at(all_.tensors, source).layer != tensor.layer))
+      return false;
+    drop(copy, source, result);
+    for (int reader : at(readers_, result)) {
+      for (PassOperand& in : pass(reader).reads)
+        if (in.tensor == result) in.tensor = source;
+      at(readers_, source).push_back(reader);
+    }
+    at(readers_, result).clear();
+    return true;
+  }
+
+  // One of several partial sums: the source's writers write the sum directly.
+  bool write_result(int copy) {
+    const int source = pass(copy).reads[0].tensor, result = pass(copy).writes.tensor;
+    const std::vector<int>& made = at(writers_, source);
+    if (at(readers_, source).size() != 1 || at(kept_, source) || made.empty() ||
+        !std::all_of(made.begin(), made.end(), [&](int w) { return pass(w).combine == Combine::add; }))
+      return false;
+    drop(copy, source, result);
+    for (int writer : made) {
+      pass(writer).writes.tensor = result;
+      at(writers_, result).push_back(writer);
+    }
+    at(writers_, source).clear();
+    return true;
+  }
+
+  Passes& all_;
+  std::vector<std::vector<int>> readers_, writers_;  // per tensor: passes; one that reads it twice, twice
+  std::vector<bool> gone_, kept_{};                  // per pass; per tensor
+  std::vector<int> copies_{};                        // passes that copy, in order
+};
 
 }  // namespace
 
 void merge_copies(Passes& all, const std::vector<std::string>& keep) {
-  std::vector<Pass>& passes = all.passes;
-  auto kept = [&](int t) {
-    return std::find(all.outputs.begin(), all.outputs.end(), t) != all.outputs.end() ||
-           std::find(keep.begin(), keep.end(), at(all.tensors, t).name) != keep.end() ||
-           (at(all.tensors, t).role != TensorRole::activation && at(all.tensors, t).role != TensorRole::gradient);
-  };
-  auto adds = [&](int t) {  // is it made by passes whose results are added
-    const std::vector<int> writers = all.writers_of(t);
-    return !writers.empty() &&
-           std::all_of(writers.begin(), writers.end(), [&](int w) { return at(passes, w).combine == Combine::add; });
-  };
-  for (std::size_t i = 0; i < passes.size();) {
-    if (!is_plain_copy(all, passes[i])) {
-      i++;
-      continue;
-    }
-    const int source = passes[i].reads[0].tensor, result = passes[i].writes.tensor;
-    std::size_t readers = 0;
-    for (const Pass& q : passes)
-      for (const PassOperand& in : q.reads) readers += in.tensor == source ? 1U : 0U;
-    const auto& result_tensor = at(all.tensors, result);
-    const bool same_layer = at(all.tensors, source).layer == result_tensor.layer;
-    if (all.writers_of(result).size() == 1 && !kept(result) && (result_tensor.role == TensorRole::gradient || same_layer)) {
-      // A lone copy: read its source instead.
-      passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
-      for (Pass& q : passes)
-        for (PassOperand& in : q.reads)
-          if (in.tensor == result) in.tensor = source;
-    } else if (readers == 1 && !kept(source) && adds(source)) {
-      // One of several partial sums: the source's writers write the sum directly.
-      passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(i));
-      for (Pass& q : passes)
-        if (q.writes.tensor == source) q.writes.tensor = result;
-    } else {
-      i++;
-      continue;
-    }
-    i = 0;
-  }
-  sort_passes(passes);
+  CopyMerger(all, keep).run();
+  sort_passes(all);
 }
 
 }  // namespace motley

@@ -2,6 +2,8 @@
 // The improving sweep: complete plans, tried one after the other. What stays the same from one to the next is kept: a changed pick
 // decides again only what follows from it.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/at.h"
 #include "plan/kernel_of.h"
@@ -86,33 +88,31 @@ Sweeper::Trial Sweeper::attempt(const std::map<int, Pick>& picks) const {
   return out;
 }
 
-Sweeper::Trial Sweeper::changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const {
-  Trial out = from;
-  std::vector<bool> differs(passes_.tensors.size(), false), open(passes_.tensors.size(), false);
-  std::size_t first = order_.size();
+bool Sweeper::change(Trial& trial, const std::map<int, Pick>& picks, const std::vector<int>& passes, Replaced& before) const {
+  std::set<int> differs;
+  std::set<std::size_t> open;  // places in order_
   for (int p : passes) {
-    const auto written = static_cast<std::size_t>(at(passes_.passes, p).writes.tensor);
-    differs[written] = open[written] = true;
-    first = std::min(first, position_[written]);
+    const int written = at(passes_.passes, p).writes.tensor;
+    differs.insert(written);
+    open.insert(at(position_, written));
   }
-  std::vector<Boxes> needs(passes_.tensors.size());
-  for (std::size_t i = first; i < order_.size(); i++) {
-    const int t = order_[i];
+  if (needs_.empty()) needs_.resize(passes_.tensors.size());
+  while (!open.empty()) {
+    const int t = order_[*open.begin()];
+    open.erase(open.begin());
     const auto here = static_cast<std::size_t>(t);
-    if (!open[here]) continue;
-    needs[here] = needs_of(t, out);
-    const Decided& before = *from.tensors[here];
-    if (!differs[here] && needs[here] == before.needs) continue;
+    Boxes needs = needs_of(t, trial);
+    if (!differs.contains(t) && needs == trial.tensors[here]->needs) continue;
     const bool all_given = std::all_of(writers_[here].begin(), writers_[here].end(), [&](int w) { return picks.contains(w); });
-    const bool is_read =
-        std::any_of(needs[here].begin(), needs[here].end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
-    if (is_read && !all_given) return attempt(picks);  // a pick is chosen by what else is needed
-    out.tensors[here] = decided(t, needs, picks);
+    const bool is_read = std::any_of(needs.begin(), needs.end(), [](const std::vector<Box>& boxes) { return !boxes.empty(); });
+    if (is_read && !all_given) return false;
+    needs_[here] = std::move(needs);
+    before.emplace_back(t, std::exchange(trial.tensors[here], decided(t, needs_, picks)));
+    needs_[here].clear();
     for (int w : writers_[here])
-      for (const PassOperand& o : at(passes_.passes, w).reads) at(open, o.tensor) = true;
+      for (const PassOperand& o : at(passes_.passes, w).reads) open.insert(at(position_, o.tensor));
   }
-  out.cost = cost_of(out);
-  return out;
+  return true;
 }
 
 Sweep Sweeper::whole_of(const Trial& trial) const {
@@ -183,10 +183,32 @@ std::map<int, Pick> Sweeper::picks_of(const Trial& trial) const {
   return picks;
 }
 
-void Sweeper::offer(Improved& best, std::map<int, Pick> others, const std::vector<int>& passes) const {
-  Trial other = changed(best.trial, others, passes);
-  if (!(other.cost < best.trial.cost * (1 - kEnough))) return;
-  best = {std::move(other), std::move(others)};
+void Sweeper::offer(Improved& best, const std::vector<std::pair<int, const Pick*>>& picks) const {
+  std::vector<int> passes;
+  std::vector<Pick> kept;
+  for (const auto& [pass, pick] : picks) {
+    passes.push_back(pass);
+    kept.push_back(std::exchange(best.picks.at(pass), *pick));
+  }
+  const double enough = best.trial.cost * (1 - kEnough);
+  Replaced before;
+  const bool followed = change(best.trial, best.picks, passes, before);
+  if (followed) {
+    double cost = best.trial.cost;  // but for rounding; the sum over all tensors is made where it may count
+    for (const auto& [t, was] : before) cost += at(best.trial.tensors, t)->cost - was->cost;
+    if (cost < best.trial.cost * (1 - kEnough / 2))
+      if (const double exact = cost_of(best.trial); exact < enough) {
+        best.trial.cost = exact;
+        return;
+      }
+  }
+  for (auto& [t, was] : before) at(best.trial.tensors, t) = std::move(was);
+  if (!followed)  // a pick is chosen by what else is needed
+    if (Trial other = attempt(best.picks); other.cost < enough) {
+      best.trial = std::move(other);
+      return;
+    }
+  for (std::size_t k = 0; k < passes.size(); k++) best.picks.at(passes[k]) = std::move(kept[k]);
 }
 
 void Sweeper::improve_options(Improved& best) {
@@ -222,14 +244,11 @@ void Sweeper::improve_common_parts(Improved& best) const {
       if (best.picks.contains(p))
         for (const std::string& scope : {std::string(), at(passes_.passes, p).layer}) scopes[scope].push_back(p);
     for (const auto& [scope, of_scope] : scopes) {
-      std::map<int, Pick> others = best.picks;
-      std::vector<int> different;
+      std::vector<std::pair<int, const Pick*>> different;
       for (int p : of_scope)
-        if (const Pick* with = candidate_with(p, best.picks.at(p), part); with != nullptr && *with != best.picks.at(p)) {
-          others[p] = *with;
-          different.push_back(p);
-        }
-      if (!different.empty()) offer(best, std::move(others), different);
+        if (const Pick* with = candidate_with(p, best.picks.at(p), part); with != nullptr && *with != best.picks.at(p))
+          different.emplace_back(p, with);
+      if (!different.empty()) offer(best, different);
     }
   }
 }
@@ -241,15 +260,13 @@ void Sweeper::improve_made_together(Improved& best) const {
     group = made_together(passes_, first);
     if (group.count == 1 || !best.picks.contains(first)) continue;
     for (const Pick& pick : candidates(first)) {
-      std::map<int, Pick> others = best.picks;
-      std::vector<int> different;
+      std::vector<std::pair<int, const Pick*>> different;
       for (int p = first; p < first + group.count; p++) {
         const std::vector<Pick>& its = candidates(p);
-        if (!others.contains(p) || others.at(p) == pick || std::find(its.begin(), its.end(), pick) == its.end()) continue;
-        others[p] = pick;
-        different.push_back(p);
+        if (!best.picks.contains(p) || best.picks.at(p) == pick || std::find(its.begin(), its.end(), pick) == its.end()) continue;
+        different.emplace_back(p, &pick);
       }
-      if (different.size() > 1) offer(best, std::move(others), different);
+      if (different.size() > 1) offer(best, different);
     }
   }
 }
@@ -258,10 +275,7 @@ void Sweeper::improve_picks(Improved& best) const {
   for (int pass : pass_order_) {
     if (!best.picks.contains(pass)) continue;
     for (const Pick& pick : candidates(pass)) {
-      if (pick == best.picks.at(pass)) continue;
-      std::map<int, Pick> others = best.picks;
-      others[pass] = pick;
-      offer(best, std::move(others), {pass});
+      if (pick != best.picks.at(pass)) offer(best, {{pass, &pick}});
     }
   }
 }

@@ -62,15 +62,17 @@ class Sweeper {
   Decided decide(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   std::shared_ptr<const Decided> known(int tensor, const Boxes& needs, const std::map<int, Pick>& picks) const;
   Trial attempt(const std::map<int, Pick>& picks) const;
-  // attempt(picks), where they differ from those of `from` in these passes alone: only what follows from them is decided again.
-  Trial changed(const Trial& from, const std::map<int, Pick>& picks, const std::vector<int>& passes) const;
+  // Makes attempt(picks) of a trial of picks that differ in these passes alone, but for its cost: only what follows from them is
+  // decided again, and what it replaces is kept. False: that is not enough, since a pick is chosen by what else is needed.
+  using Replaced = std::vector<std::pair<int, std::shared_ptr<const Decided>>>;  // tensors, in the order in which they were
+  bool change(Trial& trial, const std::map<int, Pick>& picks, const std::vector<int>& passes, Replaced& before) const;
   Boxes outside_needs(int tensor) const;
   Boxes needs_of(int tensor, const Trial& trial) const;
   std::shared_ptr<const Decided> decided(int tensor, const std::vector<Boxes>& needs, const std::map<int, Pick>& picks) const;
   double cost_of(const Trial& trial) const;
   std::map<int, Pick> picks_of(const Trial& trial) const;
-  // `others` instead of best's picks, if the whole plan gets cheaper; they differ in these passes alone.
-  void offer(Improved& best, std::map<int, Pick> others, const std::vector<int>& passes) const;
+  // These picks instead of best's, if the whole plan gets cheaper. Takes the time of what follows from them, not of the network.
+  void offer(Improved& best, const std::vector<std::pair<int, const Pick*>>& picks) const;
   void improve_options(Improved& best);              // which of two dims on one axis a parameter is cut along
   void improve_common_parts(Improved& best) const;   // one part of the batch for several passes at once
   void improve_made_together(Improved& best) const;  // one pick for passes that one kernel may make
@@ -109,6 +111,7 @@ class Sweeper {
   };
   std::vector<std::vector<Reader>> readers_{};           // per tensor that is read, in order
   mutable std::vector<std::vector<Pick>> candidates_{};  // per pass; empty: not made yet
+  mutable std::vector<Boxes> needs_{};                   // of the tensor that is decided again
   mutable std::map<int, std::vector<Shard>> homes_{};    // of parameters; empty: not made yet
   mutable std::vector<std::vector<std::shared_ptr<const Decided>>>
       known_{};  // per tensor: an improving sweep asks the same again and again

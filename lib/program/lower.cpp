@@ -357,16 +357,23 @@ void Lowerer::emit_updates() {
   for (std::size_t i = 0; i < slices.size(); i++) {
     const Slice& s = slices[i];
     if (const Statistic* statistic = plan_.passes().statistic(s.tensor))
-      draft_.kernel(
-          elements_kernel(s.sum >= 0 ? moved_by_sum(statistic->momentum, draft_.program.micro_batches) : moved(statistic->momentum),
-                          dtype, volume(s.box), {dtype, dtype, dtype}),
-          {gradients[i].dense, {s.value, 0}, {s.value, 0}}, "update of " + s.name, Purpose::update);
+      emit_moved(s, *statistic, gradients[i].dense);
     else
       emit_update(static_cast<int>(i), gradients[i].dense);
   }
   draft_.turn = plan_.move_turn();
   for (std::size_t i = 0; i < slices.size() && draft_.program.directs; i++)
     if (plan_.passes().statistic(slices[i].tensor) == nullptr) emit_move_along(static_cast<int>(i));
+}
+
+// With a momentum of 1 the formula does not read what the statistic was.
+void Lowerer::emit_moved(const Slice& s, const Statistic& statistic, const Place& to) {
+  const DType dtype = plan_.data().dtype;
+  const Formula formula = s.sum >= 0 ? moved_by_sum(statistic.momentum, draft_.program.micro_batches) : moved(statistic.momentum);
+  std::vector<Place> operands{to, {s.value, 0}, {s.value, 0}};
+  operands.erase(operands.begin() + operand_count(formula), operands.end() - 1);
+  draft_.kernel(elements_kernel(formula, dtype, volume(s.box), std::vector<DType>(operands.size(), dtype)), operands,
+                "update of " + s.name, Purpose::update);
 }
 
 UpdateForm Lowerer::form_of(const Slice& s) const {

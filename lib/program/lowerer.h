@@ -30,6 +30,7 @@ class Lowerer {
   void emit_map(int p, const std::vector<Range>& work, const std::vector<View>& views);
   void emit_index_maps(int p, const std::vector<View>& views);
   void emit_updates();
+  void emit_moved(const Slice& s, const Statistic& statistic, const Place& to);
   void emit_update(int slice, const Place& gradient);
   void emit_move_along(int slice);
   struct Elements {  // a map over a slice's elements; those of its operands that the formula does not read stand last

@@ -79,6 +79,20 @@ TEST_CASE("layout law: a batch norm's statistics are those of the complete batch
   CHECK(one.gradients.count("norm.running_mean") == 0);
 }
 
+TEST_CASE("layout law: with a momentum of 1 running statistics are the last micro-batch's", "[law]") {
+  for (const Index micro_batches : {Index{1}, Index{2}}) {
+    const Dim batch{"batch", 6}, in{"in", 2};
+    Graph g;
+    const Tensor x = dense(g.input("x", {batch, in}), {.out = {Dim{"f", 3}}, .name = "d"});
+    const Step step =
+        training(sum(batch_norm(x, {.momentum = 1, .name = "norm"})), Sgd{.learning_rate = 0}, {.accumulate = micro_batches});
+    const Outcome one = run_plan(in_f64(step, mesh_of({{"one", 1}})), {.steps = 2});
+    const Outcome cut = run_plan(in_f64(step, mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{4, 0, 2}}}}), {.steps = 2});
+    CHECK(difference(cut, one) < 1e-13);
+    for (const double variance : one.weights.at("norm.running_var")) CHECK(variance != 1);
+  }
+}
+
 // Two norms whose statistics are of the samples that a rank has, or of all; a stem that mixes no samples.
 Step with_statistics(bool local, Index samples, Index micro_batches) {
   Graph g;

@@ -832,6 +832,12 @@ TEST_CASE("errors of independent parts are said at once") {
   }
   CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules)
             .size() == 1);
+  // An input has its dims though no layer that was built reads it.
+  CHECK(lines_of(kMesh, R"({ "version": 1, "inputs": { "image": { "batch": 4, "channels": 1, "rows": 28, "cols": 28 } },
+  "layers": [ { "op": "group_norm", "groups": 4 }, { "op": "dense", "out": { "classes": 10 } } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes" } })",
+                 R"({ "version": 1, "split": { "batch": "all" } })")
+            .size() == 1);
   // What could not be read of a layout hides nothing of the rest, and is complained about once.
   CHECK(
       lines_of(kMesh, kModel,
