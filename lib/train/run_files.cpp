@@ -57,6 +57,8 @@ const Table<TrainSummary>& run_fields() {
        }},
       text_field("reason", "of the failure", &TrainSummary::reason, false),
       {"steps", "trained", "integer", true, [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.steps, 0); }},
+      {"checkpoints_failed", "that could not be written", "integer", false,
+       [](Reader& r, const Json& j, TrainSummary& out) { r.integer(j, out.checkpoints_failed, 0); }},
       number_or_null("seconds", "from the start of the first step", &TrainSummary::seconds, 0, kMost),
       number_or_null("train_loss", "of the last step", &TrainSummary::train_loss, -kMost, kMost),
       number_or_null("test_accuracy", "share of the test samples", &TrainSummary::test_accuracy, 0, kMost),
@@ -159,6 +161,7 @@ void write_run_json(const std::filesystem::path& directory, const TrainSummary& 
   out.set("version", 1).set("status", s.status);
   if (s.status == "failed") out.set("code", s.code).set("rank", s.rank < 0 ? Json(nullptr) : Json(s.rank)).set("reason", s.reason);
   out.set("steps", s.steps)
+      .set("checkpoints_failed", s.checkpoints_failed)
       .set("seconds", known(s.seconds))
       .set("train_loss", known(s.train_loss))
       .set("test_accuracy", known(s.test_accuracy));

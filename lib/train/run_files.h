@@ -50,6 +50,7 @@ struct TrainSummary {
   int rank = -1;
   std::string reason{};
   Index steps = 0;
+  Index checkpoints_failed = 0;        // that could not be written: training went on
   std::optional<double> seconds{};     // from the first step's start
   std::optional<double> train_loss{};  // of the last step
   std::optional<double> test_accuracy{}, test_loss{};

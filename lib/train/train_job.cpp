@@ -136,13 +136,14 @@ class Job {
     if (!in_.resume.empty()) keep_newest(in_.run_directory, in_.checkpoint.keep, first_step_);
   }
 
-  // A checkpoint that cannot be written leaves those before it as they are.
+  // A checkpoint that cannot be written leaves those before it as they are; run.json counts it.
   template <class Work>
   void warned(Index step, Work&& work) {
     try {
       work();
     } catch (const Error& e) {
       if (e.code() != Exit::io) throw;
+      out_.checkpoints_failed++;
       if (rt_.rank() == 0 && in_.warn)
         in_.warn("warning: no checkpoint at step " + std::to_string(step) + ", training goes on: " + e.what());
     }

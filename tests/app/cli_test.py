@@ -894,6 +894,7 @@ def resumes():
     (room.path / "taken/checkpoints").write_text("mine")
     err = room.run("train", "job.json", "--run-dir", "taken", *every).err
     assert err.count("warning: no checkpoint at step 20") == 1 and err.count("warning: no checkpoint at step") == 5, err
+    assert room.json("taken/run.json")["checkpoints_failed"] == 5 and room.json("full/run.json")["checkpoints_failed"] == 0
     assert (room.path / "taken/weights.safetensors").read_bytes() == (room.path / "full/weights.safetensors").read_bytes()
     # Another batch size: the data goes on at the same sample, and a note says so.
     as_at_16("batch")
