@@ -177,8 +177,8 @@ class Measurer {
     }
     return specs;
   }
-  // Of the profile as it is, once. Collective: a search takes seconds, and ranks may have to share a core. Rank 0 makes it; of the
-  // parts that it finds the same plan follows on all.
+  // Of the profile as it is, once. Collective: a search takes seconds, and ranks may have to share a core. Rank 0 makes it; from
+  // the parts that it finds the same plan follows on all.
   const Plan& plan_of(const Profile& profile) {
     if (plan_) return *plan_;
     const auto plan_by = [&](const LayoutRules& rules) {

@@ -91,7 +91,7 @@ TEST_CASE("choice law: no plan of the list is predicted faster than the chosen o
     CHECK(chosen <= *beside.even * (1 + 1e-9));
     CHECK(chosen <= *beside.proportional * (1 + 1e-9));
     CHECK(chosen <= *beside.fast_alone * 1.03);
-    // Of the parts that were found follows the plan: whoever measures need not search.
+    // The plan follows from the parts that were found: other ranks need not search.
     const Plan follows = balance(step, mesh, plan.data().rules, profile);
     CHECK(follows.data().step_seconds == plan.data().step_seconds);
     for (int r = 0; r < mesh.ranks(); r++) CHECK(kernels_as_run(follows.data(), r) == kernels_as_run(plan.data(), r));
