@@ -19,6 +19,7 @@
 #include <string>
 
 #include "app/launch.h"
+#include "base/at.h"
 
 extern char** environ;
 
@@ -53,7 +54,8 @@ bool is_here(const std::string& host) {
 
 // One ssh to one host.
 struct Try {
-  std::string ranks{}, said{};
+  std::vector<int> ranks{};
+  std::string said{};
   pid_t process = -1;
   Handle errors{};
   bool ended = false, good = false;
@@ -105,14 +107,11 @@ void give_up(Try& one, const char* why) {
 
 }  // namespace
 
-void reach_hosts(const std::vector<Device>& devices) {
-  if (variable("HYDRA_LAUNCHER", "ssh") != "ssh") return;
+std::vector<Unreached> unreached_hosts(const std::vector<Device>& devices) {
+  if (variable("HYDRA_LAUNCHER", "ssh") != "ssh") return {};
   std::map<std::string, Try> tries;
   for (std::size_t r = 0; r < devices.size(); r++)
-    if (!devices[r].host.empty() && !is_here(devices[r].host)) {
-      Try& one = tries[devices[r].host];
-      one.ranks += (one.ranks.empty() ? "rank " : ", rank ") + std::to_string(r) + " (" + devices[r].name + ")";
-    }
+    if (!devices[r].host.empty() && !is_here(devices[r].host)) tries[devices[r].host].ranks.push_back(static_cast<int>(r));
   const std::string program = variable("HYDRA_LAUNCHER_EXEC", "ssh");
   for (auto& [host, one] : tries) start(one, program, host);
   const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -126,18 +125,26 @@ void reach_hosts(const std::vector<Device>& devices) {
     ::poll(nullptr, 0, 20);
   for (auto& [host, one] : tries)
     if (!one.ended) give_up(one, "no answer within 10 s");
-  if (!all && !late) return;  // the caller that stopped it reports that
-  std::string text;
+  std::vector<Unreached> out;
+  if (!all && !late) return out;  // the caller that stopped it reports that
   for (auto& [host, one] : tries) {
     if (one.good) continue;
     while (!one.said.empty() && one.said.back() <= ' ') one.said.pop_back();
-    text += (text.empty() ? "" : "\n") + ("host \"" + host + "\" of " + one.ranks) +
-            " cannot be reached: " + (one.said.empty() ? program + " failed" : one.said);
+    std::string text = "host \"" + host + "\" of ";
+    for (const int r : one.ranks)
+      text += (r == one.ranks.front() ? "rank " : ", rank ") + std::to_string(r) + " (" + at(devices, r).name + ")";
+    out.push_back({one.ranks, text + " cannot be reached: " + (one.said.empty() ? program + " failed" : one.said)});
   }
+  return out;
+}
+
+void reach_hosts(const std::vector<Device>& devices) {
+  std::string text;
+  for (const Unreached& one : unreached_hosts(devices)) text += one.text + "\n";
   if (!text.empty())
     throw DeviceError(
         text +
-        "\nranks on other hosts are started by ssh without a password, this program at the same path there; try: ssh HOST true");
+        "ranks on other hosts are started by ssh without a password, this program at the same path there; try: ssh HOST true");
 }
 
 }  // namespace motley

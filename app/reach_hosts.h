@@ -7,8 +7,16 @@
 
 namespace motley {
 
+// A host that does not answer.
+struct Unreached {
+  std::vector<int> ranks{};  // on it
+  std::string text{};        // names host and ranks, and says what ssh said
+};
+
 // Runs `true` on each host by ssh (or what HYDRA_LAUNCHER_EXEC names), all at once, 10 s at most. Other launchers are not asked.
-// DeviceError names the hosts that cannot be reached, their ranks and what ssh said. Ends early on a signal.
+// Ends early on a signal: none is unreached then.
+std::vector<Unreached> unreached_hosts(const std::vector<Device>& devices);
+// DeviceError names the hosts that do not answer.
 void reach_hosts(const std::vector<Device>& devices);
 
 }  // namespace motley

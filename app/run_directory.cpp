@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
-constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kTraceFile, kWeightsFile};
+constexpr std::array kFilesOfARun{kResolvedJob, kCommand, kRunFile, kMetrics, kPlanFile, kProfileFile, kTraceFile, kWeightsFile};
 constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
 
 sigset_t stop_signals() {

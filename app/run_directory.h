@@ -13,6 +13,7 @@ constexpr const char* kCommand = "command.json";           // the command line, 
 constexpr const char* kRunFile = "run.json";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kPlanFile = "plan.json";
+constexpr const char* kProfileFile = "profile.json";  // of a run that was restarted on the devices that were left
 
 // SIGINT, SIGTERM and SIGHUP wait while it lives, but inside a SignalGuard (app/launch.h).
 class HeldSignals {

@@ -56,6 +56,10 @@ bool finished(const fs::path& directory) {
   return status_in(directory / kRunFile) == "done";
 }
 
+bool has_stepped(const fs::path& directory) {
+  return !fs::exists(directory / kAside) && last_metrics(directory).has_value();
+}
+
 bool has_begun(const fs::path& directory) {
   return says_how_it_ended(directory / kRunFile) || last_metrics(directory).has_value();
 }

@@ -15,6 +15,7 @@
 #include "app/last_word.h"
 #include "app/launcher.h"
 #include "app/rank_verbs.h"
+#include "app/restart.h"
 #include "app/resume.h"
 #include "app/run_directory.h"
 #include "app/run_end.h"
@@ -22,11 +23,13 @@
 #include "app/verbs.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "config/remaining.h"
 #include "explain/explain.h"
 #include "mesh/mesh_json.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "weights/checkpoint.h"
+#include "weights/weights_file.h"
 
 namespace motley::app {
 
@@ -241,55 +244,79 @@ int as_a_rank(const Options& given, const CommandLine& line) {
   });
 }
 
-// After a rank died: what the ranks go on from, in `options`. False, and said: no checkpoint can be read.
-bool go_on(RunDirectory& directory, Options& options, Outcome& end, int restarts, Console& console) {
-  if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
-  end.said = true;
-  std::vector<std::string> said;
-  try {
-    if (const auto checkpoint = last_good(directory.path(), said)) options.from = fs::absolute(*checkpoint);
-  } catch (const UserError& e) {
-    console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
-    return false;
-  }
-  for (const std::string& text : said) console.say(LogLevel::warning, text);
-  directory.go_on();
-  console.say(LogLevel::warning, fmt::format("restart {} of {}: from {}", restarts, options.restarts,
-                                             options.from.empty() ? "the beginning, there is no checkpoint yet"
-                                                                  : fs::proximate(options.from).string()));
-  return true;
-}
-
 Outcome launcher_killed() {
   return {static_cast<int>(Exit::hung), -1,
           "the launcher (process " + std::to_string(getpid()) + ") was killed, and its ranks ended with it"};
 }
 
-int launch_them(const Options& options, const CommandLine& line, const Subject& subject) {
+Outcome launch_once(const RunDirectory& directory, const Mesh& mesh) {
+  const fs::path path = fs::absolute(directory.path());
+  return launch_ranks({.devices = mesh.devices(), .arguments = {"_rank", path.string()}, .run_directory = path});
+}
+
+// Of the plan's profile what is at hand; empty: none is.
+Profile profile_for(const Job& job) {
+  try {
+    return profile_at_hand(job);
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
+// What the next launch trains: the same, or on the devices that are left. UserError: none is, or they cannot train this network.
+Subject next_subject(const Subject& subject, const Gone& gone, const fs::path& run, Console& console) {
+  if (gone.ranks.empty()) return subject;
+  const auto remaining = without(subject.mesh(), subject.job->rules, gone.ranks);
+  if (!remaining) throw UserError(gone.why.back() + ", and no other device is left", Exit::device);
+  std::string names;
+  for (const Device& device : remaining->mesh.devices()) names += (names.empty() ? "" : ", ") + device.name;
+  for (const std::string& why : gone.why) console.say(LogLevel::warning, why);
+  console.say(LogLevel::warning, "going on with the devices that are left: " + names);
+  return {on(*remaining, *subject.job, profile_for(*subject.job), fs::absolute(run / kProfileFile).string()), {}};
+}
+
+// The ranks, again after failures as often as the options allow.
+Outcome launch_all(const Options& options, const CommandLine& line, Subject& subject, RunDirectory& directory, Console& console) {
+  Options next = options;
+  std::vector<Attempt> attempts;
+  for (int restarts = 0;; restarts++) {
+    prepare(directory.path(), subject, next, line);
+    const bool keep = options.verb == Verb::train;
+    std::optional<LastWord> last;  // until this process can say it
+    if (keep)
+      last.emplace(directory, subject.mesh(), launcher_killed(), [path = fs::absolute(directory.path())] { await_ranks(path); });
+    Outcome end = launch_once(directory, subject.mesh());
+    attempts.push_back({end, keep && has_stepped(directory.path())});
+    if (restarts == options.restarts || !goes_again(attempts)) return end;
+    if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
+    end.said = true;
+    try {
+      subject = next_subject(subject, gone_after(attempts, subject.mesh()), directory.path(), console);
+      go_on(directory, next, console);
+    } catch (const UserError& e) {
+      console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
+      return end;
+    }
+    console.say(LogLevel::warning,
+                fmt::format("restart {} of {}: from {}", restarts + 1, options.restarts,
+                            next.from.empty() ? "the beginning, there is no checkpoint yet" : fs::proximate(next.from).string()));
+  }
+}
+
+int launch_them(const Options& options, const CommandLine& line, Subject subject) {
   Console console(options, Console::Voice::speaks);
   const HeldSignals held;
   RunDirectory directory = directory_for(options, subject);
   const bool keep = options.verb == Verb::train;
   Outcome end;
   try {
-    prepare(directory.path(), subject, options, line);
     if (keep) {
       console.say(LogLevel::info, "run directory: " + directory.path().string());
       if (const std::string kernels = kernels_line(subject.mesh()); !kernels.empty()) console.say(LogLevel::info, kernels);
     }
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
-    const fs::path path = fs::absolute(directory.path());
-    const LaunchOptions ranks{.devices = subject.mesh().devices(), .arguments = {"_rank", path.string()}, .run_directory = path};
-    std::optional<LastWord> last;  // until this process can say it
-    if (keep) last.emplace(directory, subject.mesh(), launcher_killed(), [&] { await_ranks(path); });
-    end = launch_ranks(ranks);
-    Options again = options;
-    for (int restarts = 1; restarts <= options.restarts && end.code == static_cast<int>(Exit::hung); restarts++) {
-      if (!go_on(directory, again, end, restarts, console)) break;
-      prepare(directory.path(), subject, again, line);
-      end = launch_ranks(ranks);
-    }
+    end = launch_all(options, line, subject, directory, console);
   } catch (...) {
     if (keep) directory.forget();
     throw;

@@ -120,6 +120,15 @@ def ranks_of(parent):
     return out
 
 
+def has_reported(pid, rank, before):
+    """Another process than `before`, which has its record."""
+    with contextlib.suppress(OSError):
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        records = [e.partition("=")[2] for e in environment if e.startswith("MOTLEY_RUN_RECORDS=")]
+        return pid != before and records and (pathlib.Path(records[0]) / f"rank-{rank}").exists()
+    return False
+
+
 def usage():
     room = Room()
     for words, part in [((), "no command given"), (("eval", "x"), "--weights"), (("predict", "x", "--weights", "y"), "--input"), (("convert", "x"), "OUT"), (("trian", "x"), 'did you mean "train"?'), (("train",), "JOB"),
@@ -1210,6 +1219,28 @@ def restarts():
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
 
 
+def leaves_out_lost_devices():
+    """A rank that is lost again before a step: the others go on, with its parts."""
+    room = Room()
+    room.write("job.json", job(3, (3, 2, 1), dtype="f64", max_steps=3000, checkpoint={"every_steps": 200}))
+    room.run("train", "job.json", "--run-dir", "whole")
+    process = room.start("train", "job.json", "--run-dir", "run", "--restart", "2")
+    wait_for(lambda: (room.path / "run/checkpoints/step-200/complete").exists(), "a checkpoint is there")
+    first = ranks_of(process.pid)
+    os.kill(first[1], signal.SIGKILL)
+    wait_for(lambda: has_reported(ranks_of(process.pid).get(1, first[1]), 1, first[1]), "all are started again")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    has(err, "restart 1 of 2: from run/checkpoints/step-", "rank 1 (cpu 1) was lost twice with no step between", "going on with the devices that are left: cpu 0, cpu 2",
+        "restart 2 of 2")
+    run, resolved = room.json("run/run.json"), room.json("run/job.resolved.json")
+    assert run["status"] == "done" and run["steps"] == 3000 and len(run["ranks"]) == 2, run
+    assert resolved["layout"]["split"]["filters"]["parts"] == [5, 1], resolved["layout"]
+    whole, kept = losses(room, "whole"), losses(room, "run")
+    assert kept.keys() == whole.keys() and all(abs(kept[step] - loss) <= 1e-9 * abs(loss) for step, loss in whole.items())
+
+
 def several_inputs():
     """A network of a picture, its mask and a word, on arrays: trained, evaluated and predicted under cuts."""
     room, samples = Room(), 12
@@ -1388,7 +1419,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

@@ -3,8 +3,10 @@
 """Two hosts on one machine: network namespaces joined by a virtual cable, ranks of either started through MPICH's own launcher, messages
 between them over TCP. two_hosts.py PROGRAM [ARGS...] runs any MPI program so (4 ranks, two per host; RANKS says otherwise);
 two_hosts.py --law MOTLEY LAW: the test LAW (an MPI program), then `motley verify` of a small job whose mesh names the hosts.
+two_hosts.py --lose MOTLEY: the second host goes down while `motley train --restart 1` runs; the first one finishes the run.
 two_hosts.py --watch PROBE: hosts that share no directory; a rank that computes for long is left alone, one that is stopped or killed is named.
 77: namespaces cannot be made here."""
+import contextlib
 import json
 import os
 import signal
@@ -12,6 +14,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 NAMES = [f"motley{os.getpid()}{side}" for side in "ab"]
 ADDRESSES = ["10.77.0.1", "10.77.0.2"]
@@ -42,21 +45,27 @@ def make_hosts() -> str:
 
 def remove_hosts() -> None:
     for name in NAMES:
-        inside = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False, timeout=20)
-        for pid in inside.stdout.split():  # none, unless a run was broken off
-            os.kill(int(pid), signal.SIGKILL)
+        for pid in processes_on(name):  # none, unless a run was broken off
+            os.kill(pid, signal.SIGKILL)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
+
+
+def write_shell(folder: str, first: str = "") -> str:
+    """In ssh's place: drops its options, runs `first` and then the rest in the host's namespace. A host whose name is a file there is down."""
+    shell = os.path.join(folder, "into_namespace")
+    cases = " ".join(f"{address}) n={name};;" for address, name in zip(ADDRESSES, NAMES))
+    with open(shell, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\n"
+                   f'[[ -e {folder}/$h ]] && {{ echo "no route to $h" >&2; exit 255; }}\nexec ip netns exec $n bash -c "{first}$*"\n')
+    os.chmod(shell, stat.S_IRWXU)
+    return shell
 
 
 def run(folder: str, command: list[str], private: bool = False, **options) -> subprocess.CompletedProcess:
     """private: each host has a /tmp of its own, with nothing in it but the build of `command`, where that is below /tmp."""
     build = os.path.dirname(os.path.dirname(os.path.dirname(command[0])))  # build/tests/app/launch_probe
     hide = f"mount --bind {build} /mnt && mount -t tmpfs none /tmp && mkdir -p {build} && mount --bind /mnt {build} && cd / && " if private else ""
-    shell = os.path.join(folder, "into_namespace")  # in ssh's place: drops its options, runs the rest in the host's namespace
-    cases = " ".join(f"{address}) n={name};;" for address, name in zip(ADDRESSES, NAMES))
-    with open(shell, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nh=$1; shift\ncase $h in {cases} esac\nexec ip netns exec $n bash -c "{hide}$*"\n')
-    os.chmod(shell, stat.S_IRWXU)
+    shell = write_shell(folder, hide)
     ranks = os.environ.get("RANKS", "4")
     words = ["ip", "netns", "exec", NAMES[0], "mpiexec", "-launcher", "ssh", "-launcher-exec", shell, "-hosts",
              ",".join(f"{a}:{(int(ranks) + 1) // 2}" for a in ADDRESSES), "-n", ranks, "-genv", "UCX_TLS", "tcp,self", "-genv", "OMP_NUM_THREADS", "1", *command]
@@ -64,7 +73,7 @@ def run(folder: str, command: list[str], private: bool = False, **options) -> su
     return subprocess.run(words, cwd="/" if private else folder, text=True, check=False, **options)
 
 
-def verify(folder: str, program: str) -> int:
+def write_job(folder: str, **train) -> str:
     conv = {"op": "conv2d", "window": 3, "padding": "same", "activation": "relu"}
     job = {"version": 1,
            "mesh": {"axes": [{"name": "data", "size": 2}, {"name": "model", "size": 2}],
@@ -74,13 +83,47 @@ def verify(folder: str, program: str) -> int:
                      "loss": {"op": "softmax_cross_entropy", "over": "classes"}},
            "layout": {"split": {"batch": {"axis": "data", "parts": "even"}, "f1": {"axis": "model", "parts": "even"}}},
            "data": {"kind": "synthetic"},
-           "train": {"batch": 8, "max_steps": 2, "seed": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}}
+           "train": {"batch": 8, "seed": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}, **train}}
     path = os.path.join(folder, "job.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(job, file)
+    return path
+
+
+def verify(folder: str, program: str) -> int:
+    path = write_job(folder, max_steps=2)
     ran = run(folder, [program, "verify", path, "--format", "json", "--steps", "2", "--batch", "4"])
     good = ran.returncode == 0 and json.loads(ran.stdout)["ok"] is True
     print("ok" if good else f"FAILED {ran.returncode}", ran.stdout.strip(), ran.stderr.strip())
+    return 0 if good else 1
+
+
+def processes_on(name: str) -> list[int]:
+    return [int(pid) for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False, timeout=20).stdout.split()]
+
+
+def lose(folder: str, program: str) -> int:
+    path = write_job(folder, max_steps=3000, checkpoint={"every_steps": 200})
+    settings = {**os.environ, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": write_shell(folder), "UCX_TLS": "tcp,self"}
+    with subprocess.Popen(["ip", "netns", "exec", NAMES[0], program, "train", path, "--run-dir", "run", "--restart", "1"],
+                          cwd=folder, env=settings, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as train:
+        until = time.monotonic() + 60
+        while not os.path.exists(os.path.join(folder, "run/checkpoints/step-200/complete")) and train.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        with open(os.path.join(folder, ADDRESSES[1]), "w", encoding="utf-8"):
+            pass
+        for pid in processes_on(NAMES[1]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _, said = train.communicate(timeout=120)
+    run_file = os.path.join(folder, "run/run.json")
+    with open(run_file, encoding="utf-8") if os.path.exists(run_file) else open(os.devnull, encoding="utf-8") as file:
+        text = file.read()
+    ended = json.loads(text or "{}")
+    good = (train.returncode == 0 and ended["status"] == "done" and ended["steps"] == 3000 and len(ended["ranks"]) == 2 and
+            f'host "{ADDRESSES[1]}" of rank 2 (rank 2), rank 3 (rank 3) cannot be reached: no route to' in said and
+            "the devices that are left: rank 0, rank 1" in said and "restart 1 of 1: from run/checkpoints/step-" in said)
+    print("ok" if good else f"FAILED {train.returncode}", text, said)
     return 0 if good else 1
 
 
@@ -138,6 +181,8 @@ def main() -> int:
             if sys.argv[1] == "--law":
                 law = run(folder, [os.path.abspath(sys.argv[3])]).returncode
                 return law if law != 0 else verify(folder, os.path.abspath(sys.argv[2]))
+            if sys.argv[1] == "--lose":
+                return lose(folder, os.path.abspath(sys.argv[2]))
             if sys.argv[1] == "--watch":
                 return watch(folder, os.path.abspath(sys.argv[2]))
             return run(folder, [os.path.abspath(sys.argv[1]), *sys.argv[2:]]).returncode

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/restart.h"
+
+#include <fmt/format.h>
+#include <motley/error.h>
+
+#include <algorithm>
+
+#include "app/reach_hosts.h"
+#include "app/resume.h"
+
+namespace motley::app {
+
+namespace {
+
+constexpr int kHung = static_cast<int>(Exit::hung), kDevice = static_cast<int>(Exit::device);
+
+}  // namespace
+
+bool goes_again(const std::vector<Attempt>& so_far) {
+  const auto& [end, stepped] = so_far.back();
+  return end.code == kHung || (end.code == kDevice && (so_far.size() > 1 || (stepped && end.rank >= 0)));
+}
+
+Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
+  Gone out;
+  for (const Unreached& host : unreached_hosts(mesh.devices())) {
+    out.ranks.insert(out.ranks.end(), host.ranks.begin(), host.ranks.end());
+    out.why.push_back(host.text);
+  }
+  const auto& [end, stepped] = so_far.back();
+  if (end.rank < 0 || std::find(out.ranks.begin(), out.ranks.end(), end.rank) != out.ranks.end()) return out;
+  const std::string who = fmt::format("rank {} ({})", end.rank, mesh.device(end.rank).name);
+  const bool again = so_far.size() > 1 && !stepped && so_far[so_far.size() - 2].end.rank == end.rank;
+  if (end.code == kDevice) out.why.push_back(who + " cannot use its device");
+  if (end.code == kHung && again) out.why.push_back(who + " was lost twice with no step between");
+  if (end.code == kDevice || again) out.ranks.push_back(end.rank);
+  return out;
+}
+
+void go_on(RunDirectory& directory, Options& options, Console& console) {
+  std::vector<std::string> said;
+  if (const auto checkpoint = last_good(directory.path(), said)) options.from = std::filesystem::absolute(*checkpoint);
+  for (const std::string& text : said) console.say(LogLevel::warning, text);
+  directory.go_on();
+}
+
+}  // namespace motley::app
