@@ -301,6 +301,10 @@ std::map<std::string, std::filesystem::path> input_files(const Options& options,
   for (const std::string& word : options.inputs) {
     const std::size_t end = word.find('=');
     const bool named = end != std::string::npos && std::find(names.begin(), names.end(), word.substr(0, end)) != names.end();
+    if (end != std::string::npos && !named && !std::filesystem::exists(word))
+      throw UserError(
+          "--input " + word + ": the model has no input \"" + word.substr(0, end) + "\"" + did_you_mean(word.substr(0, end), names),
+          Exit::usage);
     const std::string name = named ? word.substr(0, end) : model.first_input().name;
     if (!out.emplace(name, named ? word.substr(end + 1) : word).second)
       throw UserError("--input gives \"" + name + "\" twice; of several inputs write --input NAME=FILE for each", Exit::usage);

@@ -53,17 +53,20 @@ std::vector<fs::path> unfinished(const std::string& job) {
 
 std::optional<fs::path> last_good(const fs::path& run, std::vector<std::string>& said) {
   const std::vector<fs::path> all = checkpoints_of(run);
+  std::vector<std::string> wrong;
   for (const fs::path& checkpoint : all) {
     try {
       Checkpoint(checkpoint).check_chunks();
       return checkpoint;
     } catch (const UserError& e) {
-      said.push_back(std::string(e.what()) + "; the checkpoint before it is tried");
+      wrong.emplace_back(e.what());
+      said.push_back(wrong.back() + "; the checkpoint before it is tried");
     }
   }
   if (all.empty()) return std::nullopt;
-  throw UserError(run.string() + ": none of its checkpoints can be read:\n  " + said.back().substr(0, said.back().rfind(';')),
-                  Exit::data);
+  std::string text = run.string() + ": none of its checkpoints can be read:";
+  for (const std::string& why : wrong) text += "\n  " + why;
+  throw UserError(text, Exit::data);
 }
 
 Resume choose_resume(const Options& options) {

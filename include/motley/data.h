@@ -71,6 +71,7 @@ struct SampleKind {
   std::string input{};                 ///< of `further`: the input's name
   std::vector<SampleKind> further{};   ///< what the network's further inputs expect of the same samples
   DType label_dtype = DType::i32;      ///< f32: labels are real numbers
+  bool label_is_part = false;          ///< real labels are in 0..1
   std::optional<Index> ignored{};      ///< a label that need not be a class
   bool label_per_pixel = false;        ///< the labels' last two dims are those of the samples
 };
@@ -85,8 +86,8 @@ struct NpyFiles {
   std::map<std::string, std::filesystem::path> test_inputs{};  ///< likewise; given with test_images
 };
 /// Arrays in NumPy's files. Images and labels of elements are mapped into memory, not read whole: they may be larger than it. Where
-/// whole numbers are expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, or a label
-/// that is not a class.
+/// whole numbers are expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, a label
+/// that is not a class or not in 0..1 where that is expected, or no label that is not ignored.
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
 /// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) below the folder, decoded when
 /// they are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their

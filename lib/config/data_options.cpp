@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "train/data_files.h"
+#include "train/npy_data.h"
 
 namespace motley {
 
@@ -73,20 +73,6 @@ void read_normalize(Reader& r, const Json& j, Normalize& normalize) {
     });
 }
 
-// A path's key whose file an error is about: it begins with the file.
-std::string key_of(const DataOptions& data, const std::string& error) {
-  for (const auto& [key, path] : {std::pair{"/images", data.images},
-                                  {"/labels", data.labels},
-                                  {"/test_images", data.test_images},
-                                  {"/test_labels", data.test_labels}})
-    if (!path.empty() && error.starts_with(path + ":")) return key;
-  for (const auto& [name, path] : data.inputs)
-    if (error.starts_with(path + ":")) return "/inputs/" + name;
-  for (const auto& [name, path] : data.test_inputs)
-    if (error.starts_with(path + ":")) return "/test_inputs/" + name;
-  return !data.test_path.empty() && error.starts_with(data.test_path + ":") ? "/test_path" : "/path";
-}
-
 Field<DataOptions> inputs_field(const char* name, const char* doc, std::map<std::string, std::string> DataOptions::*member) {
   return {name,
           doc,
@@ -112,7 +98,36 @@ NpyFiles npy_files(const DataOptions& data) {
   return files;
 }
 
+// As load_data(), and what only shows when files are read through.
+Datasets load_checked(const DataOptions& data, SampleKind expected) {
+  if (data.kind == DataKind::tokens) check_tokens(token_files(data), expected);
+  if (data.kind != DataKind::npy) {
+    Datasets out = load_data(data, expected, 0, 0);
+    if (const auto found = out.train->sample_extents(); !expected.extents.empty() && found != expected.extents)
+      throw UserError(
+          data.path + ": samples of the sizes " + sizes_text(found) + ", the model's input has " + sizes_text(expected.extents),
+          Exit::data);
+    return out;
+  }
+  NpyFiles files = npy_files(data);
+  const auto unknown = [&](const auto& input) {  // it is complained about
+    return std::none_of(expected.further.begin(), expected.further.end(),
+                        [&](const SampleKind& k) { return k.input == input.first; });
+  };
+  std::erase_if(files.inputs, unknown);
+  std::erase_if(files.test_inputs, unknown);
+  Datasets out = load_npy(files, expected);
+  check_numbers(files, expected);
+  return out;
+}
+
 }  // namespace
+
+std::string sizes_text(const std::vector<Index>& extents) {
+  std::string out;
+  for (const Index n : extents) out += (out.empty() ? "" : " x ") + std::to_string(n);
+  return out;
+}
 
 std::string to_string(DataKind kind) {
   return kDataKinds[static_cast<std::size_t>(kind)];
@@ -232,24 +247,20 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
   }
 }
 
-void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
+std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
+  const std::size_t before = r.complaints.list.size();
   try {
-    switch (data.kind) {
-      case DataKind::fashion_mnist: static_cast<void>(fashion_mnist_files(data.path)); break;
-      case DataKind::mnist: static_cast<void>(mnist_files(data.path)); break;
-      case DataKind::cifar10: static_cast<void>(cifar10_files(data.path)); break;
-      case DataKind::synthetic: break;
-      case DataKind::npy: static_cast<void>(load_npy(npy_files(data), expected)); break;
-      case DataKind::folder:
-        for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
-        break;
-      case DataKind::tokens:
-        check_tokens(token_files(data), expected);
-        if (expected.extents.size() == 1) static_cast<void>(load_tokens(token_files(data), expected));
-    }
+    if (data.kind == DataKind::synthetic || (data.kind == DataKind::tokens && expected.extents.size() != 1)) return std::nullopt;
+    if (data.kind == DataKind::folder)
+      for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
+    if (r.complaints.list.size() == before) return load_checked(data, expected).train->samples();
+  } catch (const NpyError& e) {
+    complain_below(r, tree, "/" + e.which(), e.what(), e.code());
   } catch (const UserError& e) {
-    complain_below(r, tree, key_of(data, e.what()), e.what(), e.code());
+    const bool test = !data.test_path.empty() && std::string_view(e.what()).starts_with(data.test_path + ":");
+    complain_below(r, tree, test ? "/test_path" : "/path", e.what(), e.code());
   }
+  return std::nullopt;
 }
 
 Datasets load_data(const DataOptions& data, const SampleKind& expected, Index samples, std::uint64_t seed) {

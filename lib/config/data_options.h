@@ -32,8 +32,11 @@ const std::vector<std::string>& data_paths();
 
 // What does not fit such samples. `tree`: the data's.
 void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
-// Files that are missing (66), damaged or not as expected (65), as far as their headers say.
-void check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
+// Files that are missing (66), damaged or not as expected (65); of pictures as far as their headers say. The number of samples to
+// train on; nothing: something is wrong, or the data has no files.
+std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected);
+
+std::string sizes_text(const std::vector<Index>& extents);  // "3 x 32 x 32"
 
 // As the files have them: not normalized. No test part where the data has none. samples: of synthetic data where it does not say.
 // UserError: 66, 65.

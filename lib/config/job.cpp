@@ -66,6 +66,14 @@ class JobReader {
 
   Json schema() { return object_schema(table()); }
 
+  // The data's files, and whether they hold a batch.
+  void check_data(const DataOptions& data, const SampleKind& expected, const std::optional<TrainOptions>& train) {
+    const bool good = complaints_.empty();
+    std::optional<Index> samples;
+    inside("data", [&](Reader& r) { samples = check_files(r, *tree_.root().find("data"), data, expected); });
+    if (good && samples && train) check_batch(train->batch, *samples);
+  }
+
   // A profile that the job names and needs is there where none may be measured, and is one.
   void require_profile(const ProfileOptions& profile, const std::optional<LayoutRules>& rules) {
     if (profile.path.empty() || profile.measure == MeasureWhen::always || !rules || !needs_profile(*rules)) return;
@@ -196,10 +204,14 @@ class JobReader {
                        : data.kind == DataKind::fashion_mnist ? 60000
                        : data.kind == DataKind::cifar10       ? 50000
                                                               : batch;
-    if (batch <= most) return;
+    check_batch(batch, most);
+  }
+
+  void check_batch(Index batch, Index samples) {
+    if (batch <= samples) return;
     inside("train", [&](Reader& r) {
       complain_below(r, *tree_.root().find("train"), "/batch",
-                     "a batch of " + std::to_string(batch) + " is more than the " + std::to_string(most) +
+                     "a batch of " + std::to_string(batch) + " is more than the " + std::to_string(samples) +
                          " samples of the data; make it smaller");
     });
   }
@@ -251,15 +263,10 @@ class JobReader {
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
     const std::vector<Index>& found = parts.expected.extents;
-    auto product = [](const std::vector<Index>& list) {
-      std::string out;
-      for (Index n : list) out += (out.empty() ? "" : " x ") + std::to_string(n);
-      return out;
-    };
     if (found != wanted)
       complain_below(r, tree, at,
-                     "a sample of " + to_string(kind) + " is " + product(wanted) + " (channels, rows, columns), this input's is " +
-                         product(found));
+                     "a sample of " + to_string(kind) + " is " + sizes_text(wanted) +
+                         " (channels, rows, columns), this input's is " + sizes_text(found));
     if (const Index classes = parts.expected.classes; model.whole && classes < 10)
       complain_below(
           r, tree, "/loss/over",
@@ -276,8 +283,7 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data 
   Parts parts = reader.read();
   if (parts.data && data == Data::needed) {
     const SampleKind labels{.label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
-    const SampleKind expected = complaints.empty() ? parts.expected : labels;
-    reader.inside("data", [&](Reader& r) { check_files(r, *tree.root().find("data"), *parts.data, expected); });
+    reader.check_data(*parts.data, complaints.empty() ? parts.expected : labels, parts.train);
   }
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
   complaints.raise();
@@ -333,6 +339,7 @@ SampleKind samples_of(const ModelSpec& spec, const Model& model) {
   SampleKind out = of_input(model.inputs.front());
   out.classes = spec.loss.has_classes() ? model.logits.shape().size_of(spec.loss.over) : 0;
   out.label_dtype = model.label.dtype();
+  out.label_is_part = spec.loss.op == "binary_cross_entropy";
   out.ignored = spec.loss.ignore_index;
   for (std::size_t i = 1; i < model.label.shape().rank(); i++) out.label_extents.push_back(model.label.shape()[i].size);
   const auto ends_of = [](const Shape& shape) {

@@ -42,11 +42,13 @@ void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out, DType* dty
     });
 }
 
-void read_names(Reader& r, const Json& j, std::vector<std::string>& out) {
+enum class Twice : std::uint8_t { refused, good };
+
+void read_names(Reader& r, const Json& j, std::vector<std::string>& out, Twice twice = Twice::refused) {
   one_or_several(r, j, [&](const Json& one) {
     std::string name;
     if (!r.layer_name(one, name)) return false;
-    if (Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" is listed twice"), false;
+    if (twice == Twice::refused && Reader::is_one_of(name, out)) return r.complain(one, "\"" + name + "\" is listed twice"), false;
     out.push_back(name);
     return true;
   });
@@ -154,65 +156,73 @@ const std::map<std::string, LayerField>& layer_fields() {
   };
   static const std::map<std::string, LayerField> fields = [&] {
     std::map<std::string, LayerField> out;
-    for (LayerField f : Table<LayerSpec>{
-             {"op", "what the layer computes", "text", true, [](Reader&, const Json&, LayerSpec&) {}},  // read first
-             {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false,
-              [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
-             {"from", "the layers or inputs it reads", "name or list", false, names(&LayerSpec::from)},
-             {"out", "the dim it makes and its size", "object, name or list", false, read_out},
-             {"in",
-              "the dims of its input that it contracts, joins, slices, pads, renames or reshapes; a dense weight has them in the "
-              "input's order",
-              "name or list", false, names(&LayerSpec::in)},
-             {"keep", "the dims it does not contract; default: the first", "name or list", false, names(&LayerSpec::keep)},
-             {"over",
-              "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of both that it "
-              "contracts, in whose place the second one's own dims come",
-              "name or list", false, read_over},
-             {"window", "extent of the window: a number or [rows, cols]", "integer or list", false, extent(&LayerSpec::window)},
-             {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,
-              extent(&LayerSpec::stride)},
-             {"dilation",
-              "a number or [rows, cols]",
-              "integer or list",
-              false,
-              extent(&LayerSpec::dilation),
-              {},
-              LayerSpec{}.dilation.rows},
-             {"padding",
-              "\"valid\", \"same\", a number or [[top, bottom], [left, right]]",
-              "text, integer or list",
-              false,
-              [](Reader&r, const Json&j, LayerSpec&l) { read_padding(r, j, l.padding); },
-              {},
-              kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
-             {"groups",
-              "so many groups of channels, each with filters of its own; as many as channels: depthwise",
-              "integer",
-              false,
-              [](Reader&r, const Json&j, LayerSpec&l) { r.integer(j, l.groups, 1, kMostSize); },
-              {},
-              LayerSpec{}.groups},
-             {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
-             {"range", "[begin, end): the elements that stay", "list", false, read_range},
-             zeros("before", "zeros put before the first element", &LayerSpec::before),
-             zeros("after", "zeros put after the last element", &LayerSpec::after),
-             boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
-             {"weight", "the layer whose weight it shares; default: one of its own", "name", false,
-              [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
-             {"initial", "what its weight starts from", "text", false,
-              [](Reader&r, const Json&j, LayerSpec&l) {
-                std::string word;
-                if (!r.text(j, word, kInitialWeights)) return;
-                const auto which = std::find(kInitialWeights.begin(), kInitialWeights.end(), word) - kInitialWeights.begin();
-                weight_of(l).initial = static_cast<InitialWeights>(which);
-              },
-              schema_of_words(kInitialWeights)},
-             {"deviation", "of normal initial values", "number", false,
-              [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
-             LayerField{"activation", "pointwise function of its result", "text", false,
-                        [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
-                        schema_of_words(activation_names()), LayerSpec{}.activation}})
+    for (LayerField
+             f : Table<LayerSpec>{{"op", "what the layer computes", "text", true,
+                                   [](Reader&, const Json&, LayerSpec&) {}},  // read first
+                                  {"name", "name of the layer and its output; default: OP_POSITION, as conv2d_1", "name", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, l.name); }},
+                                  {"from", "the layers or inputs it reads", "name or list", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { read_names(r, j, l.from, Twice::good); }},
+                                  {"out", "the dim it makes and its size", "object, name or list", false, read_out},
+                                  {"in",
+                                   "the dims of its input that it contracts, joins, slices, pads, renames or reshapes; a dense "
+                                   "weight has them in the "
+                                   "input's order",
+                                   "name or list", false, names(&LayerSpec::in)},
+                                  {"keep", "the dims it does not contract; default: the first", "name or list", false,
+                                   names(&LayerSpec::keep)},
+                                  {"over",
+                                   "the two dims it slides over, rows first; default: its input's last two; of matmul: the dims of "
+                                   "both that it "
+                                   "contracts, in whose place the second one's own dims come",
+                                   "name or list", false, read_over},
+                                  {"window", "extent of the window: a number or [rows, cols]", "integer or list", false,
+                                   extent(&LayerSpec::window)},
+                                  {"stride", "a number or [rows, cols]; default: 1, of a pool its window", "integer or list", false,
+                                   extent(&LayerSpec::stride)},
+                                  {"dilation",
+                                   "a number or [rows, cols]",
+                                   "integer or list",
+                                   false,
+                                   extent(&LayerSpec::dilation),
+                                   {},
+                                   LayerSpec{}.dilation.rows},
+                                  {"padding",
+                                   "\"valid\", \"same\", a number or [[top, bottom], [left, right]]",
+                                   "text, integer or list",
+                                   false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { read_padding(r, j, l.padding); },
+                                   {},
+                                   kPaddings[static_cast<std::size_t>(LayerSpec{}.padding.kind)]},
+                                  {"groups",
+                                   "so many groups of channels, each with filters of its own; as many as channels: depthwise",
+                                   "integer",
+                                   false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { r.integer(j, l.groups, 1, kMostSize); },
+                                   {},
+                                   LayerSpec{}.groups},
+                                  {"order", "all dims, in their new order", "list", false, names(&LayerSpec::order)},
+                                  {"range", "[begin, end): the elements that stay", "list", false, read_range},
+                                  zeros("before", "zeros put before the first element", &LayerSpec::before),
+                                  zeros("after", "zeros put after the last element", &LayerSpec::after),
+                                  boolean_field("bias", "whether it adds a bias", &LayerSpec::bias),
+                                  {"weight", "the layer whose weight it shares; default: one of its own", "name", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { r.layer_name(j, weight_of(l).layer); }},
+                                  {"initial", "what its weight starts from", "text", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) {
+                                     std::string word;
+                                     if (!r.text(j, word, kInitialWeights)) return;
+                                     const auto which =
+                                         std::find(kInitialWeights.begin(), kInitialWeights.end(), word) - kInitialWeights.begin();
+                                     weight_of(l).initial = static_cast<InitialWeights>(which);
+                                   },
+                                   schema_of_words(kInitialWeights)},
+                                  {"deviation", "of normal initial values", "number", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
+                                  LayerField{
+                                      "activation", "pointwise function of its result", "text", false,
+                                      [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
+                                      schema_of_words(activation_names()), LayerSpec{}.activation}})
       out.emplace(f.name, std::move(f));
     return out;
   }();

@@ -189,6 +189,8 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
     averages = its_slots.contains(kAverage);
     if (!averages) own_slots.erase(kAverage);
+    const bool left_out = averages && !own_slots.contains(kAverage);  // this job keeps none: its weights go on alone
+    if (left_out) its_slots.erase(kAverage);
     bare = from->manifest().step == 0 && its_slots == std::set<std::string>{""};
     if (bare) own_slots = {""};
     if (its_slots != own_slots)
@@ -198,7 +200,8 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())
       if (bare ? e.slot.empty() : e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
-    for (const StoredEntry& e : from->manifest().entries) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
+    for (const StoredEntry& e : from->manifest().entries)
+      if (!left_out || e.slot != kAverage) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())
       throw UserError(directory.string() + ": its tensors are not those of the network and its optimizer:" + wrong, Exit::data);
     // Damaged values are found before any are overwritten.

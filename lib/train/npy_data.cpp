@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/npy_data.h"
 
+#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -24,6 +25,8 @@ constexpr std::array<std::string_view, 4> kSampleTypes{"|u1", "<f2", "<f4", "<f8
 constexpr std::array<std::string_view, 8> kLabelTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8"};
 // As far as a header is concerned: each has its own sentence.
 constexpr std::array<std::string_view, 11> kTypes{"|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"};
+
+constexpr Index kMostChecked = Index{1} << 30;  // bytes
 
 std::string shape_text(const std::vector<Index>& extents) {
   std::string out;
@@ -68,13 +71,14 @@ auto with_type(const std::string& type, F&& use) {
   return use(std::int64_t{});
 }
 
-// Value of element i, of any number type.
-double number(const MappedArray& array, Index i) {
+// use(VALUE_OF), which gives element i of an array of any number type.
+template <class F>
+auto with_numbers(const MappedArray& array, F&& use) {
   const std::string& type = array.type();
-  if (type == "<f2") return double{float_of_f16(array.element<std::uint16_t>(i))};
-  if (type == "<f4") return double{array.element<float>(i)};
-  if (type == "<f8") return array.element<double>(i);
-  return with_type(type, [&]<class T>(T) { return static_cast<double>(array.element<T>(i)); });
+  if (type == "<f2") return use([&](Index i) { return double{float_of_f16(array.element<std::uint16_t>(i))}; });
+  if (type == "<f4") return use([&](Index i) { return double{array.element<float>(i)}; });
+  if (type == "<f8") return use([&](Index i) { return array.element<double>(i); });
+  return with_type(type, [&]<class T>(T) { return use([&](Index i) { return static_cast<double>(array.element<T>(i)); }); });
 }
 
 // What an array of labels holds for each sample.
@@ -100,6 +104,7 @@ class NpyLabels {
           array_.name() + ": " + std::to_string(all.front()) + " labels for the " + std::to_string(samples) + " samples of " + of,
           Exit::data);
     if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
+    if (dtype_ != DType::i32 && expected.label_is_part) check_parts();
   }
   Index largest() const { return largest_; }  // class
   DType dtype() const { return dtype_; }
@@ -110,10 +115,13 @@ class NpyLabels {
     if (extents_.empty() && dtype_ == DType::i32) return std::fill(out.begin(), out.end(), static_cast<T>(label(sample)));
     const Index first = sample * product(extents_);
     std::size_t to = 0;
-    for_each_row(extents_, box, [&](Index from, Index length) {
-      for (Index i = first + from; i < first + from + length; i++)
-        out[to++] = dtype_ == DType::i32 ? static_cast<T>(whole(i)) : static_cast<T>(number(array_, i));
-    });
+    const auto read_by = [&](auto&& value_of) {
+      for_each_row(extents_, box, [&](Index from, Index length) {
+        for (Index i = first + from; i < first + from + length; i++) out[to++] = static_cast<T>(value_of(i));
+      });
+    };
+    if (dtype_ == DType::i32) return read_by([&](Index i) { return whole(i); });
+    with_numbers(array_, read_by);
   }
 
  private:
@@ -127,6 +135,7 @@ class NpyLabels {
   // classes: 0: any.
   void check_classes(Index classes, std::optional<Index> ignored) {
     const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()}, each = product(extents_);
+    bool any = false;
     for (Index i = 0; i < array_.extents().front() * each; i++) {
       const std::int64_t label = whole(i);
       if (ignored && label == *ignored) continue;
@@ -136,7 +145,22 @@ class NpyLabels {
                             (ignored ? ", or " + std::to_string(*ignored) + ", which is ignored" : ""),
                         Exit::data);
       largest_ = std::max(largest_, label);
+      any = true;
     }
+    if (ignored && !any)
+      throw UserError(
+          array_.name() + ": every label is " + std::to_string(*ignored) + ", which \"ignore_index\" leaves out; no sample counts",
+          Exit::data);
+  }
+  void check_parts() const {
+    const Index each = product(extents_);
+    with_numbers(array_, [&](auto&& value_of) {
+      for (Index i = 0; i < array_.extents().front() * each; i++)
+        if (const double label = value_of(i); !(label >= 0 && label <= 1))
+          throw UserError(
+              fmt::format("{}: sample {} has the label {}; binary_cross_entropy expects 0 to 1", array_.name(), i / each, label),
+              Exit::data);
+    });
   }
   MappedArray array_;
   DType dtype_;
@@ -183,6 +207,17 @@ class NpySamples final : public Dataset {
     labels_ == nullptr ? Dataset::read_targets(sample, box, out) : labels_->read(sample, box, out);
   }
   DType dtype() const override { return dtype_; }
+  // Of whole numbers. UserError (65)
+  void check_below(Index most) const {
+    with_type(array_.type(), [&]<class T>(T) {
+      const Index each = product(sample_);
+      for (Index i = 0; i < std::min(samples() * each, kMostChecked / static_cast<Index>(sizeof(T))); i++)
+        if (const T value = array_.element<T>(i); std::cmp_less(value, 0) || std::cmp_greater_equal(value, most))
+          throw UserError(name() + ": sample " + std::to_string(i / each) + " holds " + std::to_string(value) +
+                              "; what reads it has the rows 0 to " + std::to_string(most - 1),
+                          Exit::data);
+    });
+  }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
     const std::string& type = array_.type();
@@ -227,6 +262,27 @@ std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vect
   return std::make_shared<NpySamples>(file, sample, dtype);
 }
 
+namespace {
+
+// f(), whose errors are those of this file.
+template <class F>
+auto about(const std::string& which, F&& f) {
+  try {
+    return f();
+  } catch (const UserError& e) {
+    throw NpyError(which, e);
+  }
+}
+
+// What is expected of an input; nullptr: the network has none of that name.
+const SampleKind* find_further(const SampleKind& expected, const std::string& name) {
+  const auto its =
+      std::find_if(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; });
+  return its == expected.further.end() ? nullptr : &*its;
+}
+
+}  // namespace
+
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
   check(files.test_images.empty() == files.test_labels.empty(), "test images and test labels are given together");
   check(files.test_inputs.empty() || !files.test_images.empty(), "further test inputs are given with test images");
@@ -234,16 +290,30 @@ Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
     std::shared_ptr<NpySamples> images{};
     std::unique_ptr<const NpyLabels> labels{};
   };
-  const auto load = [&](const fs::path& images, const fs::path& labels, const std::vector<Index>& sample) {
-    Part part{std::make_shared<NpySamples>(images, sample, expected.dtype)};
-    if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
-    part.labels = std::make_unique<const NpyLabels>(labels, part.images->samples(), part.images->name(), expected);
+  const auto load = [&](const std::string& part_of, const fs::path& images, const fs::path& labels,
+                        const std::vector<Index>& sample) {
+    Part part;
+    about(part_of + "images", [&] {
+      part.images = std::make_shared<NpySamples>(images, sample, expected.dtype);
+      if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
+    });
+    about(part_of + "labels",
+          [&] { part.labels = std::make_unique<const NpyLabels>(labels, part.images->samples(), part.images->name(), expected); });
     return part;
   };
+  const auto load_further = [&](const std::string& name, const fs::path& file, const NpySamples& images) {
+    const SampleKind* const its = find_further(expected, name);
+    auto out = std::make_shared<NpySamples>(file, its ? its->extents : std::vector<Index>{}, its ? its->dtype : DType::f32);
+    if (out->samples() != images.samples())
+      throw UserError(file.string() + ": " + std::to_string(out->samples()) + " samples for the " +
+                          std::to_string(images.samples()) + " of " + images.name(),
+                      Exit::data);
+    return out;
+  };
   std::vector<Part> parts;
-  parts.push_back(load(files.images, files.labels, expected.extents));
+  parts.push_back(load("", files.images, files.labels, expected.extents));
   if (!files.test_images.empty())
-    parts.push_back(load(files.test_images, files.test_labels, parts.front().images->sample_extents()));
+    parts.push_back(load("test_", files.test_images, files.test_labels, parts.front().images->sample_extents()));
   Index classes = expected.classes;
   for (const Part& part : parts)
     if (expected.classes == 0) classes = std::max(classes, part.labels->largest() + 1);
@@ -251,14 +321,24 @@ Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
   for (Part& part : parts) {
     part.images->set_labels(std::move(part.labels), classes);
     std::map<std::string, std::shared_ptr<const Dataset>> further;
-    for (const auto& [name, file] : out.train ? files.test_inputs : files.inputs) {
-      const auto its =
-          std::find_if(expected.further.begin(), expected.further.end(), [&](const SampleKind& k) { return k.input == name; });
-      further[name] = its == expected.further.end() ? npy_samples(file) : npy_samples(file, its->extents, its->dtype);
-    }
+    for (const auto& [name, file] : out.train ? files.test_inputs : files.inputs)
+      further[name] = about((out.train ? "test_inputs/" : "inputs/") + name,
+                            [&, &name_ = name, &file_ = file] { return load_further(name_, file_, *part.images); });
     (out.train ? out.test : out.train) = with_inputs(std::move(part.images), std::move(further));
   }
   return out;
+}
+
+void check_numbers(const NpyFiles& files, const SampleKind& expected) {
+  const auto look = [](const std::string& which, const fs::path& file, const SampleKind& kind) {
+    if (file.empty() || kind.dtype != DType::i32 || kind.numbers == 0) return;
+    about(which, [&] { NpySamples(file, kind.extents, DType::i32).check_below(kind.numbers); });
+  };
+  look("images", files.images, expected);
+  look("test_images", files.test_images, expected);
+  for (const auto& [part, inputs] : {std::pair{"inputs/", &files.inputs}, {"test_inputs/", &files.test_inputs}})
+    for (const auto& [name, file] : *inputs)
+      if (const SampleKind* const its = find_further(expected, name)) look(part + name, file, *its);
 }
 
 }  // namespace motley

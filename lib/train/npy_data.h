@@ -2,6 +2,7 @@
 // Arrays in .npy files as samples: mapped into memory, not read whole.
 #pragma once
 #include <motley/data.h>
+#include <motley/error.h>
 
 namespace motley {
 
@@ -9,5 +10,18 @@ namespace motley {
 // 0. UserError: 66; 65 damaged, another type, or other sizes than `sample` (empty: any).
 std::shared_ptr<const Dataset> npy_samples(const std::filesystem::path& file, const std::vector<Index>& sample = {},
                                            DType dtype = DType::f32);
+
+// An error of one of load_npy()'s files.
+class NpyError : public UserError {
+ public:
+  NpyError(std::string which, const UserError& error) : UserError(error.what(), error.code()), which_(std::move(which)) {}
+  const std::string& which() const { return which_; }  // as NpyFiles' fields are called: "labels", "inputs/NAME"
+
+ private:
+  std::string which_;
+};
+
+// Reads the first 1 GiB of each array of whole numbers through. NpyError (65): a number that the network has no row for.
+void check_numbers(const NpyFiles& files, const SampleKind& expected);
 
 }  // namespace motley

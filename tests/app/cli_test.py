@@ -1248,7 +1248,7 @@ def several_inputs():
     document["model"] = {"inputs": {"image": {"batch": 4, "channels": 1, "rows": 5, "cols": 4}, "mask": {"batch": 4, "rows": 5, "cols": 4}, "word": {"dtype": "i32", "batch": 4}},
                          "layers": [{"op": "conv2d", "name": "c", "out": {"f": 5}, "window": 3, "padding": "same", "activation": "relu"},
                                     {"op": "mul", "name": "masked", "from": ["c", "mask"]}, {"op": "embedding", "name": "e", "from": "word", "rows": {"vocabulary": 7}, "out": {"f": 5}},
-                                    {"op": "add", "from": ["masked", "e"]}, {"op": "dense", "out": {"classes": 3}}],
+                                    {"op": "add", "from": ["masked", "e", "e"]}, {"op": "dense", "out": {"classes": 3}}],
                          "loss": {"op": "softmax_cross_entropy", "over": "classes"}}
     document["layout"] = {"version": 1, "split": {"f": {"axis": "all", "parts": [4, 1]}}}
     room.write("made_up.json", document)
@@ -1273,7 +1273,18 @@ def several_inputs():
     assert abs(json.loads(room.run("eval", "job.json", "--weights", "run", "--format", "json").out)["accuracy"] - right / samples) < 1e-9
     has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "z.npy", code=64).err, "--input mask=FILE")
     write_npy(room.path / "word.npy", (samples - 1,), [0] * (samples - 1), "<i8")
-    has(room.run("train", "job.json", "--run-dir", "other", code=65).err, '"word" has 11 samples, the images are 12')
+    refused = room.run("check", "job.json", code=65).err  # both keys name the file: the first is wrong, and said
+    has(refused, "/data/inputs/word: ", "word.npy: 11 samples for the 12 of ", "/x.npy")
+    assert refused.count("error:") == 1 and "test_inputs" not in refused, refused
+    write_npy(room.path / "word.npy", (samples,), [n % 8 for n in range(samples)], "<i8")
+    has(room.run("check", "job.json", code=65).err, "/data/inputs/word: ", "word.npy: sample 7 holds 7; what reads it has the rows 0 to 6")
+    has(room.run("check", "job.json", "--set", "data.inputs.word=y.npy", code=65).err, "/data/test_inputs/word: ", "word.npy: sample 7 holds 7")
+    unknown = room.run("check", "job.json", "--set", 'data.test_inputs={"wort": "word.npy", "mask": "mask.npy"}', code=78).err
+    has(unknown, 'no further input "wort"', 'the model\'s input "word" has no file')
+    assert unknown.count("error:") == 2, unknown
+    write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
+    has(room.run("check", "job.json", "--set", "train.batch=13", code=78).err, "/train/batch: a batch of 13 is more than the 12 samples of the data")
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "wort=word.npy", "-o", "z.npy", code=64).err, 'no input "wort"; did you mean "word"?')
     del document["data"]["inputs"]["word"]
     room.write("job.json", document)
     has(room.run("train", "job.json", "--run-dir", "other", code=78).err, '"word" has no file')
@@ -1369,7 +1380,11 @@ def optimizers():
     assert safetensors(room.path / "first/weights.safetensors") == whole
     plain = json.loads(json.dumps(its))
     del plain["train"]["average"]
-    has(room.run("train", room.write("plain.json", plain), "--resume", "first", "--set", "train.epochs=3", code=65).err, 'keeps "average"')
+    # Without averages it goes on from the parameters, as a run that never had them does.
+    plain["train"]["epochs"] = 3
+    room.run("train", room.write("plain.json", plain), "--run-dir", "never")
+    room.run("train", "plain.json", "--resume", "first")
+    assert safetensors(room.path / "first/weights.safetensors") == safetensors(room.path / "never/weights.safetensors")
 
 
 def other_losses():

@@ -186,6 +186,20 @@ TEST_CASE("arrays that are missing, damaged or not as expected are refused by na
   CHECK_THAT(labels(array<std::int8_t>("|i1", {3, 1}, {0, 1, 1})), Contains("an array [3, 1]; expected [samples]"));
   CHECK_THAT(refused(Exit::data,
                      [&] {
+                       load_npy({x, in.write("l.npy", array<std::int8_t>("|i1", {3}, {-1, -1, -1}))}, {.ignored = -1});
+                     }),
+             Contains("l.npy: every label is -1, which \"ignore_index\" leaves out"));
+  const auto parts = [&](const std::string& text) {
+    return refused(Exit::data, [&] {
+      load_npy({x, in.write("l.npy", text)}, {.label_extents = {2}, .label_dtype = DType::f32, .label_is_part = true});
+    });
+  };
+  CHECK(parts(array<float>("<f4", {3, 2}, {0, 1, 0.5, 0, 0, 0})) == "fine");
+  CHECK_THAT(parts(array<float>("<f4", {3, 2}, {0, 1, 0.5, 1.5, 0, 0})),
+             Contains("sample 1 has the label 1.5; binary_cross_entropy"));
+  CHECK_THAT(parts(array<std::uint8_t>("|u1", {3, 2}, {0, 1, 0, 0, 0, 255})), Contains("sample 2 has the label 255"));
+  CHECK_THAT(refused(Exit::data,
+                     [&] {
                        load_npy({in.write("e.npy", array<float>("<f4", {0, 2}, {})), y});
                      }),
              Contains("without samples"));
