@@ -16,6 +16,7 @@
 #define MOTLEY_TEXT(name) MOTLEY_TEXT_OF(name)
 // An operand may be the result itself, element by element: never a dependence between elements.
 #define MOTLEY_VECTOR _Pragma("GCC ivdep")
+#define MOTLEY_UNROLL _Pragma("GCC unroll 4")
 #define MOTLEY_INLINE __attribute__((always_inline))  // of a lambda, after its parameters
 
 namespace motley::cpu {

@@ -19,6 +19,9 @@ struct Strip {
   Index rows = 1;
   const Index *in_steps = nullptr, *out_steps = nullptr;
 };
+constexpr Index kChunk = 512;       // elements that one call works on where operands are copied first: 2 KiB each
+constexpr Index kLongChunk = 2048;  // at most, where none is
+
 using FormulaLoop = void (*)(const Strip& strip, Index n);
 // Adds a formula's values over strip.rows rows of n elements; [k] of each result.
 struct SumLoops {
@@ -31,17 +34,21 @@ struct SumLoops {
 // result, then the reduced ones in the order of the spec; there are at least two kept and, in a reduction, one reduced.
 struct MapLoop {
   const PlainFormula* formula = nullptr;
-  FormulaLoop compiled = nullptr;      // none: the formula is interpreted
-  std::uint32_t still = 0;             // operands of which it reads one value in each row: a bit each
-  bool at_once = false;                // elementwise: a tile is rows of one call of `compiled`, nothing is copied
-  SumLoops sums{};                     // of a reduction, instead of `compiled`: none, or the one for its rows
-  const void* constants = nullptr;     // for compiled ones
-  const std::int8_t* slots = nullptr;  // of each register, where it is interpreted
-  bool wide = false;                   // registers are f64, else f32
-  bool copies = false;                 // any 4 or 2 bytes, no arithmetic
-  bool positioned = false;             // the formula reads positions
-  bool plain = false;                  // the formula is its operand 0, and all operands are f32
-  int values = 1, summands = 1;        // operands of the formula; of the kernel, added to make its first
+  FormulaLoop compiled = nullptr;   // none: the formula is interpreted
+  std::uint32_t still = 0;          // operands of which it reads one value in each row: a bit each
+  bool at_once = false;             // elementwise: a tile is rows of one call of `compiled`, nothing is copied
+  SumLoops sums{};                  // of a reduction, instead of `compiled`: none, or the one for its rows
+  const void* constants = nullptr;  // for compiled ones
+  // Where it is interpreted: elements at a time; of each register its memory, in chunks, and whether it is an operand that is
+  // copied first, as one of several results.
+  Index chunk = kChunk;
+  const std::int8_t* slots = nullptr;
+  const bool* copied = nullptr;
+  bool wide = false;             // registers are f64, else f32
+  bool copies = false;           // any 4 or 2 bytes, no arithmetic
+  bool positioned = false;       // the formula reads positions
+  bool plain = false;            // the formula is its operand 0, and all operands are f32
+  int values = 1, summands = 1;  // operands of the formula; of the kernel, added to make its first
   Combine combine = Combine::set;
   double scale = 1;
   int inputs = 0, results = 1, kept = 0, reduced = 0;

@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/at.h"
 #include "kernels/operands.h"
 #include "kernels/value.h"
 
 namespace motley::cpu {
 namespace {
 
-constexpr Index kChunk = 512;           // map.inc: elements of one call
 constexpr Index kFew = 16, kMany = 64;  // elements of a row: where the vectors run across rows
 constexpr Index kTileElements = 8192;   // one unit of an elementwise map: 32 KiB per operand
 constexpr Index kTransposeTile = 64;    // both sides of a tile fit in the first-level cache
@@ -191,25 +191,48 @@ void store(MapPlan& plan, const std::vector<Extent>& kept, const std::vector<Ext
   plan.loop.reduced = static_cast<int>(reduced.size());
 }
 
-// The memory of each register: that of one that is not read any more is used again.
-std::vector<std::int8_t> slots_of(const PlainFormula& f) {
+// Whether it makes a value for each element.
+bool computes(Opcode op) {
+  return op >= Opcode::add && op != Opcode::whole;
+}
+
+// The memory of a register that is not read any more is used again.
+Registers registers_of(const PlainFormula& f) {
+  Registers out;
   std::array<int, kMostInstructions> last{};  // instruction that reads the register last
-  for (int i = 0; i < f.count; i++) {
-    const PlainInstruction s = f.code[i];
-    if (s.op < Opcode::add) continue;
-    for (const int r : {s.a, s.b, s.c})
-      if (r >= 0) last[static_cast<std::size_t>(r)] = i;
+  for (int i = 0; i < f.count; i++)
+    if (const PlainInstruction s = f.code[i]; computes(s.op))
+      for (const int r : {s.a, s.b, s.c})
+        if (r >= 0) at(last, r) = i;
+  for (int k = 0; k < f.result_count; k++) {
+    const int r = f.results[k];
+    at(last, r) = f.count;
+    at(out.copied, r) = f.code[r].op == Opcode::operand && f.result_count > 1;
   }
-  for (int k = 0; k < f.result_count; k++) last[static_cast<std::size_t>(f.results[k])] = f.count;
-  std::vector<std::int8_t> out;
   std::array<int, kMostInstructions> until{};  // of each slot: the instruction that reads it last
+  std::array<bool, kMostInstructions> full{};
   until.fill(-1);
   for (int i = 0; i < f.count; i++) {
+    const Opcode op = f.code[i].op;
+    if ((op == Opcode::operand && !at(out.copied, i)) || op == Opcode::integer) continue;  // read where they are
     const auto free = std::find_if(until.begin(), until.end(), [&](int read) { return read < i; });
-    *free = last[static_cast<std::size_t>(i)];
-    out.push_back(static_cast<std::int8_t>(free - until.begin()));
+    *free = at(last, i);
+    const auto slot = static_cast<int>(free - until.begin());
+    at(out.slots, i) = static_cast<std::int8_t>(slot);
+    out.count = std::max(out.count, slot + 1);
+    at(full, slot) |= computes(op) || op == Opcode::operand || op == Opcode::position;
   }
+  out.full = static_cast<int>(std::count(full.begin(), full.end(), true));
   return out;
+}
+
+// Long, so that a call of interpret() costs little beside what it computes, as far as its registers stay in the first cache. Short
+// where operands come from memory: reading then overlaps with computing.
+Index chunk_for(const Registers& registers, Index elements) {
+  constexpr Index kInCache = 4096, kLarge = Index{1} << 21;  // 16 KiB; 8 MiB of operands
+  if (elements > kLarge) return kChunk;
+  const Index fits = kMostInstructions * kChunk / std::max(1, registers.count);
+  return std::clamp(std::min(kInCache / std::max(1, registers.full), fits) / kChunk * kChunk, kChunk, kLongChunk);
 }
 
 void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
@@ -222,8 +245,9 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   plan.constants.assign(shape.constants.begin(), shape.constants.end());
   plan.wide_constants = shape.constants;
   loop.constants = loop.wide ? static_cast<const void*>(plan.wide_constants.data()) : plan.constants.data();
-  plan.slots = slots_of(plan.formula);
-  loop.slots = plan.slots.data();
+  plan.registers = registers_of(plan.formula);
+  loop.slots = plan.registers.slots.data();
+  loop.copied = plan.registers.copied.data();
   loop.formula = &plan.formula;
   loop.values = std::max(1, operand_count(spec.formula));
   loop.summands = static_cast<int>(spec.summands);
@@ -266,6 +290,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
     if (extent.size == 1) continue;
     (is_kept ? kept : reduced).push_back(std::move(extent));
   }
+  if (!plan.loop.wide) plan.loop.chunk = chunk_for(plan.registers, plan.elements);
   if (empty || (nothing && spec.combine == Combine::set)) return made;
   // Nothing to reduce: 0 or -infinity everywhere.
   if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});

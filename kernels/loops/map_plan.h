@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts a map's extents into the order in which our loops are fast, and cuts the work into units.
 #pragma once
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "kernels/loops/loops.h"
 
 namespace motley::cpu {
+
+// Of a formula that is interpreted: see MapLoop.
+struct Registers {
+  int count = 0, full = 0;  // slots, and those of them that hold a value for each element
+  std::array<std::int8_t, kMostInstructions> slots{};
+  std::array<bool, kMostInstructions> copied{};
+};
 
 struct MapPlan {
   MapLoop loop{};  // points into the lists below
@@ -16,9 +24,9 @@ struct MapPlan {
   std::vector<char> scalars{};
   std::vector<float> constants{};  // of a compiled formula
   std::vector<double> wide_constants{};
-  std::vector<std::int8_t> slots{};  // of an interpreted one
-  Index units = 0;                   // of Loops::map, independent of each other; 0: nothing to do
-  Index elements = 0;                // of all operands together
+  Registers registers{};  // of an interpreted one
+  Index units = 0;        // of Loops::map, independent of each other; 0: nothing to do
+  Index elements = 0;     // of all operands together
 };
 
 bool supports_map(const KernelSpec& spec);  // no more extents and sums than our loops walk
