@@ -18,8 +18,8 @@ constexpr int kHung = static_cast<int>(Exit::hung), kDevice = static_cast<int>(E
 }  // namespace
 
 bool goes_again(const std::vector<Attempt>& so_far) {
-  const auto& [end, stepped] = so_far.back();
-  return end.code == kHung || (end.code == kDevice && (so_far.size() > 1 || (stepped && end.rank >= 0)));
+  const Attempt& last = so_far.back();
+  return last.end.code == kHung || (last.end.code == kDevice && (so_far.size() > 1 || (last.stepped && last.end.rank >= 0)));
 }
 
 Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
@@ -28,10 +28,10 @@ Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh) {
     out.ranks.insert(out.ranks.end(), host.ranks.begin(), host.ranks.end());
     out.why.push_back(host.text);
   }
-  const auto& [end, stepped] = so_far.back();
-  if (end.rank < 0 || std::find(out.ranks.begin(), out.ranks.end(), end.rank) != out.ranks.end()) return out;
-  const std::string who = fmt::format("rank {} ({})", end.rank, mesh.device(end.rank).name);
-  const bool again = so_far.size() > 1 && !stepped && so_far[so_far.size() - 2].end.rank == end.rank;
+  const auto& [end, device, stepped] = so_far.back();
+  if (device.empty() || std::find(out.ranks.begin(), out.ranks.end(), end.rank) != out.ranks.end()) return out;
+  const std::string who = fmt::format("rank {} ({})", end.rank, device);
+  const bool again = so_far.size() > 1 && !stepped && so_far[so_far.size() - 2].device == device;
   if (end.code == kDevice) out.why.push_back(who + " cannot use its device");
   if (end.code == kHung && again) out.why.push_back(who + " was lost twice with no step between");
   if (end.code == kDevice || again) out.ranks.push_back(end.rank);

@@ -17,6 +17,7 @@ namespace motley::app {
 // A launch that is over.
 struct Attempt {
   Outcome end{};
+  std::string device{};  // of the rank that is to blame; empty: none is
   bool stepped = false;  // a step was done
 };
 
@@ -31,7 +32,7 @@ struct Gone {
 };
 // After the last of these: those of hosts that do not answer, that of a rank that could not use it, and that of one that died or
 // hung twice with no step between.
-Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh);
+Gone gone_after(const std::vector<Attempt>& so_far, const Mesh& mesh);  // mesh: of the last
 
 // Makes the run directory ready for another launch, from its last good checkpoint: `options.from`, empty where there is none yet.
 // UserError: none of its checkpoints can be read.

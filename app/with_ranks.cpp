@@ -286,7 +286,8 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     if (keep)
       last.emplace(directory, subject.mesh(), launcher_killed(), [path = fs::absolute(directory.path())] { await_ranks(path); });
     Outcome end = launch_once(directory, subject.mesh());
-    attempts.push_back({end, keep && has_stepped(directory.path())});
+    const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
+    attempts.push_back({end, device, keep && has_stepped(directory.path())});
     if (restarts == options.restarts || !goes_again(attempts)) return end;
     if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
     end.said = true;

@@ -179,6 +179,8 @@ def gpu_not_here():
     # Without the module, without a driver, with fewer GPUs: each its own sentence, and the device's name.
     assert any(words in done.err for words in ("no CUDA device", "motley_cuda.so", "is GPU 1000")), done.err
     has(done.err, "far gpu")
+    # A device that was never there is the mesh's mistake: the ranks are not started again.
+    assert "restart" not in room.run("train", "job.json", "--run-dir", "run", "--restart", "2", code=69).err
 
 
 def checks():
