@@ -119,6 +119,50 @@ TEST_CASE("CPU backend law: formulas along rows") {
   CHECK(compared > 50);
 }
 
+// Rows that are interpreted in one piece, in several and with a rest; where operands come from memory the pieces are shorter.
+TEST_CASE("CPU backend law: interpreted formulas over long rows") {
+  const auto backend = open_cpu(device(1)), reference = reference_backend();
+  const auto instruction = [](Opcode op, int a = -1, int b = -1, int c = -1, double value = 0) {
+    return Instruction{op, a, b, c, value};
+  };
+  using enum Opcode;
+  const std::vector<Formula> formulas{
+      // Registers that are used again, a condition, numbers for all elements.
+      {{instruction(operand, 0), instruction(operand, 1), instruction(mul, 0, 0), instruction(mul, 1, 1), instruction(add, 2, 3),
+        instruction(constant, -1, -1, -1, 0.5), instruction(less, 4, 5), instruction(sub, 4, 5), instruction(sqrt, 2),
+        instruction(select, 6, 8, 7)},
+       {9}},
+      // Several results, one of them an operand.
+      {{instruction(operand, 0), instruction(operand, 1), instruction(sub, 0, 1), instruction(exp, 2), instruction(mul, 3, 1)},
+       {4, 0, 2}},
+      // Numbered elements.
+      {{instruction(operand, 0), instruction(operand, 1), instruction(position, 0), instruction(whole, -1, -1, -1, 7),
+        instruction(mix, 2, 3), instruction(uniform, 4), instruction(mul, 5, 0), instruction(add, 6, 1)},
+       {7}}};
+  for (const Formula& formula : formulas)
+    for (const Index n : {1, 511, 512, 513, 2047, 2049, 5000, 1100000}) {
+      const int results = result_count(formula);
+      KernelSpec spec = map_of(formula, {n}, std::vector<std::vector<Index>>(static_cast<std::size_t>(2 + results), {1}));
+      if (reads_position(formula, -1)) spec.origin = {3};
+      std::vector<Image> images(static_cast<std::size_t>(2 + results));
+      for (std::size_t k = 0; k < 2; k++)
+        for (Index i = 0; i < n; i++)
+          images[k].push_back(0.25 + static_cast<double>((i * 131 + 7 * static_cast<Index>(k)) % 1009) / 1024);
+      const std::vector<Image> expected = run_kernel(*reference, spec, images);
+      for (const int alias : {-1, 0, 1}) {
+        std::vector<Image> got = run_kernel(*backend, spec, images, {.alias = alias});
+        if (alias >= 0) got.back() = got[static_cast<std::size_t>(alias)];
+        double apart = 0;
+        for (std::size_t k = 2; k < got.size(); k++)
+          for (std::size_t i = 0; i < got[k].size(); i++)
+            if (const double here = std::abs(got[k][i] - expected[k][i]); !(here <= apart))
+              apart = std::isnan(here) ? HUGE_VAL : here;
+        INFO(to_text(formula) << " over " << n << " elements, onto operand " << alias);
+        CHECK(apart < 1e-6);
+      }
+    }
+}
+
 TEST_CASE("CPU backend law: bf16") {
   for (const int threads : {1, 2}) {
     const auto backend = open_cpu(device(threads));
