@@ -339,8 +339,11 @@ TEST_CASE("averages: predicted with, in files of weights, and gone on with under
     static_cast<void>(trainer.load(without.path() / "step-1"));
     check(trainer.state().get(rt.transport(), "q.weight", "average") == plain.state().get(rt.transport(), "q.weight"),
           "they begin so");
+    // One without averages leaves those of the checkpoint out.
+    trainer.step_named(feeds(net, 2));
     trainer.save(without.path() / "step-2");
-    CHECK_THROWS_WITH(plain.load(without.path() / "step-2"), Catch::Contains("average"));
+    static_cast<void>(plain.load(without.path() / "step-2"));
+    check(trainer.state().get(rt.transport(), "q.weight") == plain.state().get(rt.transport(), "q.weight"), "it goes on so");
   });
   CHECK_THROWS_WITH(training(net.loss, Sgd{}, {.average = 1}), Catch::Contains("from 0 to below 1"));
 }

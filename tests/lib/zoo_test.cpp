@@ -5,11 +5,18 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <numeric>
+#include <set>
 
 #include "base/json.h"
 #include "config/model.h"
 #include "config/zoo.h"
+#include "graph/compiled.h"
+#include "graph/optimizers.h"
 #include "graph/passes.h"
+#include "kernels/value.h"
+#include "program/compile.h"
 #include "tests/support/config_files.h"
 #include "tests/support/random_network.h"
 #include "tests/support/run_plan.h"
@@ -166,4 +173,39 @@ TEST_CASE("a network of the zoo that cannot be is refused at its key", "[zoo]") 
   CHECK(said_of(R"("zoo": "vit", "heads": 7, )" + image).front().find("7 heads do not divide the 768 features") !=
         std::string::npos);
   CHECK(said_of(R"("zoo": "resnet18", "layers": 7, )" + image).front().find("gpt, bert and vit take it") != std::string::npos);
+}
+
+// What fuse makes of an op's formulas and of an optimizer's is declared with them, so that no large tensor is interpreted.
+TEST_CASE("every map over many elements of the zoo's training steps is a compiled loop", "[zoo]") {
+  std::set<std::uint64_t> compiled;
+  for (const CompiledFormula& one : compiled_formulas()) compiled.insert(shape_of(one.formula).hash);
+  const std::vector<ModelSpec> networks{spec_of(R"("zoo": "resnet50", "width": 0.25, "classes": 10)", 3, 64),
+                                        spec_of(R"("zoo": "resnet18", "stem": "cifar", "width": 0.5, "classes": 10)", 3, 32),
+                                        spec_of(R"("zoo": "mobilenet_v2", "width": 0.5, "classes": 10)", 3, 64),
+                                        spec_of(R"("zoo": "unet", "width": 0.25, "classes": 2)", 3, 64),
+                                        spec_of(R"("zoo": "vit", "layers": 2, "classes": 10)", 3, 32),
+                                        token_spec(R"("zoo": "gpt", "layers": 2)", 64)};
+  const std::vector<Optimizer> optimizers{Sgd{.learning_rate = 0.01, .momentum = 0.9}, AdamW{}, Lamb{}};
+  constexpr Index kMany = 4096;
+  int seen = 0;
+  for (const ModelSpec& network : networks)
+    for (const Optimizer& optimizer : optimizers)
+      for (const int ranks : {1, 2}) {
+        const Model model = build_model(network, 0);
+        const Plan plan =
+            balance(training(model.loss, optimizer), Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))),
+                    {{"batch", "all", CutBy::even}}, {});
+        for (const ProgramStep& step : compile(plan, 0).steps) {
+          const auto* run = std::get_if<RunKernel>(&step.what);
+          if (run == nullptr || run->spec.op != KernelOp::map || run->spec.formula.code.size() <= 1) continue;
+          if (run->pass.starts_with("wte ")) continue;  // an embedding: a kernel of its own
+          const auto& extents = run->spec.extents;
+          if (std::accumulate(extents.begin(), extents.end(), Index{1}, std::multiplies<>()) < kMany) continue;
+          INFO(network.name << ", " << optimizer.kind << ", " << ranks << " ranks, " << run->pass << ": "
+                            << to_text(run->spec.formula));
+          CHECK(compiled.contains(shape_of(run->spec.formula).hash));
+          seen++;
+        }
+      }
+  CHECK(seen > 1000);
 }

@@ -13,12 +13,21 @@ Formula slots_of(const Lamb& l) {  // g m v
   const Value g = gradient_factor() * operand(4);
   return formula({l.beta1 * operand(5) + (1 - l.beta1) * g, l.beta2 * operand(6) + (1 - l.beta2) * (g * g)});
 }
+Value direction_of(const Lamb& l, const Value& rise, const Value& root, const Value& m, const Value& v, const Value& w) {
+  return rise * m / (root * sqrt(v) + l.epsilon) + l.weight_decay * w;
+}
 Formula direction_of(const Lamb& l) {  // m v w
-  const Value step = scalar(2) * operand(4) / (scalar(3) * sqrt(operand(5)) + l.epsilon);
-  return formula({step + l.weight_decay * operand(6)});
+  return formula({direction_of(l, scalar(2), scalar(3), operand(4), operand(5), operand(6))});
 }
 
 const Compiled kCompiled(formulas_of({Lamb{}, Lamb{.weight_decay = 0}}));
+
+// The squares of parameter and direction, whose sums fuse makes one pass.
+RowFormula squares_of(const Lamb& l) {  // w, Adam's last two scalars, m v
+  const Value w = operand(0), length = direction_of(l, scalar(1), scalar(2), operand(3), operand(4), w);
+  return {formula({w * w, length * length}), {}, true};
+}
+const Compiled kSquares({squares_of(Lamb{}), squares_of(Lamb{.weight_decay = 0})});
 
 const OptimizerKind kKind("lamb",
                           {{"beta1", "fraction of the mean gradient that is kept", Lamb{}.beta1, 1, true},

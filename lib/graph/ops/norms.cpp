@@ -92,6 +92,15 @@ std::vector<RowFormula> chains() {
     }
     out.push_back({formula({sum_in_order(operand(0), in_order(gradient(centered), 1))})});
   }
+  // Where two norms are added (a block whose shortcut has one), both halves of the two are sums of one gradient; that of a block's
+  // input is the sum of two.
+  const Value two = sum_in_order(operand(0), operand(4));
+  const std::vector<Value> first = apply(sums(), [](int k) { return operand(k); }),
+                           second = apply(times_normal(true), [](int k) { return operand(k == 0 ? 0 : k + 3); });
+  out.push_back({formula({first[0], first[1], first[1], second[0]}), {}, true});
+  out.push_back({formula(apply(sums(), [&](int k) { return k == 0 ? two : operand(k); })), {}, true});
+  out.push_back(
+      {formula(apply(gradient(true), [&](int k) { return k == 0 ? sum_in_order(operand(0), operand(7)) : operand(k); }))});
   for (const char* name : {"relu", "relu6", "silu", "hard_swish"}) {
     const Pointwise& activation = *Pointwise::find(name);
     const auto y_of = [&](const Value& z) {
