@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "app/launch_processes.h"
@@ -28,8 +29,6 @@ using namespace std::chrono_literals;
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
-// A SIGTERM before MPI_Init is through on every rank can hang mpiexec for good: it is kept so long, then all is killed.
-constexpr auto kReadyPatience = 5s;
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
@@ -243,15 +242,19 @@ std::optional<Record> Launch::record(std::size_t rank) const {
   return RecordReader(record_path(records_, static_cast<int>(rank))).read();
 }
 
-// As soon as a rank has written its record its process is held on to: the first that ends without a final code died first.
+// A rank's process is held on to as soon as it is there: the first that ends without a final code died first. One of another host
+// is known by its record alone.
 void Launch::find_processes() {
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; })) return;
+  const std::map<int, pid_t> started = ranks_below(mpiexec_);
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     if (ranks_[r].known) continue;
     const auto now = record(r);
-    if (!now) continue;
+    const auto its = started.find(static_cast<int>(r));
+    if (!now && its == started.end()) continue;
     ranks_[r].known = true;
-    if (now->host != this_host()) continue;
-    ranks_[r].process = open_process(now->pid);
+    if (now && now->host != this_host()) continue;
+    ranks_[r].process = open_process(now ? now->pid : its->second);
     if (ranks_[r].process)
       await_end(ends_, ranks_[r].process, r);
     else if (errno == ESRCH)
@@ -354,13 +357,21 @@ Outcome Launch::outcome() const {
     if (bare < 0 && (!now || now->code == -1)) bare = static_cast<int>(r);
   }
   const Outcome worst = worst_record();
-  if (asked_ && worst.code <= kStopped && (worst.code > 0 || bare >= 0) && (worst.code == 0 || worst.code == kStopped))
-    return {kStopped, -1, worst.reason.empty() ? "stopped on request" : worst.reason, worst.said && !worst.reason.empty(), early_};
+  // Also where a rank died or hung meanwhile.
+  if (signals_so_far() > 0 && (worst.code == 0 ? bare >= 0 || hung_ : worst.code == kStopped || worst.code == kHung)) {
+    const std::string why = worst.code == kHung ? worst.reason : hung_ ? hung_->text : "";
+    const std::string reason =
+        why.empty() ? worst.reason.empty() ? "stopped on request" : worst.reason : "stopped on request; " + why;
+    return {kStopped, -1, reason, worst.said && worst.code == kStopped && !worst.reason.empty(), early_};
+  }
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
-  if (!died_.empty()) return {kHung, died_.size() == 1 ? static_cast<int>(died_[0]) : -1, obituary(), false};
+  if (!died_.empty()) {  // one that was never seen may have been the first
+    const bool all_seen = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; });
+    return {kHung, died_.size() == 1 && all_seen ? static_cast<int>(died_[0]) : -1, obituary(), false};
+  }
   if (worst.code > 0) return worst;
   if (started == 0) {
     const std::string how =

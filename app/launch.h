@@ -84,6 +84,8 @@ class Launch {
   Clock::time_point next_beat_ = Clock::now();
 };
 
+// A SIGTERM before MPI_Init is through on every rank can hang mpiexec for good: it is kept so long, then all is killed.
+constexpr std::chrono::seconds kReadyPatience{5};
 constexpr std::chrono::minutes kSavePatience{10};  // for ranks that save after they were asked to stop
 
 std::string records_variable(const std::filesystem::path& records);  // NAME=value: the ranks of a launch have it, and mpiexec

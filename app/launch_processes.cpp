@@ -8,6 +8,8 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -47,11 +49,18 @@ std::vector<pid_t> all_processes() {
   return out;
 }
 
-bool has_variable(pid_t pid, const std::string& variable) {
+// What follows `begin` in the process's environment.
+std::optional<std::string> variable_of(pid_t pid, const std::string& begin) {
   std::ifstream environment("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
   for (std::string entry; std::getline(environment, entry, '\0');)
-    if (entry == variable) return true;
-  return false;
+    if (entry.starts_with(begin)) return entry.substr(begin.size());
+  return std::nullopt;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string text = std::to_string(pid);
+  std::ifstream list("/proc/" + text + "/task/" + text + "/children");
+  return {std::istream_iterator<pid_t>(list), {}};
 }
 
 void signal_all(const std::vector<pid_t>& processes, int signal) {
@@ -64,7 +73,18 @@ void signal_all(const std::vector<pid_t>& processes, int signal) {
 std::vector<pid_t> processes_with(const std::string& variable) {
   std::vector<pid_t> out;
   for (const pid_t pid : all_processes())
-    if (pid != getpid() && has_variable(pid, variable)) out.push_back(pid);
+    if (pid != getpid() && variable_of(pid, variable) == "") out.push_back(pid);
+  return out;
+}
+
+std::map<int, pid_t> ranks_below(pid_t mpiexec) {
+  std::map<int, pid_t> out;
+  for (const pid_t proxy : children_of(mpiexec))
+    for (const pid_t pid : children_of(proxy))
+      if (const auto rank = variable_of(pid, "PMI_RANK=")) {
+        int number = 0;
+        if (std::from_chars(rank->data(), rank->data() + rank->size(), number).ec == std::errc{}) out.emplace(number, pid);
+      }
   return out;
 }
 

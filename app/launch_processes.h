@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace motley {
 
 // All of this user's processes whose environment holds `NAME=value`.
 std::vector<pid_t> processes_with(const std::string& variable);
+
+// The ranks that this mpiexec has started on this host so far, by number: its grandchildren, as Linux lists them.
+std::map<int, pid_t> ranks_below(pid_t mpiexec);
 
 // Ends them at once and for good: stops them all first, so that none starts another, then kills. Waits until they are gone,
 // 5 s at most; false: some are not.

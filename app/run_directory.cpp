@@ -223,6 +223,10 @@ void RunDirectory::lock() {
 
 void RunDirectory::unlock() {
   if (lock_ < 0) return;
+  try {
+    const RanksHold none(path_);  // what a rank left that was killed goes with it
+  } catch (const Error&) {        // ranks still write: theirs
+  }
   std::error_code ignored;
   fs::remove(path_ / kLock, ignored);
   ::close(std::exchange(lock_, -1));

@@ -13,6 +13,7 @@
 
 #include "app/job_plan.h"
 #include "app/last_word.h"
+#include "app/launch.h"
 #include "app/launcher.h"
 #include "app/rank_verbs.h"
 #include "app/restart.h"
@@ -112,13 +113,18 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
   const bool writes = options.verb == Verb::plan || options.verb == Verb::predict;
   if (const fs::path& file = writes ? options.output : options.svg; !file.empty()) require_folder(file);
   if (!options.weights.empty()) static_cast<void>(open_weights(options.weights));
-  if (options.verb == Verb::predict)
+  if (options.verb == Verb::predict) {
+    const auto keep = [&](const fs::path& file, const char* as) {
+      if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
+        throw UserError("-o " + options.output.string() + " is the " + as + " too, and would be replaced; give another name",
+                        Exit::usage);
+    };
+    keep(options.weights, "file of weights");
     for (const auto& [input, file] : input_files(options, subject.job->model)) {
       static_cast<void>(InputFile(file));
-      if (std::error_code ignored; fs::equivalent(file, options.output, ignored))
-        throw UserError("-o " + options.output.string() + " is the input too, and would be replaced; give another name",
-                        Exit::usage);
+      keep(file, "input");
     }
+  }
   const auto& devices = subject.mesh().devices();
   const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
   return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here
@@ -288,7 +294,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     Outcome end = launch_once(directory, subject.mesh());
     const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
     attempts.push_back({end, device, keep && has_stepped(directory.path())});
-    if (restarts == options.restarts || !goes_again(attempts)) return end;
+    if (restarts == options.restarts || signals_so_far() > 0 || !goes_again(attempts)) return end;
     if (!end.said && !end.reason.empty()) print_error("motley: " + end.reason + "\n");
     end.said = true;
     try {

@@ -99,7 +99,7 @@ NpyFiles npy_files(const DataOptions& data) {
 }
 
 // As load_data(), and what only shows when files are read through.
-Datasets load_checked(const DataOptions& data, SampleKind expected) {
+Datasets load_checked(const DataOptions& data, const SampleKind& expected, std::vector<NpyError>& wrong) {
   if (data.kind == DataKind::tokens) check_tokens(token_files(data), expected);
   if (data.kind != DataKind::npy) {
     Datasets out = load_data(data, expected, 0, 0);
@@ -116,9 +116,7 @@ Datasets load_checked(const DataOptions& data, SampleKind expected) {
   };
   std::erase_if(files.inputs, unknown);
   std::erase_if(files.test_inputs, unknown);
-  Datasets out = load_npy(files, expected);
-  check_numbers(files, expected);
-  return out;
+  return check_npy(files, expected, wrong);
 }
 
 }  // namespace
@@ -204,8 +202,10 @@ std::optional<DataOptions> read_data(Reader& r, const Json& j, VersionKey versio
 
 void check_changes(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
   const std::vector<Index>& extents = expected.extents;
-  if (const std::size_t count = data.normalize.mean.size();
-      count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
+  if (expected.dtype == DType::i32 && !data.normalize.mean.empty())
+    complain_below(r, tree, "/normalize", "the model's first input holds whole numbers, which are not normalized; leave it out");
+  else if (const std::size_t count = data.normalize.mean.size();
+           count > 1 && (extents.empty() || extents.front() != static_cast<Index>(count)))
     complain_below(r, tree, "/normalize/mean",
                    "expected a number for each of the " + std::to_string(extents.empty() ? 1 : extents.front()) +
                        " channels of the model's input (its first dim after the batch), or one for all; found " +
@@ -253,9 +253,11 @@ std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions&
     if (data.kind == DataKind::synthetic || (data.kind == DataKind::tokens && expected.extents.size() != 1)) return std::nullopt;
     if (data.kind == DataKind::folder)
       for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
-    if (r.complaints.list.size() == before) return load_checked(data, expected).train->samples();
-  } catch (const NpyError& e) {
-    complain_below(r, tree, "/" + e.which(), e.what(), e.code());
+    if (r.complaints.list.size() != before) return std::nullopt;
+    std::vector<NpyError> wrong;
+    const Datasets all = load_checked(data, expected, wrong);
+    for (const NpyError& e : wrong) complain_below(r, tree, "/" + e.which(), e.what(), e.code());
+    if (wrong.empty()) return all.train->samples();
   } catch (const UserError& e) {
     const bool test = !data.test_path.empty() && std::string_view(e.what()).starts_with(data.test_path + ":");
     complain_below(r, tree, test ? "/test_path" : "/path", e.what(), e.code());

@@ -234,6 +234,7 @@ class JobReader {
   void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
+    parts.expected.dtype = image.dtype();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
     if (shape[0].name != batch)
       return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
@@ -282,7 +283,8 @@ Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data 
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
   if (parts.data && data == Data::needed) {
-    const SampleKind labels{.label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
+    const SampleKind labels{
+        .dtype = parts.expected.dtype, .label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
     reader.check_data(*parts.data, complaints.empty() ? parts.expected : labels, parts.train);
   }
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);

@@ -539,10 +539,12 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
   }
   const std::string& labels = model.loss.labels;
   const auto others = std::count_if(model.inputs.begin(), model.inputs.end(), [&](const InputSpec& i) { return i.name != labels; });
-  for (const InputSpec& i : model.inputs) {
+  for (InputSpec& i : model.inputs) {
     if (i.name == labels) {
-      if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes())
+      if (i.dtype != DType::i32 && model.inputs.size() > 1 && model.loss.has_classes()) {
         complain_below(r, j, "/inputs/" + i.name, "\"" + labels + "\" holds the labels, whole numbers; add \"dtype\": \"i32\"");
+        i.dtype = DType::i32;  // as it was meant
+      }
       if (i.dtype == DType::i32 && !model.loss.has_classes())
         complain_below(r, j, "/inputs/" + i.name,
                        "labels of " + model.loss.op + " are real numbers; leave \"dtype\" out of \"" + labels + "\"");

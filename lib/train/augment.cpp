@@ -56,6 +56,7 @@ class WithInputs final : public Changed {
 class Normalized final : public Changed {
  public:
   Normalized(std::shared_ptr<const Dataset> of, Normalize how) : Changed(std::move(of)), how_(std::move(how)) {
+    if (dtype() == DType::i32) throw UserError("whole numbers are not normalized");
     const std::vector<Index> extents = sample_extents();
     const auto count = static_cast<Index>(how_.mean.size());
     if (count != static_cast<Index>(how_.deviation.size()) || (count != 1 && (extents.empty() || count != extents.front())))

@@ -84,7 +84,7 @@ auto with_numbers(const MappedArray& array, F&& use) {
 // What an array of labels holds for each sample.
 class NpyLabels {
  public:
-  // UserError (65): not as expected, or a label that is not a class.
+  // UserError (65): not as expected, or a label that is not a class. samples: -1: any number.
   NpyLabels(const fs::path& file, Index samples, const std::string& of, const SampleKind& expected)
       : array_(file), dtype_(expected.label_dtype), extents_(expected.label_extents) {
     if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
@@ -99,7 +99,7 @@ class NpyLabels {
                                                           : each),
                       Exit::data);
     }
-    if (all.front() != samples)
+    if (samples >= 0 && all.front() != samples)
       throw UserError(
           array_.name() + ": " + std::to_string(all.front()) + " labels for the " + std::to_string(samples) + " samples of " + of,
           Exit::data);
@@ -170,14 +170,14 @@ class NpyLabels {
 
 class NpySamples final : public Dataset {
  public:
-  NpySamples(const fs::path& images, const std::vector<Index>& sample, DType dtype = DType::f32) : array_(images), dtype_(dtype) {
+  // sample: none: of any sizes.
+  NpySamples(const fs::path& images, const std::optional<std::vector<Index>>& sample, DType dtype = DType::f32)
+      : array_(images), dtype_(dtype) {
     const std::vector<Index>& all = array_.extents();
-    const bool right = !all.empty() && (sample.empty() || std::equal(all.begin() + 1, all.end(), sample.begin(), sample.end()));
+    const bool right = !all.empty() && (!sample || std::equal(all.begin() + 1, all.end(), sample->begin(), sample->end()));
     if (!right) {
-      const std::string sizes = shape_text(sample);
-      throw UserError(
-          array_.name() + ": an array " + shape_text(all) + "; expected [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1),
-          Exit::data);
+      const std::string sizes = sample && !sample->empty() ? ", " + shape_text(*sample).substr(1) : "]";
+      throw UserError(array_.name() + ": an array " + shape_text(all) + "; expected [samples" + sizes, Exit::data);
     }
     if (dtype == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
       throw UserError(array_.name() + ": an array of type '" + array_.type() + "'; expected integers", Exit::data);
@@ -258,21 +258,11 @@ class NpySamples final : public Dataset {
 
 }  // namespace
 
-std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::vector<Index>& sample, DType dtype) {
+std::shared_ptr<const Dataset> npy_samples(const fs::path& file, const std::optional<std::vector<Index>>& sample, DType dtype) {
   return std::make_shared<NpySamples>(file, sample, dtype);
 }
 
 namespace {
-
-// f(), whose errors are those of this file.
-template <class F>
-auto about(const std::string& which, F&& f) {
-  try {
-    return f();
-  } catch (const UserError& e) {
-    throw NpyError(which, e);
-  }
-}
 
 // What is expected of an input; nullptr: the network has none of that name.
 const SampleKind* find_further(const SampleKind& expected, const std::string& name) {
@@ -281,64 +271,89 @@ const SampleKind* find_further(const SampleKind& expected, const std::string& na
   return its == expected.further.end() ? nullptr : &*its;
 }
 
+// One part of the data, file by file.
+class NpyPart {
+ public:
+  // wrong: collects what is wrong; null: the first of it is thrown. part: "" or "test_".
+  NpyPart(const SampleKind& expected, std::string part, std::vector<NpyError>* wrong)
+      : expected_(expected), part_(std::move(part)), wrong_(wrong) {}
+  void load(const fs::path& images, const fs::path& labels, const std::map<std::string, fs::path>& inputs,
+            const std::vector<Index>& sample) {
+    about("images", [&] {
+      auto loaded = std::make_shared<NpySamples>(images, sample.empty() ? std::nullopt : std::optional(sample), expected_.dtype);
+      if (loaded->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
+      look_through(*loaded, expected_);
+      images_ = std::move(loaded);
+    });
+    about("labels", [&] {
+      labels_ =
+          std::make_unique<const NpyLabels>(labels, images_ ? images_->samples() : -1, images_ ? images_->name() : "", expected_);
+    });
+    for (const auto& [name, file] : inputs)
+      about("inputs/" + name, [&, &name_ = name, &file_ = file] { further_[name_] = load_further(name_, file_); });
+  }
+  std::vector<Index> sample_extents() const { return images_ ? images_->sample_extents() : expected_.extents; }
+  Index largest_label() const { return labels_->largest(); }
+  std::shared_ptr<const Dataset> made(Index classes) {
+    images_->set_labels(std::move(labels_), classes);
+    return with_inputs(std::move(images_), std::move(further_));
+  }
+
+ private:
+  template <class F>
+  void about(const std::string& which, F&& f) {
+    try {
+      f();
+    } catch (const UserError& e) {
+      const NpyError error(part_ + which, e);
+      if (wrong_ == nullptr) throw error;
+      wrong_->push_back(error);
+    }
+  }
+  // Loading does not take that time: every rank would.
+  void look_through(const NpySamples& samples, const SampleKind& kind) const {
+    if (wrong_ != nullptr && kind.dtype == DType::i32 && kind.numbers > 0) samples.check_below(kind.numbers);
+  }
+  std::shared_ptr<const Dataset> load_further(const std::string& name, const fs::path& file) const {
+    const SampleKind* const its = find_further(expected_, name);
+    auto out = std::make_shared<NpySamples>(file, its ? std::optional(its->extents) : std::nullopt, its ? its->dtype : DType::f32);
+    if (images_ && out->samples() != images_->samples())
+      throw UserError(file.string() + ": " + std::to_string(out->samples()) + " samples for the " +
+                          std::to_string(images_->samples()) + " of " + images_->name(),
+                      Exit::data);
+    if (its) look_through(*out, *its);
+    return out;
+  }
+
+  const SampleKind& expected_;
+  const std::string part_;
+  std::vector<NpyError>* const wrong_;
+  std::shared_ptr<NpySamples> images_{};
+  std::unique_ptr<const NpyLabels> labels_{};
+  std::map<std::string, std::shared_ptr<const Dataset>> further_{};
+};
+
+Datasets load(const NpyFiles& files, const SampleKind& expected, std::vector<NpyError>* wrong) {
+  check(files.test_images.empty() == files.test_labels.empty(), "test images and test labels are given together");
+  check(files.test_inputs.empty() || !files.test_images.empty(), "further test inputs are given with test images");
+  NpyPart train(expected, "", wrong), test(expected, "test_", wrong);
+  train.load(files.images, files.labels, files.inputs, expected.extents);
+  const bool tests = !files.test_images.empty();
+  if (tests) test.load(files.test_images, files.test_labels, files.test_inputs, train.sample_extents());
+  if (wrong != nullptr && !wrong->empty()) return {};
+  Index classes = expected.classes;
+  if (classes == 0) classes = std::max(train.largest_label(), tests ? test.largest_label() : -1) + 1;
+  return {train.made(classes), tests ? test.made(classes) : nullptr};
+}
+
 }  // namespace
 
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected) {
-  check(files.test_images.empty() == files.test_labels.empty(), "test images and test labels are given together");
-  check(files.test_inputs.empty() || !files.test_images.empty(), "further test inputs are given with test images");
-  struct Part {
-    std::shared_ptr<NpySamples> images{};
-    std::unique_ptr<const NpyLabels> labels{};
-  };
-  const auto load = [&](const std::string& part_of, const fs::path& images, const fs::path& labels,
-                        const std::vector<Index>& sample) {
-    Part part;
-    about(part_of + "images", [&] {
-      part.images = std::make_shared<NpySamples>(images, sample, expected.dtype);
-      if (part.images->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
-    });
-    about(part_of + "labels",
-          [&] { part.labels = std::make_unique<const NpyLabels>(labels, part.images->samples(), part.images->name(), expected); });
-    return part;
-  };
-  const auto load_further = [&](const std::string& name, const fs::path& file, const NpySamples& images) {
-    const SampleKind* const its = find_further(expected, name);
-    auto out = std::make_shared<NpySamples>(file, its ? its->extents : std::vector<Index>{}, its ? its->dtype : DType::f32);
-    if (out->samples() != images.samples())
-      throw UserError(file.string() + ": " + std::to_string(out->samples()) + " samples for the " +
-                          std::to_string(images.samples()) + " of " + images.name(),
-                      Exit::data);
-    return out;
-  };
-  std::vector<Part> parts;
-  parts.push_back(load("", files.images, files.labels, expected.extents));
-  if (!files.test_images.empty())
-    parts.push_back(load("test_", files.test_images, files.test_labels, parts.front().images->sample_extents()));
-  Index classes = expected.classes;
-  for (const Part& part : parts)
-    if (expected.classes == 0) classes = std::max(classes, part.labels->largest() + 1);
-  Datasets out;
-  for (Part& part : parts) {
-    part.images->set_labels(std::move(part.labels), classes);
-    std::map<std::string, std::shared_ptr<const Dataset>> further;
-    for (const auto& [name, file] : out.train ? files.test_inputs : files.inputs)
-      further[name] = about((out.train ? "test_inputs/" : "inputs/") + name,
-                            [&, &name_ = name, &file_ = file] { return load_further(name_, file_, *part.images); });
-    (out.train ? out.test : out.train) = with_inputs(std::move(part.images), std::move(further));
-  }
-  return out;
+  return load(files, expected, nullptr);
 }
 
-void check_numbers(const NpyFiles& files, const SampleKind& expected) {
-  const auto look = [](const std::string& which, const fs::path& file, const SampleKind& kind) {
-    if (file.empty() || kind.dtype != DType::i32 || kind.numbers == 0) return;
-    about(which, [&] { NpySamples(file, kind.extents, DType::i32).check_below(kind.numbers); });
-  };
-  look("images", files.images, expected);
-  look("test_images", files.test_images, expected);
-  for (const auto& [part, inputs] : {std::pair{"inputs/", &files.inputs}, {"test_inputs/", &files.test_inputs}})
-    for (const auto& [name, file] : *inputs)
-      if (const SampleKind* const its = find_further(expected, name)) look(part + name, file, *its);
+Datasets check_npy(const NpyFiles& files, const SampleKind& expected, std::vector<NpyError>& wrong) {
+  return load(files, expected, &wrong);
 }
 
 }  // namespace motley

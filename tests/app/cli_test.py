@@ -1221,6 +1221,22 @@ def restarts():
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
 
 
+def stops_while_a_rank_hangs():
+    """A stop that is asked for in vain is none to start again from."""
+    room = Room()
+    room.env["MOTLEY_HUNG_SECONDS"] = "3"
+    room.write("job.json", job(dtype="f64", max_steps=3000, checkpoint={"every_steps": 200}))
+    process = room.start("train", "job.json", "--run-dir", "run", "--restart", "3")
+    wait_for(lambda: (room.path / "run/checkpoints/step-200/complete").exists(), "a checkpoint is there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGSTOP)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 75 and "restart 1" not in err, (process.returncode, err)
+    assert room.json("run/run.json")["status"] == "stopped"
+    assert not (room.path / "run/.ranks.lock").exists() and not (room.path / "run/.lock").exists()
+
+
 def leaves_out_lost_devices():
     """A rank that is lost again before a step: the others go on, with its parts."""
     room = Room()
@@ -1276,15 +1292,22 @@ def several_inputs():
     has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "-o", "z.npy", code=64).err, "--input mask=FILE")
     write_npy(room.path / "word.npy", (samples - 1,), [0] * (samples - 1), "<i8")
     refused = room.run("check", "job.json", code=65).err  # both keys name the file: the first is wrong, and said
-    has(refused, "/data/inputs/word: ", "word.npy: 11 samples for the 12 of ", "/x.npy")
-    assert refused.count("error:") == 1 and "test_inputs" not in refused, refused
+    has(refused, "/data/inputs/word: ", "/data/test_inputs/word: ", "word.npy: 11 samples for the 12 of ", "/x.npy")
+    assert refused.count("error:") == 2, refused  # each key that names it
     write_npy(room.path / "word.npy", (samples,), [n % 8 for n in range(samples)], "<i8")
     has(room.run("check", "job.json", code=65).err, "/data/inputs/word: ", "word.npy: sample 7 holds 7; what reads it has the rows 0 to 6")
-    has(room.run("check", "job.json", "--set", "data.inputs.word=y.npy", code=65).err, "/data/test_inputs/word: ", "word.npy: sample 7 holds 7")
+    refused = room.run("check", "job.json", "--set", "data.inputs.word=y.npy", "--set", "data.labels=none.npy", code=66).err
+    has(refused, "/data/labels: ", "none.npy: ", "/data/test_inputs/word: ", "word.npy: sample 7 holds 7")
+    assert refused.count("error:") == 2, refused
+    write_npy(room.path / "column.npy", (samples, 1), [0] * samples, "<i8")  # of a model's input that has the batch alone
+    has(room.run("check", "job.json", "--set", "data.inputs.word=column.npy", code=65).err, "/data/inputs/word: ", "column.npy: an array [12, 1]; expected [samples]")
+    has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=column.npy", "-o", "z.npy", code=65).err, "expected [samples]")
     unknown = room.run("check", "job.json", "--set", 'data.test_inputs={"wort": "word.npy", "mask": "mask.npy"}', code=78).err
     has(unknown, 'no further input "wort"', 'the model\'s input "word" has no file')
     assert unknown.count("error:") == 2, unknown
     write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
+    has(room.run("predict", "job.json", "--weights", "run/weights.safetensors", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=word.npy", "-o",
+                 "run/weights.safetensors", code=64).err, "is the file of weights too")
     has(room.run("check", "job.json", "--set", "train.batch=13", code=78).err, "/train/batch: a batch of 13 is more than the 12 samples of the data")
     has(room.run("predict", "job.json", "--weights", "run", "--input", "wort=word.npy", "-o", "z.npy", code=64).err, 'no input "wort"; did you mean "word"?')
     del document["data"]["inputs"]["word"]
@@ -1436,7 +1459,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

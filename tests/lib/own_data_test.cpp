@@ -143,12 +143,13 @@ TEST_CASE("arrays: floats are taken as they are, bytes are scaled to 0..1") {
   CHECK(all_of(*npy_samples(in.write("h.npy", array<std::uint16_t>("<f2", {1, 2}, {0x3c00, 0xc000}))), 0) ==
         std::vector<double>{1, -2});
   const std::string numbers = in.write("i.npy", array<std::uint16_t>("<u2", {1, 3}, {7, 0, 65535}));
-  const auto tokens = npy_samples(numbers, {3}, DType::i32);
+  const auto tokens = npy_samples(numbers, std::vector<Index>{3}, DType::i32);
   CHECK(tokens->dtype() == DType::i32);
   CHECK(all_of(*tokens, 0) == std::vector<double>{7, 0, 65535});
-  CHECK_THAT(refused(Exit::data, [&] { npy_samples(numbers, {3}); }), Contains("an array of integers"));
-  CHECK_THAT(refused(Exit::data, [&] { npy_samples(x, {2, 2, 3}, DType::i32); }), Contains("expected integers"));
-  const auto large = npy_samples(in.write("l.npy", array<std::int64_t>("<i8", {1, 1}, {std::int64_t{1} << 40})), {1}, DType::i32);
+  CHECK_THAT(refused(Exit::data, [&] { npy_samples(numbers, std::vector<Index>{3}); }), Contains("an array of integers"));
+  CHECK_THAT(refused(Exit::data, [&] { npy_samples(x, std::vector<Index>{2, 2, 3}, DType::i32); }), Contains("expected integers"));
+  const auto large = npy_samples(in.write("l.npy", array<std::int64_t>("<i8", {1, 1}, {std::int64_t{1} << 40})),
+                                 std::vector<Index>{1}, DType::i32);
   CHECK_THAT(refused(Exit::data, [&] { all_of(*large, 0); }), Contains("2^31"));
   CHECK(all_of(*npy_samples(in.write("d.npy", array<double>("<f8", {1, 1}, {0.1}))), 0) == std::vector<double>{0.1});
 }
