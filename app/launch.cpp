@@ -215,7 +215,7 @@ void Launch::poll_once() {
   std::array<pollfd, 3> files{
       {{ends_.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};  // those below 0 are skipped
   // While processes are still to be found, the look for them must not come after their death.
-  const int patience = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; }) ? 50 : 5;
+  const int patience = all_known() ? 50 : 5;
   if (::poll(files.data(), files.size(), patience) < 0) return;  // a signal
   read_streams();
   see_ends();
@@ -242,10 +242,14 @@ std::optional<Record> Launch::record(std::size_t rank) const {
   return RecordReader(record_path(records_, static_cast<int>(rank))).read();
 }
 
+bool Launch::all_known() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; });
+}
+
 // A rank's process is held on to as soon as it is there: the first that ends without a final code died first. One of another host
 // is known by its record alone.
 void Launch::find_processes() {
-  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; })) return;
+  if (all_known()) return;
   const std::map<int, pid_t> started = ranks_below(mpiexec_);
   for (std::size_t r = 0; r < ranks_.size(); r++) {
     if (ranks_[r].known) continue;
@@ -360,18 +364,19 @@ Outcome Launch::outcome() const {
   // Also where a rank died or hung meanwhile.
   if (signals_so_far() > 0 && (worst.code == 0 ? bare >= 0 || hung_ : worst.code == kStopped || worst.code == kHung)) {
     const std::string why = worst.code == kHung ? worst.reason : hung_ ? hung_->text : "";
-    const std::string reason =
-        why.empty() ? worst.reason.empty() ? "stopped on request" : worst.reason : "stopped on request; " + why;
+    std::string reason = "stopped on request";
+    if (!why.empty())
+      reason += "; " + why;
+    else if (!worst.reason.empty())
+      reason = worst.reason;
     return {kStopped, -1, reason, worst.said && worst.code == kStopped && !worst.reason.empty(), early_};
   }
   if (hung_ && (worst.code == 0 || worst.code == kHung)) return {kHung, hung_->rank, hung_->text, false};
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
-  if (!died_.empty()) {  // one that was never seen may have been the first
-    const bool all_seen = std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.known; });
-    return {kHung, died_.size() == 1 && all_seen ? static_cast<int>(died_[0]) : -1, obituary(), false};
-  }
+  // One that was never seen may have died first.
+  if (!died_.empty()) return {kHung, died_.size() == 1 && all_known() ? static_cast<int>(died_[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
   if (started == 0) {
     const std::string how =

@@ -50,6 +50,7 @@ class Launch {
   void see_ends();
   void read_streams();
   void find_processes();
+  bool all_known() const;  // each rank has been seen
   // Order: whether processes that ended are reported in the order in which they ended.
   enum class Order { known, unknown };
   void rank_is_gone(std::size_t rank, Order order);

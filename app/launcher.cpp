@@ -89,18 +89,6 @@ class RecordsDirectory {
   fs::path path_;
 };
 
-// Whether MPI has started on the ranks whose records are there, and some are: it starts on all or on none.
-bool all_ready(const fs::path& records) {
-  std::error_code ignored;
-  int ranks = 0;
-  for (const auto& entry : fs::directory_iterator(records, ignored)) {
-    const auto record = RecordReader(entry.path()).read();
-    if (!record || record->ready == 0) return false;
-    ranks++;
-  }
-  return ranks > 0;
-}
-
 }  // namespace
 
 std::vector<std::string> absent_cores(const std::vector<Device>& devices) {
@@ -133,13 +121,15 @@ Outcome launch_ranks(const LaunchOptions& options) {
   }
 }
 
-void await_ranks(const fs::path& run_directory) {
+void await_ranks(const fs::path& run_directory, int ranks) {
   const fs::path records = records_in(run_directory);
   const std::string variable = records_variable(records);
+  Watch watch(records, ranks, Limits::from_environment());
   const auto began = std::chrono::steady_clock::now();
   for (auto now = began; now < began + kSavePatience && !processes_with(variable).empty(); now = std::chrono::steady_clock::now()) {
-    // mpiexec was asked to end before all ranks were ready: it may never do so.
-    if (now > began + kReadyPatience && !all_ready(records)) end_processes_with(variable);
+    watch.poll();
+    // mpiexec was told to end before MPI had started on all ranks: it may never do so.
+    if (now > began + kReadyPatience && !watch.all_ready()) end_processes_with(variable);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   std::error_code ignored;

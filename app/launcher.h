@@ -34,8 +34,8 @@ std::vector<std::string> absent_cores(const std::vector<Device>& devices);
 Outcome launch_ranks(const LaunchOptions& options);
 
 // After the sudden end of a launcher in that run directory: returns when its ranks on this host have ended too (they save what they
-// have; 10 min at most), and removes their records.
-void await_ranks(const std::filesystem::path& run_directory);
+// have; 10 min at most; killed where MPI has not started on all of them after 5 s), and removes their records.
+void await_ranks(const std::filesystem::path& run_directory, int ranks);
 
 // The same; prints what no one has said yet, and returns the exit code. Throws nothing.
 int launch(const LaunchOptions& options);

@@ -297,11 +297,11 @@ Parsed parse_options(const std::vector<std::string>& given) {
   app.require_subcommand(0, 1);
   add_common(app, options, words);
   add_verbs(app, options, words);
-  if (given.size() > 1 && given[0] == "help" && std::find(kLater.begin(), kLater.end(), given[1]) != kLater.end())
-    return not_built("motley " + given[1]);
-  if (given.size() > 1 && given[0] == "help" && given[1].front() != '-')
+  if (given.size() > 1 && given[0] == "help" && given[1].front() != '-') {
+    if (std::find(kLater.begin(), kLater.end(), given[1]) != kLater.end()) return not_built("motley " + given[1]);
     if (const auto verbs = verbs_of(app); std::find(verbs.begin(), verbs.end(), given[1]) == verbs.end())
       return usage("unknown command \"" + given[1] + "\"" + did_you_mean(given[1], verbs), "");
+  }
   std::string verb;
   const auto parsed_verb = [&] { return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name(); };
   try {

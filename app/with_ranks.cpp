@@ -285,12 +285,13 @@ Subject next_subject(const Subject& subject, const Gone& gone, const fs::path& r
 Outcome launch_all(const Options& options, const CommandLine& line, Subject& subject, RunDirectory& directory, Console& console) {
   Options next = options;
   std::vector<Attempt> attempts;
+  const bool keep = options.verb == Verb::train;
   for (int restarts = 0;; restarts++) {
     prepare(directory.path(), subject, next, line);
-    const bool keep = options.verb == Verb::train;
     std::optional<LastWord> last;  // until this process can say it
     if (keep)
-      last.emplace(directory, subject.mesh(), launcher_killed(), [path = fs::absolute(directory.path())] { await_ranks(path); });
+      last.emplace(directory, subject.mesh(), launcher_killed(),
+                   [path = fs::absolute(directory.path()), ranks = subject.mesh().ranks()] { await_ranks(path, ranks); });
     Outcome end = launch_once(directory, subject.mesh());
     const std::string device = end.rank < 0 ? "" : subject.mesh().device(end.rank).name;
     attempts.push_back({end, device, keep && has_stepped(directory.path())});

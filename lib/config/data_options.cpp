@@ -2,8 +2,10 @@
 #include "config/data_options.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
+#include "train/data_files.h"
 #include "train/npy_data.h"
 
 namespace motley {
@@ -98,25 +100,36 @@ NpyFiles npy_files(const DataOptions& data) {
   return files;
 }
 
-// As load_data(), and what only shows when files are read through.
-Datasets load_checked(const DataOptions& data, const SampleKind& expected, std::vector<NpyError>& wrong) {
-  if (data.kind == DataKind::tokens) check_tokens(token_files(data), expected);
-  if (data.kind != DataKind::npy) {
-    Datasets out = load_data(data, expected, 0, 0);
-    if (const auto found = out.train->sample_extents(); !expected.extents.empty() && found != expected.extents)
-      throw UserError(
-          data.path + ": samples of the sizes " + sizes_text(found) + ", the model's input has " + sizes_text(expected.extents),
-          Exit::data);
+using Complain = std::function<void(const std::string& pointer, const UserError& error)>;  // of the data's tree
+
+// As load_data(), and what only shows when files are read through. What is wrong is thrown, or given to `complain`.
+Datasets load_checked(const DataOptions& data, const SampleKind& expected, const Complain& complain) {
+  if (data.kind == DataKind::folder) {
+    std::vector<std::string> wrong;
+    Datasets out = check_folder(data.path, expected, wrong);
+    for (const std::string& text : wrong) complain("/path", UserError(text, Exit::data));
     return out;
   }
-  NpyFiles files = npy_files(data);
-  const auto unknown = [&](const auto& input) {  // it is complained about
-    return std::none_of(expected.further.begin(), expected.further.end(),
-                        [&](const SampleKind& k) { return k.input == input.first; });
-  };
-  std::erase_if(files.inputs, unknown);
-  std::erase_if(files.test_inputs, unknown);
-  return check_npy(files, expected, wrong);
+  if (data.kind == DataKind::npy) {
+    NpyFiles files = npy_files(data);
+    const auto unknown = [&](const auto& input) {  // it is complained about
+      return std::none_of(expected.further.begin(), expected.further.end(),
+                          [&](const SampleKind& k) { return k.input == input.first; });
+    };
+    std::erase_if(files.inputs, unknown);
+    std::erase_if(files.test_inputs, unknown);
+    std::vector<NpyError> wrong;
+    Datasets out = check_npy(files, expected, wrong);
+    for (const NpyError& e : wrong) complain("/" + e.which(), e);
+    return out;
+  }
+  if (data.kind == DataKind::tokens) check_tokens(token_files(data), expected);
+  Datasets out = load_data(data, expected, 0, 0);
+  if (const auto found = out.train->sample_extents(); !expected.extents.empty() && found != expected.extents)
+    throw UserError(
+        data.path + ": samples of the sizes " + sizes_text(found) + ", the model's input has " + sizes_text(expected.extents),
+        Exit::data);
+  return out;
 }
 
 }  // namespace
@@ -248,16 +261,13 @@ void check_changes(Reader& r, const Json& tree, const DataOptions& data, const S
 }
 
 std::optional<Index> check_files(Reader& r, const Json& tree, const DataOptions& data, const SampleKind& expected) {
+  if (data.kind == DataKind::synthetic || (data.kind == DataKind::tokens && expected.extents.size() != 1)) return std::nullopt;
   const std::size_t before = r.complaints.list.size();
   try {
-    if (data.kind == DataKind::synthetic || (data.kind == DataKind::tokens && expected.extents.size() != 1)) return std::nullopt;
-    if (data.kind == DataKind::folder)
-      for (const std::string& wrong : check_folder(data.path, expected)) complain_below(r, tree, "/path", wrong, Exit::data);
-    if (r.complaints.list.size() != before) return std::nullopt;
-    std::vector<NpyError> wrong;
-    const Datasets all = load_checked(data, expected, wrong);
-    for (const NpyError& e : wrong) complain_below(r, tree, "/" + e.which(), e.what(), e.code());
-    if (wrong.empty()) return all.train->samples();
+    const Datasets all = load_checked(data, expected, [&](const std::string& pointer, const UserError& e) {
+      complain_below(r, tree, pointer, e.what(), e.code());
+    });
+    if (r.complaints.list.size() == before) return all.train->samples();
   } catch (const UserError& e) {
     const bool test = !data.test_path.empty() && std::string_view(e.what()).starts_with(data.test_path + ":");
     complain_below(r, tree, test ? "/test_path" : "/path", e.what(), e.code());

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the files of each data set are. UserError (66): the first that is missing, and how to get it.
 #pragma once
+#include <motley/data.h>
+
 #include <filesystem>
+#include <string>
 #include <vector>
 
 namespace motley {
@@ -12,5 +15,8 @@ std::vector<std::filesystem::path> mnist_files(
     const std::filesystem::path& folder);  // train images, train labels, test images, test labels
 std::vector<std::filesystem::path> fashion_mnist_files(const std::filesystem::path& folder);  // empty: kFashionMnistFolder
 std::vector<std::filesystem::path> cifar10_files(const std::filesystem::path& folder);        // five batches, the test batch
+
+// As load_folder(); `wrong` gets what the public check_folder() returns.
+Datasets check_folder(const std::filesystem::path& folder, const SampleKind& expected, std::vector<std::string>& wrong);
 
 }  // namespace motley

@@ -7,6 +7,7 @@
 
 #include "base/at.h"
 #include "train/byte_images.h"
+#include "train/data_files.h"
 #include "train/pictures.h"
 
 namespace motley {
@@ -134,8 +135,7 @@ Datasets load_folder(const fs::path& folder, const SampleKind& expected) {
   return {parts.train, parts.test};
 }
 
-std::vector<std::string> check_folder(const fs::path& folder, const SampleKind& expected) {
-  std::vector<std::string> wrong;
+Datasets check_folder(const fs::path& folder, const SampleKind& expected, std::vector<std::string>& wrong) {
   const Parts parts = parts_of(folder, expected);
   for (const auto& part : {parts.train, parts.test})
     for (Index n = 0; part && n < part->samples() && wrong.size() < kMostWrong; n++) try {
@@ -143,6 +143,12 @@ std::vector<std::string> check_folder(const fs::path& folder, const SampleKind& 
       } catch (const UserError& e) {
         wrong.emplace_back(e.what());
       }
+  return {parts.train, parts.test};
+}
+
+std::vector<std::string> check_folder(const fs::path& folder, const SampleKind& expected) {
+  std::vector<std::string> wrong;
+  check_folder(folder, expected, wrong);
   return wrong;
 }
 

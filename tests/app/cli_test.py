@@ -1222,7 +1222,7 @@ def restarts():
 
 
 def stops_while_a_rank_hangs():
-    """A stop that is asked for in vain is none to start again from."""
+    """A stop request that a hanging rank cannot follow is no reason to start again."""
     room = Room()
     room.env["MOTLEY_HUNG_SECONDS"] = "3"
     room.write("job.json", job(dtype="f64", max_steps=3000, checkpoint={"every_steps": 200}))

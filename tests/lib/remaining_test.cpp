@@ -4,20 +4,14 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/named_mesh.h"
+
 using namespace motley;
 
 namespace {
 
-Mesh mesh_of(std::vector<Axis> axes) {
-  int ranks = 1;
-  for (const Axis& a : axes) ranks *= a.size;
-  std::vector<Device> devices(static_cast<std::size_t>(ranks));
-  for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].name = "d" + std::to_string(r);
-  return Mesh(std::move(axes), std::move(devices));
-}
-
-const Mesh kAll = mesh_of({{"all", 4}});
-const Mesh kTwo = mesh_of({{"data", 2}, {"model", 3}});
+const Mesh kAll = named_mesh({{"all", 4}});
+const Mesh kTwo = named_mesh({{"data", 2}, {"model", 3}});
 
 Parts parts_without(const Mesh& mesh, const Rule& rule, const std::vector<int>& gone) {
   return without(mesh, {rule}, gone).value().rules.split.at(0).parts;

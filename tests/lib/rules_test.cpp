@@ -9,6 +9,7 @@
 #include "plan/effective_rules.h"
 #include "plan/rules_json.h"
 #include "tests/support/config_files.h"
+#include "tests/support/named_mesh.h"
 
 using namespace motley;
 
@@ -31,14 +32,6 @@ struct Net {
   }
 };
 
-Mesh mesh_of(std::vector<Axis> axes) {
-  int ranks = 1;
-  for (const Axis& a : axes) ranks *= a.size;
-  std::vector<Device> devices(static_cast<std::size_t>(ranks));
-  for (int r = 0; r < ranks; r++) devices[static_cast<std::size_t>(r)].name = "d" + std::to_string(r);
-  return Mesh(std::move(axes), std::move(devices));
-}
-
 Lines complaints_of(const Mesh& mesh, const LayoutRules& rules) {
   static const Net net;
   Lines out;
@@ -46,8 +39,8 @@ Lines complaints_of(const Mesh& mesh, const LayoutRules& rules) {
   return out;
 }
 
-const Mesh kAll = mesh_of({{"all", 3}});
-const Mesh kTwo = mesh_of({{"data", 2}, {"model", 3}});
+const Mesh kAll = named_mesh({{"all", 3}});
+const Mesh kTwo = named_mesh({{"data", 2}, {"model", 3}});
 
 Lines said_of(const std::string& text) {
   const Folder folder("motley-rules");
