@@ -28,6 +28,8 @@ struct SumLoops {
   void (*along)(const Strip& strip, Index n, double* const* totals) = nullptr;  // totals[k][r] = the sum over row r
   void (*across)(const Strip& strip, Index n,
                  double* const* totals) = nullptr;  // totals[k][i] += the sum over element i of the rows
+  std::uint32_t fixed = 0;                          // the same, faster, where these operands are the same in each row: a bit each
+  void (*across_fixed)(const Strip& strip, Index n, double* const* totals) = nullptr;
 };
 
 // A map made ready (map_plan.cpp): extents of 1 are gone, the kept extents come first, the last one varying fastest in the

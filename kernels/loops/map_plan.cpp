@@ -152,6 +152,13 @@ SumLoops sums_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops
   return still ? loops.sums(shape_of(spec.formula).hash, *still) : SumLoops{};
 }
 
+// Whether these operands (a bit each) are the same at each step of the extent.
+bool same_in_each(std::uint32_t operands, const Extent& rows) {
+  for (std::size_t k = 0; k < rows.inputs; k++)
+    if ((operands >> k & 1) != 0 && rows.strides[k] != 0) return false;
+  return true;
+}
+
 void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec,
                     const Loops& loops, int threads) {
   MapLoop& loop = plan.loop;
@@ -168,6 +175,7 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   for (std::size_t i = 0; i + 1 < kept.size(); i++) outer *= kept[i].size;
   if (loop.across ? length >= kTogether : reduced.size() == 1)
     loop.sums = sums_of(plan, spec, loops, loop.across ? kept.back() : reduced.back());
+  if (loop.sums.across_fixed != nullptr && same_in_each(loop.sums.fixed, reduced.back())) loop.sums.across = loop.sums.across_fixed;
   loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
   if (loop.sums.along != nullptr && !loop.across) {
     const Index share = threads > 1 ? length / (4 * threads) : length;

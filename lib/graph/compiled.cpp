@@ -14,6 +14,7 @@ struct Declared {
 CompiledFormula compiled(const RowFormula& f) {
   CompiledFormula out{f.formula};
   for (const int k : f.still) out.still |= 1U << k;
+  for (const int k : f.fixed) out.fixed |= 1U << k;
   out.summed = f.summed;
   return out;
 }

@@ -14,12 +14,14 @@ struct CompiledFormula {
   Width width = Width::f32;
   std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
   bool summed = false;      // loops that add are made too
+  std::uint32_t fixed = 0;  // of these: a bit for each operand that is the same in all rows that are added up
 };
-// One that runs along rows of which these operands have one value each.
+// One that runs along rows of which the operands in `still` have one value each.
 struct RowFormula {
   Formula formula{};
   std::vector<int> still{};
-  bool summed = false;  // maps that add have it, along rows or across them
+  bool summed = false;       // maps that add have it, along rows or across them
+  std::vector<int> fixed{};  // adding across rows: these operands are the same in each of them
 };
 
 const std::vector<CompiledFormula>& compiled_formulas();

@@ -19,15 +19,20 @@ std::string real_of(const CompiledFormula& one) {
   return one.width == Width::f64 ? "double" : "float";
 }
 
-// The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ...
-std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real) {
+// The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ... row: whose elements it reads, from
+// the one on that the pointers are at.
+std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real, int row) {
   const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
   const std::string a = "r" + text(s.a), b = "r" + text(s.b), c = "r" + text(s.c);
   const auto define = [&](const std::string& type, const std::string& value) {
     return "    const " + type + " r" + text(i) + " = " + value + ";\n";
   };
-  const auto element = [&] { return "t" + text(s.a) + ((one.still >> s.a & 1) != 0 ? "" : "[i]"); };
+  const auto element = [&] {
+    const std::string k = text(s.a);
+    if (((one.still | one.fixed) >> s.a & 1) != 0) return "t" + k;
+    return "t" + k + (row == 0 ? "[i]" : "[i + " + text(row) + " * step[" + k + "]]");
+  };
   switch (s.op) {
     case Opcode::operand: return define(real, element());
     case Opcode::integer: return define("std::int32_t", element());
@@ -63,11 +68,12 @@ struct Loop {
   std::string before{};  // constants and scalars
   std::string begin{};   // where operands begin
   std::string values{};  // of operands that have one value
+  std::string fixed{};   // of element i of operands that are the same in each row
   std::string next{};    // from one row to the next
   std::string body{};    // registers r0, r1, ... of element i
 };
 
-Loop loop_of(const CompiledFormula& one) {
+Loop loop_of(const CompiledFormula& one, int row = 0) {
   const Formula& f = one.formula;
   const std::string real = real_of(one);
   Loop loop;
@@ -81,11 +87,12 @@ Loop loop_of(const CompiledFormula& one) {
     const std::string a = text(s.a);
     if (s.op == Opcode::operand || s.op == Opcode::integer) {
       const std::string type = s.op == Opcode::integer ? "std::int32_t" : real, from = "in<" + type + ">(strip, " + a + ")";
-      const bool still = (one.still >> s.a & 1) != 0;
-      const std::string pointer = (still ? "v" : "t") + a;
+      const bool still = (one.still >> s.a & 1) != 0, fixed = (one.fixed >> s.a & 1) != 0;
+      const std::string pointer = (still || fixed ? "v" : "t") + a;
       declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
       declare(loop.next, "    " + pointer + " += step[" + a + "];\n");
       if (still) declare(loop.values, "    const " + type + " t" + a + " = *v" + a + ";\n");
+      if (fixed) declare(loop.fixed, "    const " + type + " t" + a + " = v" + a + "[i];\n");
     }
     if (s.op == Opcode::scalar)
       declare(loop.before, "  const " + real + " s" + a + " = static_cast<" + real + ">(*in<double>(strip, " + a + "));\n");
@@ -96,14 +103,15 @@ Loop loop_of(const CompiledFormula& one) {
       loop.before += "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
                      "*>(strip.constants)[" + text(constants) + "]);\n";
     }
-    loop.body += line_of(one, static_cast<int>(i), constants, real);
+    loop.body += line_of(one, static_cast<int>(i), constants, real, row);
   }
   return loop;
 }
 
 // Over the elements of rows. Their number and steps are in registers: memory that results go to might be theirs, as far as the
 // compiler knows.
-void write_loop(const CompiledFormula& one, int number) {
+void write_loop(CompiledFormula one, int number) {
+  one.fixed = 0;
   const std::string real = real_of(one), results = text(static_cast<int>(one.formula.results.size()));
   Loop loop = loop_of(one);
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
@@ -123,10 +131,35 @@ void write_loop(const CompiledFormula& one, int number) {
       results.c_str(), loop.values.c_str(), loop.body.c_str(), loop.next.c_str());
 }
 
+// How a function begins that adds values over rows: where operands begin, the number of rows, the steps from one to the next.
+std::string head_of(const CompiledFormula& one, const Loop& loop) {
+  return "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
+         "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
+         "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
+}
+// The loop over elements, to be called in parts.
+std::string add_of(const std::string& body) {
+  return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n"
+         "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
+         body + "      }\n    };\n";
+}
+// Columns' sums, in local arrays, from `totals` and back.
+struct ColumnSums {
+  std::string load = "  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n", store{};
+  explicit ColumnSums(std::size_t results) {
+    for (std::size_t k = 0; k < results; k++) {
+      const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
+      load += "  alignas(64) double " + sums + "[kChunk];\n  std::memcpy(" + sums + ", totals[" + at + "], bytes);\n";
+      store += "  std::memcpy(totals[" + at + "], " + sums + ", bytes);\n";
+    }
+  }
+};
+
 // Sums of the elements of each row, and of the rows' elements in each column: local arrays, which the compiler keeps in vectors.
-void write_sums(const CompiledFormula& one, int number) {
+void write_sums(CompiledFormula one, int number) {
+  one.fixed = 0;
   const Loop loop = loop_of(one);
-  std::string along, across, zeros, totals, load, store;
+  std::string along = loop.body, across = loop.body, zeros, totals;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k)), sums = "sums" + at,
                       value = "] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
@@ -134,27 +167,48 @@ void write_sums(const CompiledFormula& one, int number) {
     across += "        " + sums + "[i" + value;
     zeros += "    alignas(64) double " + sums + "[kLanes] = {};\n";
     totals += "    totals[" + at + "][row] = total_of(" + sums + ");\n";
-    load += "  alignas(64) double " + sums + "[kChunk];\n  std::memcpy(" + sums + ", totals[" + at + "], bytes);\n";
-    store += "  std::memcpy(totals[" + at + "], " + sums + ", bytes);\n";
   }
-  const auto add = [&](const std::string& to) {
-    return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n"
-           "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
-           loop.body + to + "      }\n    };\n";
-  };
-  const std::string head = "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
-                           "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
-                           "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
+  const std::string head = head_of(one, loop);
   std::printf(
       "// sums of %s\nvoid sums_%d%s  for (Index row = 0;;) {\n%s%s%s"
       "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) add(at, kLanes);\n    add(at, n - at);\n%s"
       "    if (++row >= rows) return;\n%s  }\n}\n",
-      to_text(one.formula).c_str(), number, head.c_str(), loop.values.c_str(), zeros.c_str(), add(along).c_str(), totals.c_str(),
+      to_text(one.formula).c_str(), number, head.c_str(), loop.values.c_str(), zeros.c_str(), add_of(along).c_str(), totals.c_str(),
       loop.next.c_str());
-  std::printf(
-      "void columns_%d%s  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n%s"
-      "  for (Index row = 0; row < rows; row++) {\n%s%s    for_columns(n, add);\n%s  }\n%s}\n\n",
-      number, head.c_str(), load.c_str(), loop.values.c_str(), add(across).c_str(), loop.next.c_str(), store.c_str());
+  const ColumnSums sums(one.formula.results.size());
+  std::printf("void columns_%d%s%s  for (Index row = 0; row < rows; row++) {\n%s%s    for_columns(n, add);\n%s  }\n%s}\n\n", number,
+              head.c_str(), sums.load.c_str(), loop.values.c_str(), add_of(across).c_str(), loop.next.c_str(), sums.store.c_str());
+}
+
+// Columns' sums where some operands are the same in each row: four rows at a time, for which these and the sums are read once.
+void write_fixed_sums(const CompiledFormula& one, int number) {
+  const std::size_t results = one.formula.results.size();
+  const Loop loop = loop_of(one);
+  const ColumnSums sums(results);
+  std::printf("void fixed_%d%s%s  Index row = 0;\n", number, head_of(one, loop).c_str(), sums.load.c_str());
+  for (const int rows : {4, 1}) {
+    std::string body = loop.fixed, store, next;
+    for (std::size_t k = 0; k < results; k++) {
+      const std::string at = text(static_cast<int>(k));
+      body += "        double sum" + at + " = sums" + at + "[i];\n";
+      store += "        sums" + at + "[i] = sum" + at + ";\n";
+    }
+    for (int row = 0; row < rows; row++) {
+      body += "        {\n" + loop_of(one, row).body;
+      for (std::size_t k = 0; k < results; k++)
+        body += "        sum" + text(static_cast<int>(k)) + " += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
+      body += "        }\n";
+    }
+    for (int k = 0; k < rows; k++) next += loop.next;
+    std::string ahead;
+    for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
+      if ((one.fixed >> k & 1) == 0)
+        ahead += "    if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + ", " + text(rows) + " * n);\n";
+    const std::string many = text(rows);
+    std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
+                ahead.c_str(), loop.values.c_str(), add_of(body + store).c_str(), next.c_str());
+  }
+  std::printf("%s}\n\n", sums.store.c_str());
 }
 
 }  // namespace
@@ -173,7 +227,12 @@ int main() {
     if (one.summed && summed.insert({shape, wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(one, number);
-      sums += key + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" + text(number) + "}},\n";
+      sums += key + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" + text(number);
+      if (one.fixed != 0) {
+        write_fixed_sums(one, number);
+        sums += ", " + std::to_string(one.fixed) + "u, fixed_" + text(number);
+      }
+      sums += "}},\n";
     }
     if (!seen.insert({shape, wide, one.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;

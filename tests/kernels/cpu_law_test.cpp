@@ -119,6 +119,42 @@ TEST_CASE("CPU backend law: formulas along rows") {
   CHECK(compared > 50);
 }
 
+// Columns' sums of which some operands are the same in each row: loops of their own over four rows and single ones.
+TEST_CASE("CPU backend law: sums across rows") {
+  const auto backend = open_cpu(device(1)), reference = reference_backend();
+  int compared = 0;
+  for (const CompiledFormula& one : compiled_formulas()) {
+    if (one.fixed == 0 || !one.summed) continue;
+    for (const Index columns : {3, 8, 24, 96, 550})
+      for (const Index rows : {1, 4, 7, 50})
+        for (const bool same : {true, false}) {
+          std::vector<std::vector<Index>> strides;
+          std::vector<Image> images;
+          for (int k = 0; k < operand_count(one.formula); k++) {
+            const bool fixed = same && (one.fixed >> k & 1) != 0;
+            strides.push_back({fixed ? 0 : columns, 1});
+            Image& image = images.emplace_back(static_cast<std::size_t>(fixed ? columns : rows * columns));
+            for (std::size_t i = 0; i < image.size(); i++)
+              image[i] = -0.75 + static_cast<double>((i * 131 + static_cast<std::size_t>(k) * 57) % 1009) / 512;
+          }
+          for (int k = 0; k < result_count(one.formula); k++) strides.push_back({0, 1});
+          KernelSpec spec = map_of(one.formula, {rows, columns}, strides);
+          spec.combine = Combine::add;
+          images.resize(strides.size(), Image(static_cast<std::size_t>(columns)));
+          const std::vector<Image> got = run_kernel(*backend, spec, images), expected = run_kernel(*reference, spec, images);
+          double apart = 0;
+          for (std::size_t k = static_cast<std::size_t>(operand_count(one.formula)); k < got.size(); k++)
+            for (std::size_t i = 0; i < got[k].size(); i++)
+              if (const double here = std::abs(got[k][i] - expected[k][i]) / (1 + std::abs(expected[k][i])); !(here <= apart))
+                apart = std::isnan(here) ? HUGE_VAL : here;
+          INFO(to_text(one.formula) << " over " << rows << " rows of " << columns << (same ? "" : ", all operands of each row"));
+          CHECK(apart < 2e-6);
+          compared++;
+        }
+  }
+  CHECK(compared > 200);
+}
+
 // Rows that are interpreted in one piece, in several and with a rest; where operands come from memory the pieces are shorter.
 TEST_CASE("CPU backend law: interpreted formulas over long rows") {
   const auto backend = open_cpu(device(1)), reference = reference_backend();

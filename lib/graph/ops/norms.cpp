@@ -59,10 +59,10 @@ const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), out
                           gradient(true), gradient(false), sums(), weighted_sums()});
 // Sums over rows of values (batch_norm, group_norm), of which statistics have one for each; along rows of features (layer_norm,
 // rms_norm) they have one value for each row.
-const Compiled kRows(std::vector<RowFormula>{{squared(true), {}, true},
-                                             {times_normal(true), {}, true},
-                                             {times_normal(false), {}, true},
-                                             {sums(), {}, true},
+const Compiled kRows(std::vector<RowFormula>{{squared(true), {}, true, {1}},
+                                             {times_normal(true), {}, true, {2, 3}},
+                                             {times_normal(false), {}, true, {2}},
+                                             {sums(), {}, true, {2, 3}},
                                              {squared(true), {1}, true},
                                              {squared(false), {}, true},
                                              {output(true), {1, 3}},
@@ -97,8 +97,8 @@ std::vector<RowFormula> chains() {
   const Value two = sum_in_order(operand(0), operand(4));
   const std::vector<Value> first = apply(sums(), [](int k) { return operand(k); }),
                            second = apply(times_normal(true), [](int k) { return operand(k == 0 ? 0 : k + 3); });
-  out.push_back({formula({first[0], first[1], first[1], second[0]}), {}, true});
-  out.push_back({formula(apply(sums(), [&](int k) { return k == 0 ? two : operand(k); })), {}, true});
+  out.push_back({formula({first[0], first[1], first[1], second[0]}), {}, true, {2, 3, 5, 6}});
+  out.push_back({formula(apply(sums(), [&](int k) { return k == 0 ? two : operand(k); })), {}, true, {2, 3}});
   out.push_back(
       {formula(apply(gradient(true), [&](int k) { return k == 0 ? sum_in_order(operand(0), operand(7)) : operand(k); }))});
   for (const char* name : {"relu", "relu6", "silu", "hard_swish"}) {
@@ -119,8 +119,14 @@ std::vector<RowFormula> chains() {
     };
     for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4, true}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
       const Value z = apply(output(true), [&](int k) { return operand(half.norm[static_cast<std::size_t>(k)]); })[0];
-      for (const Value& of : {y_of(z), operand(half.stored)})
-        out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed});
+      out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(y_of(z)) : operand(k); })),
+                     {},
+                     half.summed,
+                     {2, 3, 4, 5}});
+      out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(operand(half.stored)) : operand(k); })),
+                     {},
+                     half.summed,
+                     {2, 3}});
     }
   }
   return out;
