@@ -110,8 +110,7 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
 
 // Over the elements of rows. Their number and steps are in registers: memory that results go to might be theirs, as far as the
 // compiler knows.
-void write_loop(CompiledFormula one, int number) {
-  one.fixed = 0;
+void write_loop(const CompiledFormula& one, int number) {
   const std::string real = real_of(one), results = text(static_cast<int>(one.formula.results.size()));
   Loop loop = loop_of(one);
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
@@ -143,72 +142,54 @@ std::string add_of(const std::string& body) {
          "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
          body + "      }\n    };\n";
 }
-// Columns' sums, in local arrays, from `totals` and back.
-struct ColumnSums {
-  std::string load = "  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n", store{};
-  explicit ColumnSums(std::size_t results) {
-    for (std::size_t k = 0; k < results; k++) {
-      const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
-      load += "  alignas(64) double " + sums + "[kChunk];\n  std::memcpy(" + sums + ", totals[" + at + "], bytes);\n";
-      store += "  std::memcpy(totals[" + at + "], " + sums + ", bytes);\n";
-    }
-  }
-};
-
-// Sums of the elements of each row, and of the rows' elements in each column: local arrays, which the compiler keeps in vectors.
-void write_sums(CompiledFormula one, int number) {
-  one.fixed = 0;
+// Sums of the elements of each row: local arrays, which the compiler keeps in vectors.
+void write_sums(const CompiledFormula& one, int number) {
   const Loop loop = loop_of(one);
-  std::string along = loop.body, across = loop.body, zeros, totals;
+  std::string body = loop.body, zeros, totals;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
-    const std::string at = text(static_cast<int>(k)), sums = "sums" + at,
-                      value = "] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
-    along += "        " + sums + "[i - first" + value;
-    across += "        " + sums + "[i" + value;
+    const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
+    body += "        " + sums + "[i - first] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
     zeros += "    alignas(64) double " + sums + "[kLanes] = {};\n";
     totals += "    totals[" + at + "][row] = total_of(" + sums + ");\n";
   }
-  const std::string head = head_of(one, loop);
   std::printf(
       "// sums of %s\nvoid sums_%d%s  for (Index row = 0;;) {\n%s%s%s"
       "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) add(at, kLanes);\n    add(at, n - at);\n%s"
       "    if (++row >= rows) return;\n%s  }\n}\n",
-      to_text(one.formula).c_str(), number, head.c_str(), loop.values.c_str(), zeros.c_str(), add_of(along).c_str(), totals.c_str(),
-      loop.next.c_str());
-  const ColumnSums sums(one.formula.results.size());
-  std::printf("void columns_%d%s%s  for (Index row = 0; row < rows; row++) {\n%s%s    for_columns(n, add);\n%s  }\n%s}\n\n", number,
-              head.c_str(), sums.load.c_str(), loop.values.c_str(), add_of(across).c_str(), loop.next.c_str(), sums.store.c_str());
+      to_text(one.formula).c_str(), number, head_of(one, loop).c_str(), loop.values.c_str(), zeros.c_str(), add_of(body).c_str(),
+      totals.c_str(), loop.next.c_str());
 }
 
-// Columns' sums where some operands are the same in each row: four rows at a time, for which these and the sums are read once.
-void write_fixed_sums(const CompiledFormula& one, int number) {
-  const std::size_t results = one.formula.results.size();
+// Sums of the rows' elements in each column, so many rows at a time, then so many of the rest: local arrays too. Several rows read
+// sums, and operands that are the same in each row, once.
+void write_columns(const CompiledFormula& one, const std::string& name, const std::vector<int>& rows_at_once) {
   const Loop loop = loop_of(one);
-  const ColumnSums sums(results);
-  std::printf("void fixed_%d%s%s  Index row = 0;\n", number, head_of(one, loop).c_str(), sums.load.c_str());
-  for (const int rows : {4, 1}) {
-    std::string body = loop.fixed, store, next;
-    for (std::size_t k = 0; k < results; k++) {
-      const std::string at = text(static_cast<int>(k));
-      body += "        double sum" + at + " = sums" + at + "[i];\n";
-      store += "        sums" + at + "[i] = sum" + at + ";\n";
-    }
+  std::string load = "  const auto bytes = static_cast<std::size_t>(n) * sizeof(double);\n", store, begin, end;
+  for (std::size_t k = 0; k < one.formula.results.size(); k++) {
+    const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
+    load += "  alignas(64) double " + sums + "[kChunk];\n  std::memcpy(" + sums + ", totals[" + at + "], bytes);\n";
+    store += "  std::memcpy(totals[" + at + "], " + sums + ", bytes);\n";
+    begin += "        double sum" + at + " = " + sums + "[i];\n";
+    end += "        " + sums + "[i] = sum" + at + ";\n";
+  }
+  std::printf("void %s%s%s  Index row = 0;\n", name.c_str(), head_of(one, loop).c_str(), load.c_str());
+  for (const int rows : rows_at_once) {
+    std::string body = loop.fixed + begin, next, ahead;
     for (int row = 0; row < rows; row++) {
       body += "        {\n" + loop_of(one, row).body;
-      for (std::size_t k = 0; k < results; k++)
+      for (std::size_t k = 0; k < one.formula.results.size(); k++)
         body += "        sum" + text(static_cast<int>(k)) + " += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
       body += "        }\n";
+      next += loop.next;
     }
-    for (int k = 0; k < rows; k++) next += loop.next;
-    std::string ahead;
+    const std::string many = text(rows);
     for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
       if ((one.fixed >> k & 1) == 0)
-        ahead += "    if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + ", " + text(rows) + " * n);\n";
-    const std::string many = text(rows);
+        ahead += "    if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + ", " + many + " * n);\n";
     std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
-                ahead.c_str(), loop.values.c_str(), add_of(body + store).c_str(), next.c_str());
+                ahead.c_str(), loop.values.c_str(), add_of(body + end).c_str(), next.c_str());
   }
-  std::printf("%s}\n\n", sums.store.c_str());
+  std::printf("%s}\n\n", store.c_str());
 }
 
 }  // namespace
@@ -224,19 +205,22 @@ int main() {
     const std::uint64_t shape = shape_of(one.formula).hash;
     const std::string key = "    {" + std::to_string(shape) + "u, ";
     if (one.formula.code.empty()) continue;
+    CompiledFormula any = one;  // whatever its operands are from row to row
+    any.fixed = 0;
     if (one.summed && summed.insert({shape, wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
-      write_sums(one, number);
+      write_sums(any, number);
+      write_columns(any, "columns_" + text(number), {1});
       sums += key + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" + text(number);
       if (one.fixed != 0) {
-        write_fixed_sums(one, number);
+        write_columns(one, "fixed_" + text(number), {4, 1});
         sums += ", " + std::to_string(one.fixed) + "u, fixed_" + text(number);
       }
       sums += "}},\n";
     }
     if (!seen.insert({shape, wide, one.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;
-    write_loop(one, number);
+    write_loop(any, number);
     table += key + (wide ? "true, " : "false, ") + std::to_string(one.still) + "u, formula_" + text(number) + "},\n";
   }
   std::printf("constexpr Compiled kCompiled[] = {\n%s};\nconstexpr CompiledSums kCompiledSums[] = {\n%s};\n", table.c_str(),

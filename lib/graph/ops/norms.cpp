@@ -119,14 +119,10 @@ std::vector<RowFormula> chains() {
     };
     for (const Half& half : {Half{sums(), {1, 2, 4, 3, 5}, 4, true}, Half{gradient(true), {1, 2, 3, 5, 7}, 7}}) {
       const Value z = apply(output(true), [&](int k) { return operand(half.norm[static_cast<std::size_t>(k)]); })[0];
-      out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(y_of(z)) : operand(k); })),
-                     {},
-                     half.summed,
-                     {2, 3, 4, 5}});
-      out.push_back({formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(operand(half.stored)) : operand(k); })),
-                     {},
-                     half.summed,
-                     {2, 3}});
+      const std::vector<int> fixed{2, 3}, fixed_of_z{2, 3, 4, 5};  // of the sums
+      for (const auto& [of, same] : {std::pair{y_of(z), fixed_of_z}, {operand(half.stored), fixed}})
+        out.push_back(
+            {formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed, same});
     }
   }
   return out;
