@@ -50,7 +50,9 @@ KernelSpec spec_of(const std::string& name, Index n) {
     if (name == "norm") return map_of(formula_of(step, "n forward"), extents, {each, still, still, still, still, each});
     if (name == "norm gradient")
       return map_of(formula_of(step, "n backward_data"), extents, {each, each, still, still, still, still, still, each});
-    KernelSpec spec = map_of(formula_of(step, "n variance"), extents, {each, still, still});
+    const auto whole = [&](const std::string& pass) { return apply(formula_of(step, pass), [](int k) { return operand(k); })[0]; };
+    KernelSpec spec = map_of(formula({whole("n shifted_mean"), whole("n shifted_squares")}), extents, {each, still, still, still});
+    for (std::size_t k = 1; k < 4; k++) spec.operands[k].dtype = DType::f64;
     spec.combine = Combine::add;
     return spec;
   }
@@ -68,7 +70,7 @@ class Operands {
   Operands(const KernelSpec& spec, Index n) {
     const std::size_t inputs = input_count(spec), results = result_count(spec);
     for (std::size_t k = 0; k < inputs + results; k++) {
-      if (k >= inputs && results > 1) {
+      if (k >= inputs && results > 1 && spec.combine == Combine::set) {
         pointers_.push_back(pointers_[k - results]);
         continue;
       }
@@ -76,10 +78,8 @@ class Operands {
       for (std::size_t i = 0; i < blocks_.back().size(); i++) blocks_.back()[i] = 0.5f + 1e-3f * static_cast<float>(i % 97);
       const auto at = reinterpret_cast<std::uintptr_t>(blocks_.back().data());
       pointers_.push_back(reinterpret_cast<float*>((at + 63) / 64 * 64));
-      if (spec.operands[k].dtype == DType::f64) {
-        const double scalar = k == 0 ? 0.01 : 1.0;
-        std::copy_n(reinterpret_cast<const char*>(&scalar), sizeof scalar, reinterpret_cast<char*>(pointers_.back()));
-      }
+      if (spec.operands[k].dtype == DType::f64)
+        std::fill_n(reinterpret_cast<double*>(pointers_.back()), n / 2, k == 0 ? 0.01 : 1.0);
     }
   }
   float* const* floats() const { return pointers_.data(); }

@@ -50,11 +50,16 @@ inline bool is_copy(const KernelSpec& spec) {  // no arithmetic at all
   return spec.op == KernelOp::map && spec.formula.code.empty() && spec.summands == 1 && spec.combine == Combine::set &&
          spec.scale == 1;
 }
-// Registers are f64. Of a reduction only in f64 plans: its sums are in f64 in any case.
+// Registers are f64: in f64 plans; where a result is f64, but of a reduction, whose sums are in f64 in any case, where an operand
+// is.
 inline bool is_wide(const KernelSpec& spec) {
-  if (spec.dtype == DType::f64 || spec.combine != Combine::set) return spec.dtype == DType::f64;
-  return std::any_of(spec.operands.end() - static_cast<std::ptrdiff_t>(result_count(spec)), spec.operands.end(),
-                     [](const MapOperand& o) { return o.dtype == DType::f64; });
+  if (spec.dtype == DType::f64) return true;
+  const std::size_t inputs = input_count(spec);
+  for (std::size_t i = 0; i < spec.operands.size(); i++)
+    if (spec.operands[i].dtype == DType::f64 && (i < inputs) == (spec.combine != Combine::set) &&
+        !(i < inputs && is_scalar(spec, i)))
+      return true;
+  return false;
 }
 // The same computation of f32 operands; of a spec of bf16.
 KernelSpec in_f32(KernelSpec spec);

@@ -29,7 +29,12 @@ class Recorder {
     if (const auto known = known_.find(term); known != known_.end()) return known->second;
     Instruction s{term->op, -1, -1, -1, term->constant};
     if (term->of.empty()) s.a = term->number;
-    for (std::size_t k = 0; k < term->of.size(); k++) (k == 0 ? s.a : k == 1 ? s.b : s.c) = add(term->of[k]);
+    // What is chosen comes before the condition: a gradient is the first operand of a formula and of those that it is put into.
+    const std::size_t count = term->of.size(), first = term->op == Opcode::select ? 1 : 0;
+    for (std::size_t n = 0; n < count; n++) {
+      const std::size_t k = (first + n) % count;
+      (k == 0 ? s.a : k == 1 ? s.b : s.c) = add(term->of[k]);
+    }
     const auto same = std::find(formula.code.begin(), formula.code.end(), s);
     const int place = static_cast<int>(same - formula.code.begin());
     if (same == formula.code.end()) formula.code.push_back(s);

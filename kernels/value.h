@@ -58,9 +58,16 @@ Formula formula(const std::vector<Value>& results);
 Formula converted();
 // The formula's results with its operands (and nothing else) replaced.
 std::vector<Value> apply(const Formula& formula, const std::function<Value(int)>& operand);
+// The same values of fewer instructions, where code made of two formulas has more than it needs: what one of them clamps the other
+// compares with its limits again (`relu6(z) <= 0` is `z <= 0`).
+Formula simplified(const Formula& formula);
 // d result / d operand(number), by the chain rule. Where a select chooses, the derivative of what was chosen.
 Value derivative(const Value& result, int number);
 
+// Whether a, b and c of such an instruction are registers.
+inline bool reads_registers(Opcode op) {
+  return op >= Opcode::add && op != Opcode::whole;
+}
 // A formula with its constants taken out: what is compiled once for all of them.
 struct FormulaShape {
   std::uint64_t hash = 0;

@@ -32,7 +32,10 @@ void relu_gradient(float* const* o, Index n) {
   const float *dy = o[0], *y = o[1];
   float* dx = o[2];
   each(
-      n, [=](Index i) __attribute__((always_inline)) { dx[i] = dy[i] * (0.0f < y[i] ? 1.0f : 0.0f); });
+      n, [=](Index i) __attribute__((always_inline)) {
+        const float g = dy[i];
+        dx[i] = 0.0f < y[i] ? g : 0.0f;
+      });
 }
 void add(float* const* o, Index n) {
   const float *a = o[0], *b = o[1];
@@ -98,19 +101,21 @@ void norm(float* const* o, Index n) {
         kNormChannels, [=](Index i) __attribute__((always_inline)) { y[i] = (x[i] - center[i]) * scale[i] * weight[i] + bias[i]; });
   }
 }
-// operands: x, center; sums of squares
-void norm_variance(float* const* o, Index n) {
-  const float* center = o[1];
-  double sums[kNormChannels] = {};
+// operands: x, origin (f64); sums of x - origin and of its squares
+void norm_statistics(float* const* o, Index n) {
+  const auto* origin = reinterpret_cast<const double*>(o[1]);
+  double sums[kNormChannels] = {}, squares[kNormChannels] = {};
   for (Index first = 0; first < n; first += kNormChannels) {
     const float* x = o[0] + first;
     each(
-        kNormChannels, [ =, &sums ](Index i) __attribute__((always_inline)) {
-          const float d = x[i] - center[i];
-          sums[i] += static_cast<double>(d * d);
+        kNormChannels, [ =, &sums, &squares ](Index i) __attribute__((always_inline)) {
+          const double d = static_cast<double>(x[i]) - origin[i];
+          sums[i] += d;
+          squares[i] += d * d;
         });
   }
-  for (Index i = 0; i < kNormChannels; i++) o[2][i] = static_cast<float>(sums[i]);
+  std::memcpy(o[2], sums, sizeof sums);
+  std::memcpy(o[3], squares, sizeof squares);
 }
 // operands: g, x, scale, weight, mean of g times normal, center, mean of g; gradient
 void norm_gradient(float* const* o, Index n) {
@@ -215,7 +220,7 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                 {"sgd", sgd},
                                 {"adam", adam},
                                 {"norm", norm},
-                                {"norm variance", norm_variance},
+                                {"norm statistics", norm_statistics},
                                 {"norm gradient", norm_gradient},
                                 {"interpreted: (a - b) * c", scaled_difference},
                                 {"interpreted: a a + b b - c", squares},

@@ -45,7 +45,11 @@ void narrow(const float* from, Bf16* to, Index begin, Index end) {
 }
 
 void map(const MapLoop& map, void* const* operands, Index begin, Index end) {
-  if (map.reduced == 0) return elementwise(map, operands, begin, end);
+  if (map.reduced == 0) {
+    elementwise(map, operands, begin, end);
+    if (map.streamed) end_streaming();
+    return;
+  }
   reduction(map, operands, begin, end);
 }
 
@@ -66,7 +70,7 @@ struct Compiled {
 };
 struct CompiledSums {
   std::uint64_t shape;
-  std::uint32_t still;
+  std::uint32_t wide, still;
   SumLoops loops;
 };
 #include "formulas.inc"
@@ -76,10 +80,10 @@ FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
     if (one.shape == shape && one.wide == wide && one.still == still) return one.loop;
   return nullptr;
 }
-SumLoops sums(std::uint64_t shape, std::uint32_t still) {
+SumLoops sums(std::uint64_t shape, std::uint32_t wide, std::uint32_t still) {
   if (shape == 0) return {sums_alone, columns_alone};
   for (const CompiledSums& one : kCompiledSums)
-    if (one.shape == shape && one.still == still) return one.loops;
+    if (one.shape == shape && one.wide == wide && one.still == still) return one.loops;
   return {};
 }
 

@@ -39,6 +39,7 @@ struct MapLoop {
   FormulaLoop compiled = nullptr;   // none: the formula is interpreted
   std::uint32_t still = 0;          // operands of which it reads one value in each row: a bit each
   bool at_once = false;             // elementwise: a tile is rows of one call of `compiled`, nothing is copied
+  bool streamed = false;            // at_once: the result is written around the caches
   SumLoops sums{};                  // of a reduction, instead of `compiled`: none, or the one for its rows
   const void* constants = nullptr;  // for compiled ones
   // Where it is interpreted: elements at a time; of each register its memory, in chunks, and whether it is an operand that is
@@ -121,7 +122,9 @@ struct Loops {
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
   // Of FormulaShape::hash; of operands with a bit in `still` it reads one value. None: null.
   FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still);
-  SumLoops (*sums)(std::uint64_t shape, std::uint32_t still);  // the same of its sums; shape 0: of the operand itself
+  // The same of its sums, where the operands with a bit in `wide` are f64, and all registers if there are any; shape 0: of the
+  // operand itself.
+  SumLoops (*sums)(std::uint64_t shape, std::uint32_t wide, std::uint32_t still);
 };
 
 extern const Loops kLoopsGeneric;

@@ -15,10 +15,11 @@
 namespace motley::cpu {
 namespace {
 
-constexpr Index kFew = 16, kMany = 64;  // elements of a row: where the vectors run across rows
-constexpr Index kTileElements = 8192;   // one unit of an elementwise map: 32 KiB per operand
-constexpr Index kTransposeTile = 64;    // both sides of a tile fit in the first-level cache
-constexpr Index kTogether = 8;          // reduce.inc
+constexpr Index kFew = 16, kMany = 64;             // elements of a row: where the vectors run across rows
+constexpr Index kTileElements = 8192;              // one unit of an elementwise map: 32 KiB per operand
+constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: with an operand as large as many last-level caches
+constexpr Index kTransposeTile = 64;               // both sides of a tile fit in the first-level cache
+constexpr Index kTogether = 8;                     // reduce.inc
 
 // One extent of the map with every operand's stride, the results' last.
 struct Extent {
@@ -142,14 +143,26 @@ bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
          loop.scale == 1 && loop.combine != Combine::add && is_in_place(plan, row);
 }
 
-// Loops that add whole rows: of floats next to each other along `row`, or one value in it.
+// One result, of rows that are next to each other, so large that no cache would have it when it is read: the lines that are
+// overwritten are then not read first, and no others leave the caches for them.
+bool is_streamed(const MapPlan& plan, const Extent& rows, const Extent& row) {
+  const Index floats = plan.elements / static_cast<Index>(rows.strides.size());
+  return plan.loop.results == 1 && (rows.size == 1 || rows.result() == row.size) && floats >= kStreamedFloats;
+}
+
+// Loops that add whole rows: of values next to each other along `row`, or one value in it, which they read as they are in memory.
 SumLoops sums_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
-  if (plan.loop.wide || plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return {};
-  for (std::size_t k = 0; k < row.inputs; k++)
-    if (plan.scalars[k] == 0 && row.strides[k] != 0 && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return {};
-  if (spec.formula.code.empty()) return plan.loop.plain && row.strides[0] == 1 ? loops.sums(0, 0) : SumLoops{};
-  const auto still = still_along(plan, row);
-  return still ? loops.sums(shape_of(spec.formula).hash, *still) : SumLoops{};
+  if (plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return {};
+  std::uint32_t wide = 0, still = 0;
+  for (std::size_t k = 0; k < row.inputs; k++) {
+    if (plan.scalars[k] != 0) continue;
+    if (row.strides[k] != 0 && row.strides[k] != 1) return {};
+    if (bytes_of(plan.dtypes[k]) < 4) return {};
+    wide |= (plan.dtypes[k] == DType::f64 ? 1U : 0U) << k;
+    still |= (row.strides[k] == 0 ? 1U : 0U) << k;
+  }
+  if (spec.formula.code.empty()) return plan.loop.plain && still == 0 ? loops.sums(0, 0, 0) : SumLoops{};
+  return plan.loop.wide == (wide != 0) ? loops.sums(shape_of(spec.formula).hash, wide, still) : SumLoops{};
 }
 
 // Whether these operands (a bit each) are the same at each step of the extent.
@@ -199,17 +212,12 @@ void store(MapPlan& plan, const std::vector<Extent>& kept, const std::vector<Ext
   plan.loop.reduced = static_cast<int>(reduced.size());
 }
 
-// Whether it makes a value for each element.
-bool computes(Opcode op) {
-  return op >= Opcode::add && op != Opcode::whole;
-}
-
 // The memory of a register that is not read any more is used again.
 Registers registers_of(const PlainFormula& f) {
   Registers out;
   std::array<int, kMostInstructions> last{};  // instruction that reads the register last
   for (int i = 0; i < f.count; i++)
-    if (const PlainInstruction s = f.code[i]; computes(s.op))
+    if (const PlainInstruction s = f.code[i]; reads_registers(s.op))
       for (const int r : {s.a, s.b, s.c})
         if (r >= 0) at(last, r) = i;
   for (int k = 0; k < f.result_count; k++) {
@@ -228,7 +236,7 @@ Registers registers_of(const PlainFormula& f) {
     const auto slot = static_cast<int>(free - until.begin());
     at(out.slots, i) = static_cast<std::int8_t>(slot);
     out.count = std::max(out.count, slot + 1);
-    at(full, slot) |= computes(op) || op == Opcode::operand || op == Opcode::position;
+    at(full, slot) |= reads_registers(op) || op == Opcode::operand || op == Opcode::position;
   }
   out.full = static_cast<int>(std::count(full.begin(), full.end(), true));
   return out;
@@ -314,6 +322,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   }
   choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   plan.loop.at_once = reduced.empty() && runs_at_once(plan, kept[kept.size() - 2].size, kept.back());
+  plan.loop.streamed = plan.loop.at_once && is_streamed(plan, kept[kept.size() - 2], kept.back());
   store(plan, kept, reduced);
   plan.loop.extents = plan.extents.data();
   plan.loop.strides = plan.strides.data();

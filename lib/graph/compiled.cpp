@@ -15,6 +15,8 @@ CompiledFormula compiled(const RowFormula& f) {
   CompiledFormula out{f.formula};
   for (const int k : f.still) out.still |= 1U << k;
   for (const int k : f.fixed) out.fixed |= 1U << k;
+  for (const int k : f.wide) out.wide |= 1U << k;
+  if (out.wide != 0) out.width = Width::f64;
   out.summed = f.summed;
   return out;
 }

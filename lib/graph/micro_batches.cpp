@@ -36,9 +36,11 @@ bool changes(const Passes& passes, const Pass& pass, const std::string& batch) {
   auto is_batch = [&](int index) { return index >= 0 && at(pass.indices, index).name == batch; };
   for (const Window& w : pass.windows)
     if (is_batch(w.read) || is_batch(w.made) || is_batch(w.tap)) return true;
-  for (const IndexMap& map : pass.index_maps)
+  for (const IndexMap& map : pass.index_maps) {
+    if (map.made.empty() && map.offset == 0) continue;  // the first one, of a micro-batch's as of all
     if (std::any_of(map.read.begin(), map.read.end(), is_batch) || std::any_of(map.made.begin(), map.made.end(), is_batch))
       return true;
+  }
   for (const PassOperand* o : operands_of(pass))  // another dim's index reads it, or it reads another dim
     for (std::size_t d = 0; d < o->indices.size(); d++)
       if ((at(passes.tensors, o->tensor).shape[d].name == batch) != is_batch(o->indices[d])) return true;

@@ -36,6 +36,23 @@ class PointwiseOp final : public Op {
   bool from_y_;
 };
 
+bool is_0_or_1(const Value& v) {
+  return v.term().op == Opcode::constant && (v.term().constant == 0 || v.term().constant == 1);
+}
+// Of the slopes that are chosen from, those that dy has to be multiplied with.
+int products_of(const Value& slope) {
+  const Value::Term& t = slope.term();
+  if (t.op == Opcode::select) return products_of(t.of[1]) + products_of(t.of[2]);
+  return is_0_or_1(slope) ? 0 : 1;
+}
+// dy slope. Where comparisons choose the slope they choose what it makes of dy, without a product with 0 or 1: 0 also of a dy that
+// is not finite.
+Value times(const Value& dy, const Value& slope) {
+  const Value::Term& t = slope.term();
+  if (t.op != Opcode::select || products_of(slope) > 1) return dy * slope;
+  return select(t.of[0], times(dy, t.of[1]), times(dy, t.of[2]));
+}
+
 Tensor add_to_graph(const std::string& op, const Tensor& x, const std::string& name, std::shared_ptr<const Op> it) {
   return GraphNodes::graph_of({x})->add(op, name, std::move(it), {x}, x.shape());
 }
@@ -47,7 +64,7 @@ Pointwise::Pointwise(const std::string& name, const Function& f)
   declare();
 }
 Pointwise::Pointwise(const std::string& name, const Function& f, const Function& slope)
-    : name_(name), forward_(formula({f(operand(0))})), backward_(formula({operand(0) * slope(operand(1))})), from_y_(true) {
+    : name_(name), forward_(formula({f(operand(0))})), backward_(formula({times(operand(0), slope(operand(1)))})), from_y_(true) {
   declare();
 }
 
@@ -61,7 +78,7 @@ Tensor Pointwise::operator()(const Tensor& x, const std::string& name) const {
 }
 
 std::vector<Formula> Pointwise::formulas(const Function& f) {
-  return {formula({f(operand(0))}), formula({operand(0) * derivative(f(operand(1)), 1)})};
+  return {formula({f(operand(0))}), formula({times(operand(0), derivative(f(operand(1)), 1))})};
 }
 
 Tensor Pointwise::apply(const std::string& op, const Tensor& x, const std::string& name, const Function& f) {

@@ -34,7 +34,7 @@ std::string line_of(const CompiledFormula& one, int i, int& constants, const std
     return "t" + k + (row == 0 ? "[i]" : "[i + " + text(row) + " * step[" + k + "]]");
   };
   switch (s.op) {
-    case Opcode::operand: return define(real, element());
+    case Opcode::operand: return define(real, "static_cast<" + real + ">(" + element() + ")");
     case Opcode::integer: return define("std::int32_t", element());
     case Opcode::scalar: return define(real, "s" + text(s.a));
     case Opcode::constant: return define(real, "c" + text(constants++));
@@ -86,7 +86,10 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
     const Instruction& s = f.code[i];
     const std::string a = text(s.a);
     if (s.op == Opcode::operand || s.op == Opcode::integer) {
-      const std::string type = s.op == Opcode::integer ? "std::int32_t" : real, from = "in<" + type + ">(strip, " + a + ")";
+      const std::string type = s.op == Opcode::integer                       ? "std::int32_t"
+                               : one.wide != 0 && (one.wide >> s.a & 1) == 0 ? "float"
+                                                                             : real;
+      const std::string from = "in<" + type + ">(strip, " + a + ")";
       const bool still = (one.still >> s.a & 1) != 0, fixed = (one.fixed >> s.a & 1) != 0;
       const std::string pointer = (still || fixed ? "v" : "t") + a;
       declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
@@ -184,7 +187,7 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
     }
     const std::string many = text(rows);
     for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
-      if ((one.fixed >> k & 1) == 0)
+      if ((one.fixed >> k & 1) == 0 && (one.wide >> k & 1) == 0)
         ahead += "    if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + ", " + many + " * n);\n";
     std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
                 ahead.c_str(), loop.values.c_str(), add_of(body + end).c_str(), next.c_str());
@@ -198,7 +201,8 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
 int main() {
   using namespace motley;
   std::printf("// Written by write_formulas.\n");
-  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen, summed;
+  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen;
+  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> summed;
   std::string table, sums;
   for (const CompiledFormula& one : compiled_formulas()) {
     const bool wide = one.width == Width::f64;
@@ -207,21 +211,23 @@ int main() {
     if (one.formula.code.empty()) continue;
     CompiledFormula any = one;  // whatever its operands are from row to row
     any.fixed = 0;
-    if (one.summed && summed.insert({shape, wide, one.still}).second) {
+    if (one.summed && summed.insert({shape, one.wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(any, number);
       write_columns(any, "columns_" + text(number), {1});
-      sums += key + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" + text(number);
+      sums += key + std::to_string(one.wide) + "u, " + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" +
+              text(number);
       if (one.fixed != 0) {
         write_columns(one, "fixed_" + text(number), {4, 1});
         sums += ", " + std::to_string(one.fixed) + "u, fixed_" + text(number);
       }
       sums += "}},\n";
     }
-    if (!seen.insert({shape, wide, one.still}).second) continue;
+    if (wide) any.still = any.wide = 0;  // its operands are copied first, as f64
+    if (!seen.insert({shape, wide, any.still}).second) continue;
     const int number = static_cast<int>(seen.size()) - 1;
     write_loop(any, number);
-    table += key + (wide ? "true, " : "false, ") + std::to_string(one.still) + "u, formula_" + text(number) + "},\n";
+    table += key + (wide ? "true, " : "false, ") + std::to_string(any.still) + "u, formula_" + text(number) + "},\n";
   }
   std::printf("constexpr Compiled kCompiled[] = {\n%s};\nconstexpr CompiledSums kCompiledSums[] = {\n%s};\n", table.c_str(),
               sums.c_str());

@@ -6,6 +6,7 @@
 
 #include "base/at.h"
 #include "kernels/operands.h"
+#include "kernels/value.h"
 
 namespace motley {
 
@@ -94,7 +95,7 @@ class Joiner {
     for (std::size_t k = input_count(b); k < b.operands.size(); k++)
       add({b.operands[k].dtype, strides_then(b.operands[k])}, then_.operands[k]);
     set_origin();
-    return keeps_places() ? std::optional(std::move(out_)) : std::nullopt;
+    return keeps_places() && is_wide(out_.spec) == is_wide(b) ? std::optional(std::move(out_)) : std::nullopt;
   }
 
  private:
@@ -272,6 +273,7 @@ class Joiner {
     fill_gaps();
     if (sum_ == nullptr && inputs_.empty()) return false;
     Formula& f = out_.spec.formula;
+    f = simplified(f);
     if (f.code.size() > static_cast<std::size_t>(kMostInstructions) || inputs_.size() > static_cast<std::size_t>(kMostInputs))
       return false;
     if (f.code.size() == 1 && f.results.size() == 1 && f.code[0].op == Opcode::operand) f = {};
@@ -369,7 +371,7 @@ bool is_sum(const KernelSpec& spec) {
 
 std::optional<RunKernel> join_sums(const RunKernel& first, const RunKernel& then) {
   const KernelSpec &a = first.spec, &b = then.spec;
-  if (!is_sum(a) || !is_sum(b) || a.extents != b.extents || a.scale != b.scale || a.dtype != b.dtype ||
+  if (!is_sum(a) || !is_sum(b) || a.extents != b.extents || a.scale != b.scale || a.dtype != b.dtype || is_wide(a) != is_wide(b) ||
       first.purpose != then.purpose)
     return std::nullopt;
   for (std::size_t d = 0; d < a.extents.size(); d++)

@@ -29,7 +29,7 @@ TEST_CASE("spec JSON: only what differs from the defaults, in declaration order"
   spec.operands = {{DType::f32, {3, 1}}, {DType::i32, {1, 0}}, {DType::f32, {3, 1}}};
   spec.origin = {0, 7};
   const KernelSpec same = parse(
-      R"({"op": "map", "formula": "position 1; integer 1; matches 0 1; constant 0.1; operand 0; mul 3 4; constant 0; select 2 5 6 -> 7",
+      R"({"op": "map", "formula": "constant 0.1; operand 0; mul 0 1; constant 0; position 1; integer 1; matches 4 5; select 6 2 3 -> 7",
           "scale": 0.1, "extents": [4, 3], "operands": [{"strides": [3, 1]},
           {"dtype": "i32", "strides": [1, 0]}, {"strides": [3, 1]}], "origin": [0, 7]})");
   CHECK(same == spec);

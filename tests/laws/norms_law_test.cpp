@@ -3,11 +3,14 @@
 // network, running statistics too; and what is random is the same under every cut and number of micro-batches.
 #include <motley/error.h>
 #include <motley/ops.h>
+#include <motley/predictor.h>
 #include <motley/program.h>
+#include <motley/runtime.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 
 #include "base/random.h"
@@ -192,6 +195,61 @@ TEST_CASE("statistics of micro-batches, and local ones of uneven parts, by hand"
   CHECK_NOTHROW(of_one_value(2, {6, 0, 0}));
   check(run_plan(in_f64(norm_of(true, 1), mesh_of({{"all", 3}}), LayoutRules{{in, "all", Sizes{{1, 0, 2}}}}), {.steps = 1}), {6},
         1);
+}
+
+// Mean and variance come of one reading, shifted by the first value.
+TEST_CASE("a norm's statistics keep their digits: values far from 0, an outlier first, all equal", "[law]") {
+  constexpr Index kRows = 4, kFeatures = 5000;
+  const auto value = [](Index row, Index i) {
+    const double noise = std::sin(12.9898 * static_cast<double>(i + 1) + static_cast<double>(row));
+    return row == 0 ? noise : row == 1 ? 1000 + noise : row == 2 ? (i == 0 ? 3000 : noise) : 0.1;
+  };
+  Graph g;
+  const Dim rows{"rows", kRows}, features{"features", kFeatures};
+  const Tensor x = g.input("x", {rows, features}), y = layer_norm(x, {.over = {features}, .epsilon = 1e-9});
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const std::vector<Index>& parts : {std::vector<Index>{kFeatures}, {1, kFeatures - 1}, {0, 1800, 3200}}) {
+      const auto ranks = static_cast<int>(parts.size());
+      const Plan plan =
+          balance(inference({y}), mesh_of({{"a", ranks}}), LayoutRules{{features, "a", Sizes{parts}}}, {}, {.dtype = dtype});
+      std::vector<double> got;
+      std::mutex lock;
+      run_ranks_in_memory(ranks, [&](Runtime& rt) {
+        State state(plan, rt.rank(), 1);
+        Predictor predictor(rt, plan, state);
+        predictor.run({{x, [&](const Box& box, std::span<std::byte> bytes) {
+                          std::size_t at = 0;
+                          for (Index row = box[0].begin; row < box[0].end; row++)
+                            for (Index i = box[1].begin; i < box[1].end; i++, at++)
+                              if (dtype == DType::f64)
+                                reinterpret_cast<double*>(bytes.data())[at] = value(row, i);
+                              else
+                                reinterpret_cast<float*>(bytes.data())[at] = static_cast<float>(value(row, i));
+                        }}});
+        const std::vector<double> all = predictor.get(y);
+        const std::lock_guard hold(lock);
+        if (rt.rank() == 0) got = all;
+      });
+      REQUIRE(got.size() == static_cast<std::size_t>(kRows * kFeatures));
+      for (Index row = 0; row < kRows; row++) {
+        const auto stored = [&](Index i) {
+          return static_cast<long double>(dtype == DType::f64 ? value(row, i)
+                                                              : static_cast<double>(static_cast<float>(value(row, i))));
+        };
+        long double mean = 0, variance = 0;
+        for (Index i = 0; i < kFeatures; i++) mean += stored(i) / kFeatures;
+        for (Index i = 0; i < kFeatures; i++) variance += (stored(i) - mean) * (stored(i) - mean) / kFeatures;
+        double worst = 0;
+        for (Index i = 0; i < kFeatures; i++) {
+          const auto expected = static_cast<double>((stored(i) - mean) / std::sqrt(variance + 1e-9L));
+          const double here = std::abs(got[static_cast<std::size_t>(row * kFeatures + i)] - expected) / (1 + std::abs(expected));
+          worst = here <= worst ? worst : here;
+        }
+        INFO("row " << row << ", " << worst << " apart, " << ranks << " ranks, " << to_string(dtype));
+        // A mean of 1000 is rounded to f32 before it is subtracted; shifted by an outlier, f64 loses up to kFeatures roundings.
+        CHECK(worst < (dtype == DType::f64 ? (row == 2 ? 1e-11 : 1e-12) : row == 1 ? 1e-4 : 1e-6));
+      }
+    }
 }
 
 TEST_CASE("samples are those of the first input's first dim, wherever a norm finds it", "[law]") {

@@ -13,9 +13,20 @@ namespace motley {
 namespace {
 
 // Operands are given in this order, but for a center where there is none.
-Formula squared(bool centered) {  // x center
+Formula shifted() {  // x origin
+  return formula({operand(0) - operand(1)});
+}
+Formula squared(bool centered) {  // x center or origin
   const Value x = centered ? operand(0) - operand(1) : operand(0);
   return formula({x * x});
+}
+Formula mean_of_shifted() {  // origin, mean of what is shifted
+  return formula({operand(0) + operand(1)});
+}
+// Rounding makes it less than 0 where it is next to nothing.
+Formula variance_of_shifted() {  // mean of the shifted, mean of its squares
+  const Value variance = operand(1) - operand(0) * operand(0);
+  return formula({select(variance < 0.0, 0.0, variance)});
 }
 Formula inverse_root(double epsilon) {  // variance
   return formula({1.0 / sqrt(operand(0) + epsilon)});
@@ -53,13 +64,19 @@ Formula sums() {  // g x scale center
 Formula weighted_sums() {  // g x scale weight center
   return both(weighted_times_normal(true), formula({operand(0) * operand(3)}));
 }
+Formula statistics() {  // x origin
+  return both(shifted(), squared(true));
+}
 
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false), sums(), weighted_sums()});
+const Compiled kWide({mean_of_shifted(), variance_of_shifted(), statistics()}, Width::f64);
 // Sums over rows of values (batch_norm, group_norm), of which statistics have one for each; along rows of features (layer_norm,
 // rms_norm) they have one value for each row.
-const Compiled kRows(std::vector<RowFormula>{{squared(true), {}, true, {1}},
+const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
+                                             {statistics(), {1}, true, {}, {1}},
+                                             {squared(true), {}, true, {1}},
                                              {times_normal(true), {}, true, {2, 3}},
                                              {times_normal(false), {}, true, {2}},
                                              {sums(), {}, true, {2, 3}},
@@ -125,6 +142,7 @@ std::vector<RowFormula> chains() {
             {formula(apply(half.of, [&](int k) { return k == 0 ? gradient_of(of) : operand(k); })), {}, half.summed, same});
     }
   }
+  for (RowFormula& f : out) f.formula = simplified(f.formula);
   return out;
 }
 const Compiled kChains(chains);
@@ -140,11 +158,15 @@ class Norm final : public Op {
     if (form_.running && !to.trains()) {
       map_pass(to, node, "scale", {t.running_variance}, t.scale, inverse_root(form_.epsilon));
     } else {
-      if (form_.centered) {
-        total(to, node, t, "mean", {t.x}, t.mean, {});
-        each(to, node, t, "center", own_mean(to, node, "mean", t.mean), t.center, {});
+      if (form_.centered && form_.grouped.empty() && !form_.local) {
+        read_once(to, node, t);
+      } else {
+        if (form_.centered) {
+          total(to, node, t, "mean", {t.x}, t.mean, {});
+          each(to, node, t, "center", own_mean(to, node, "mean", t.mean), t.center, {});
+        }
+        total(to, node, t, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered));
       }
-      total(to, node, t, "variance", with({t.x}, {t.center}), t.variance, squared(form_.centered));
       each(to, node, t, "scale", own_mean(to, node, "variance", t.variance), t.scale, inverse_root(form_.epsilon));
     }
     map_pass(to, node, "forward", with({t.x, t.scale, t.weight}, {t.center, t.bias}), to.value(node), output(form_.centered));
@@ -235,6 +257,22 @@ class Norm final : public Op {
     }
     t.variance = to.inner(node, "variance", t.groups, DType::f64);
     return t;
+  }
+
+  // Mean and variance of one reading of x. Sums of x - origin and of its squares, in f64, where the origin is the first of the n
+  // elements that are normalised together: it is at most sqrt(n - 1) standard deviations from their mean, so that the difference of
+  // the means has an error of at most n, usually about 2, roundings of the variance.
+  void read_once(Lowering& to, const Node& node, const Parts& t) const {
+    const int first = to.inner(node, "first", t.kept), origin = to.inner(node, "origin", t.kept, DType::f64),
+              shifted_mean = to.inner(node, "shifted_mean", t.kept, DType::f64),
+              squares = to.inner(node, "shifted_squares", t.kept, DType::f64);
+    shape_copy(to, node, "first", t.x, first, {{form_.over, {}, 0}});
+    map_pass(to, node, "origin", {first}, origin, {});
+    map_pass(to, node, "shifted_mean", {t.x, origin}, shifted_mean, shifted(), 1 / t.count);
+    map_pass(to, node, "shifted_squares", {t.x, origin}, squares, squared(true), 1 / t.count);
+    map_pass(to, node, "mean", {origin, shifted_mean}, t.mean, mean_of_shifted());
+    map_pass(to, node, "center", {t.mean}, t.center, {});
+    map_pass(to, node, "variance", {shifted_mean, squares}, t.variance, variance_of_shifted());
   }
 
   // ---- of a rank's samples

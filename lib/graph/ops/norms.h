@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What norms share: y = (x - center) * scale * weight + bias, where center and scale = 1 / sqrt(variance + epsilon) are those of
-// the elements along some dims. Mean first, then centred squares: partial sums in f64, global counts, so any cut gives the same.
+// the elements along some dims. Partial sums in f64, global counts, so any cut gives the same. Mean and variance come of one
+// reading; of groups, and of a rank's own samples, of two: the mean first, then centred squares.
 #pragma once
 #include <string>
 #include <vector>
