@@ -54,6 +54,7 @@ struct Subject {
   std::optional<Mesh> alone{};
   const Mesh& mesh() const { return job ? job->mesh : *alone; }
   std::string text() const { return to_text(job ? job->joined : to_json(*alone), 2) + "\n"; }
+  std::vector<std::string> notes() const { return job ? model_notes(job->model) : std::vector<std::string>(); }
   const char* file() const { return job ? kResolvedJob : kMeshFile; }
 };
 
@@ -322,6 +323,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
       console.say(LogLevel::info, "run directory: " + directory.path().string());
       if (const std::string kernels = kernels_line(subject.mesh()); !kernels.empty()) console.say(LogLevel::info, kernels);
     }
+    if (options.verb != Verb::profile)
+      for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
     if (options.verb != Verb::profile && options.verb != Verb::verify)  // here: a rank sees its own cores alone
       for (const std::string& note : core_notes(subject.mesh())) console.say(LogLevel::warning, "note: " + note);
     end = launch_all(options, line, subject, directory, console);
@@ -358,6 +361,7 @@ int with_ranks(const Options& given, const CommandLine& line) {
       std::vector<std::string> notes = device_notes(subject.mesh());
       for (std::string& note : core_notes(subject.mesh())) notes.push_back(std::move(note));
       const Plan plan = plan_of(*subject.job, step, profile);
+      for (std::string& note : subject.notes()) notes.push_back(std::move(note));
       for (std::string& note : doubts(plan, profile)) notes.push_back(std::move(note));
       give_plan(plan, profile, options, console, notes);
       return 0;

@@ -18,21 +18,26 @@ namespace {
 
 struct FileKind {
   std::string name;
-  std::vector<std::string> keys;  // that tell it from the others
-  void (*load)(const std::string& path);
+  std::vector<std::string> keys;                              // that tell it from the others
+  std::vector<std::string> (*load)(const std::string& path);  // notes on a good one
 };
 
 const std::vector<FileKind>& file_kinds() {
+  static const std::vector<std::string> no_notes;
   static const std::vector<FileKind> kinds{
-      {"mesh", {"axes", "devices"}, [](const std::string& p) { Mesh::load(p); }},
-      {"model", {"inputs", "layers", "loss", "zoo"}, [](const std::string& p) { ModelSpec::load(p); }},
-      {"layout", {"split", "tensors", "place"}, [](const std::string& p) { LayoutRules::load(p); }},
-      {"job", {"mesh", "model", "layout", "profile", "data", "train"}, [](const std::string& p) { load_job(p, {}, Data::needed); }},
-      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { Profile::load(p); }},
-      {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { check_plan_file(p); }},
-      {"run", {"status", "steps", "train_loss", "measured_step_seconds"}, [](const std::string& p) { load_run_json(p); }},
+      {"mesh", {"axes", "devices"}, [](const std::string& p) { return Mesh::load(p), no_notes; }},
+      {"model", {"inputs", "layers", "loss", "zoo"}, [](const std::string& p) { return model_notes(ModelSpec::load(p)); }},
+      {"layout", {"split", "tensors", "place"}, [](const std::string& p) { return LayoutRules::load(p), no_notes; }},
+      {"job",
+       {"mesh", "model", "layout", "profile", "data", "train"},
+       [](const std::string& p) { return model_notes(load_job(p, {}, Data::needed).model); }},
+      {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { return Profile::load(p), no_notes; }},
+      {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { return check_plan_file(p), no_notes; }},
+      {"run",
+       {"status", "steps", "train_loss", "measured_step_seconds"},
+       [](const std::string& p) { return load_run_json(p), no_notes; }},
       {"trace", {"first_step", "last_step", "difference_seconds", "measured_step_seconds"}, [](const std::string& p) {
-         load_trace_summary(p);
+         return load_trace_summary(p), no_notes;
        }}};
   return kinds;
 }
@@ -55,6 +60,7 @@ const FileKind* kind_of(const Json& json) {
   return best;
 }
 
+// Its lines of the report.
 std::string check_file(const std::string& path) {
   Complaints complaints;
   const auto json = read_json(path, read_file(path), complaints);
@@ -70,8 +76,10 @@ std::string check_file(const std::string& path) {
     complaints.add(json->where, "", "not a file that motley knows; expected " + known);
     complaints.raise();
   }
-  kind->load(path);
-  return kind->name;
+  const std::vector<std::string> notes = kind->load(path);
+  std::string lines = path + ": " + kind->name + ", nothing wrong\n";
+  for (const std::string& note : notes) lines += "note: " + note + "\n";
+  return lines;
 }
 
 }  // namespace
@@ -90,7 +98,7 @@ CheckResult check_files(const std::vector<std::string>& files) {
   CheckResult result;
   for (const std::string& path : files) {
     try {
-      result.report += path + ": " + check_file(path) + ", nothing wrong\n";
+      result.report += check_file(path);
     } catch (const UserError& e) {
       result.complaints += std::string(e.what()) + "\n";
       result.code = std::max(result.code, e.code());

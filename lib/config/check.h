@@ -11,7 +11,7 @@
 namespace motley {
 
 struct CheckResult {
-  std::string report{};      // a line per good file
+  std::string report{};      // a line per good file, and its notes
   std::string complaints{};  // of the others
   Exit code = Exit::ok;      // 78 when a file is wrong, else 66 when one is missing, else 0
 };

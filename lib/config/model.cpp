@@ -28,6 +28,23 @@ bool is_one_of(const std::string& op, std::initializer_list<const char*> list) {
   return std::any_of(list.begin(), list.end(), [&](const char* one) { return op == one; });
 }
 
+std::vector<std::string> read_by(const ModelSpec& spec, std::size_t i) {
+  const LayerSpec& layer = spec.layers[i];
+  const LayerKind* kind = LayerKind::find(layer.op);
+  if (!layer.from.empty() || (kind != nullptr && kind->reads == 0)) return layer.from;
+  if (i > 0) return {spec.layers[i - 1].name};
+  return {spec.inputs.empty() ? std::string() : spec.first_input().name};
+}
+
+// Inputs and layers that the last layer is made from, itself included.
+std::set<std::string> names_used(const ModelSpec& spec) {
+  std::set<std::string> used{spec.layers.back().name};
+  for (std::size_t i = spec.layers.size(); i-- > 0;)
+    if (used.contains(spec.layers[i].name))
+      for (const std::string& name : read_by(spec, i)) used.insert(name);
+  return used;
+}
+
 class Builder {
  public:
   // With an assumption a layer that cannot be built is assumed (assume below), so that what reads it is checked too.
@@ -63,20 +80,9 @@ class Builder {
     }
   }
 
-  std::vector<std::string> read_by(std::size_t i) const {
-    const LayerSpec& layer = spec_.layers[i];
-    const LayerKind* kind = LayerKind::find(layer.op);
-    if (!layer.from.empty() || (kind != nullptr && kind->reads == 0)) return layer.from;
-    if (i > 0) return {spec_.layers[i - 1].name};
-    return {spec_.inputs.empty() ? std::string() : spec_.first_input().name};
-  }
-
   // An input that does not reach the last layer would be read from the data for nothing.
   void check_inputs() {
-    std::set<std::string> used{spec_.layers.back().name};
-    for (std::size_t i = spec_.layers.size(); i-- > 0;)
-      if (used.contains(spec_.layers[i].name))
-        for (const std::string& name : read_by(i)) used.insert(name);
+    const std::set<std::string> used = names_used(spec_);
     for (const InputSpec& input : spec_.inputs)
       if (input.name != spec_.loss.labels && !used.contains(input.name))
         complain_("/inputs/" + input.name, "the last layer, \"" + spec_.layers.back().name +
@@ -132,7 +138,7 @@ class Builder {
           good = false;
         }
       }
-    const std::vector<std::string> from = read_by(i);
+    const std::vector<std::string> from = read_by(spec_, i);
     std::vector<Tensor> x;
     for (const std::string& name : from)
       if (const auto found = tensors_.find(name); found != tensors_.end()) x.push_back(found->second);
@@ -344,6 +350,17 @@ Model build_model(const ModelSpec& spec, Index batch) {
       spec, batch, [](const std::string& pointer, const std::string& text) { throw UserError("model, " + pointer + ": " + text); });
   if (!model.whole) throw UserError("the model has something that cannot be built: read it with complaints first");
   return model;
+}
+
+std::vector<std::string> model_notes(const ModelSpec& spec) {
+  if (spec.layers.empty()) return {};
+  const std::set<std::string> used = names_used(spec);
+  std::vector<std::string> notes;
+  for (const LayerSpec& layer : spec.layers)
+    if (!used.contains(layer.name))
+      notes.push_back("the layer \"" + layer.name + "\" is left out: the last layer, \"" + spec.layers.back().name +
+                      "\", is not made from it");
+  return notes;
 }
 
 }  // namespace motley

@@ -81,4 +81,7 @@ bool may_declare_dims(const std::string& op);  // it has an `out`, or is not kno
 Model build_model(const ModelSpec& spec, Index batch, const ModelComplaint& complain);
 Model build_model(const ModelSpec& spec, Index batch);  // UserError with the first complaint
 
+// For people: layers that no path leads from to the last one.
+std::vector<std::string> model_notes(const ModelSpec& spec);
+
 }  // namespace motley

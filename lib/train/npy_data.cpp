@@ -132,6 +132,9 @@ class NpyLabels {
       return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
     });
   }
+  std::string shown(Index i) const {
+    return with_type(array_.type(), [&]<class T>(T) { return std::to_string(array_.element<T>(i)); });
+  }
   // classes: 0: any.
   void check_classes(Index classes, std::optional<Index> ignored) {
     const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()}, each = product(extents_);
@@ -140,8 +143,8 @@ class NpyLabels {
       const std::int64_t label = whole(i);
       if (ignored && label == *ignored) continue;
       if (label < 0 || label >= most)
-        throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + std::to_string(label) +
-                            "; expected " + (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more") +
+        throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + shown(i) + "; expected " +
+                            (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more") +
                             (ignored ? ", or " + std::to_string(*ignored) + ", which is ignored" : ""),
                         Exit::data);
       largest_ = std::max(largest_, label);

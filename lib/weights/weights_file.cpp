@@ -74,9 +74,10 @@ std::unique_ptr<WeightsFile> open_weights(const fs::path& path) {
   }
   const InputFile file(path);
   const std::string start = file.text(0, std::min<std::uint64_t>(file.size(), 2));
-  if (const std::string end = path.extension(); start == "PK" && (end == ".pt" || end == ".pth"))
+  const std::string end = path.extension();
+  if (start == "PK" && (end == ".pt" || end == ".pth"))
     throw UserError(path.string() + ": PyTorch's own format; write its tensors with safetensors.torch.save_file", Exit::data);
-  return start == "PK" ? open_npz(path) : open_safetensors(path);
+  return start == "PK" || end == ".npz" ? open_npz(path) : open_safetensors(path);
 }
 
 std::optional<Index> elements_of(const std::vector<Index>& extents) {

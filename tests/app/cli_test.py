@@ -835,6 +835,8 @@ def refuses_weights():
     (room.path / "empty").mkdir()
     has(room.run("eval", "job.json", "--weights", "empty", code=65).err, "empty: neither a checkpoint (manifest.json) nor a run directory")
     has(room.run("eval", "job.json", "--weights", "job.json", code=65).err, "job.json: not a valid .safetensors file")
+    room.write("empty.npz", "")
+    has(room.run("eval", "job.json", "--weights", "empty.npz", code=65).err, "empty.npz: not a valid .npz file")
     good = (room.path / "run/weights.safetensors").read_bytes()
     (room.path / "bad.safetensors").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     has(room.run("eval", "job.json", "--weights", "bad.safetensors", code=65).err, "bad.safetensors: ", "its values are damaged: hash")

@@ -700,6 +700,16 @@ TEST_CASE("check reports kinds, complaints and codes") {
                                                           "parts/model.json: model, nothing wrong",
                                                           "parts/layout.json: layout, nothing wrong"});
   CHECK(good.code == Exit::ok);
+  files.folder.write("branch.json", R"({ "version": 1, "inputs": { "image": { "batch": 2, "f": 4 } }, "layers": [
+      { "op": "dense", "name": "stem", "out": { "g": 4 } },
+      { "op": "dense", "name": "unread", "out": { "h": 4 } },
+      { "op": "dense", "name": "last", "from": "stem", "out": { "classes": 3 } } ],
+      "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
+  const CheckResult noted = check_files({at("branch.json")});
+  CHECK(complaints_in(files.folder, noted.report) ==
+        Lines{"branch.json: model, nothing wrong",
+              R"(note: the layer "unread" is left out: the last layer, "last", is not made from it)"});
+  CHECK(noted.code == Exit::ok);
   const CheckResult missing = check_files({at("job.json"), at("none.json")});
   CHECK(missing.code == Exit::missing);
   CHECK(complaints_in(files.folder, missing.complaints) == Lines{"no file none.json"});
