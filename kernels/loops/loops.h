@@ -22,6 +22,9 @@ struct Strip {
 constexpr Index kChunk = 512;       // elements that one call works on where operands are copied first: 2 KiB each
 constexpr Index kLongChunk = 2048;  // at most, where none is
 
+constexpr int kMostWidened = 4;   // bf16 operands that SumLoops read
+constexpr Index kWidened = 2048;  // elements of each of them that are made f32 at a time
+
 using FormulaLoop = void (*)(const Strip& strip, Index n);
 // Adds a formula's values over strip.rows rows of n elements; [k] of each result.
 struct SumLoops {
@@ -40,6 +43,7 @@ struct MapLoop {
   std::uint32_t still = 0;          // operands of which it reads one value in each row: a bit each
   bool at_once = false;             // elementwise: a tile is rows of one call of `compiled`, nothing is copied
   bool streamed = false;            // at_once: the result is written around the caches
+  std::uint32_t widened = 0;        // of `sums`: bf16 operands, which are made f32 some rows at a time: a bit each
   SumLoops sums{};                  // of a reduction, instead of `compiled`: none, or the one for its rows
   const void* constants = nullptr;  // for compiled ones
   // Where it is interpreted: elements at a time; of each register its memory, in chunks, and whether it is an operand that is

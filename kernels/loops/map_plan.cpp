@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <optional>
 
@@ -154,19 +155,23 @@ bool is_streamed(const MapPlan& plan, const Extent& rows, const Extent& row) {
   return plan.loop.results == 1 && (rows.size == 1 || rows.result() == row.size) && floats >= kStreamedFloats && functions < 2;
 }
 
-// Loops that add whole rows: of values next to each other along `row`, or one value in it, which they read as they are in memory.
-SumLoops sums_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
-  if (plan.loop.summands != 1 || plan.loop.positioned || spec.combine != Combine::add) return {};
-  std::uint32_t wide = 0, still = 0;
+// Loops that add whole rows: of values next to each other along `row`, or one value in it, which they read as they are in memory,
+// but for bf16. length: of one of these rows.
+void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row, Index length) {
+  MapLoop& loop = plan.loop;
+  if (loop.summands != 1 || loop.positioned || spec.combine != Combine::add) return;
+  std::uint32_t wide = 0, still = 0, widened = 0;
   for (std::size_t k = 0; k < row.inputs; k++) {
     if (plan.scalars[k] != 0) continue;
-    if (row.strides[k] != 0 && row.strides[k] != 1) return {};
-    if (bytes_of(plan.dtypes[k]) < 4) return {};
+    if (row.strides[k] != 0 && row.strides[k] != 1) return;
     wide |= (plan.dtypes[k] == DType::f64 ? 1U : 0U) << k;
     still |= (row.strides[k] == 0 ? 1U : 0U) << k;
+    widened |= (plan.dtypes[k] == DType::bf16 ? 1U : 0U) << k;
   }
-  if (spec.formula.code.empty()) return plan.loop.plain && still == 0 ? loops.sums(0, 0, 0) : SumLoops{};
-  return plan.loop.wide == (wide != 0) ? loops.sums(shape_of(spec.formula).hash, wide, still) : SumLoops{};
+  if ((widened & still) != 0 || std::popcount(widened) > kMostWidened || (widened != 0 && length > kWidened)) return;
+  if (spec.formula.code.empty() ? loop.wide || still != 0 : loop.wide != (wide != 0)) return;
+  loop.sums = spec.formula.code.empty() ? loops.sums(0, 0, 0) : loops.sums(shape_of(spec.formula).hash, wide, still);
+  loop.widened = widened;
 }
 
 // Whether these operands (a bit each) are the same at each step of the extent.
@@ -191,7 +196,8 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   Index outer = 1;
   for (std::size_t i = 0; i + 1 < kept.size(); i++) outer *= kept[i].size;
   if (loop.across ? length >= kTogether : reduced.size() == 1)
-    loop.sums = sums_of(plan, spec, loops, loop.across ? kept.back() : reduced.back());
+    choose_sums(plan, spec, loops, loop.across ? kept.back() : reduced.back(),
+                loop.across ? std::min(length, kChunk) : reduced.back().size);
   if (loop.sums.across_fixed != nullptr && same_in_each(loop.sums.fixed, reduced.back())) loop.sums.across = loop.sums.across_fixed;
   loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
   if (loop.sums.along != nullptr && !loop.across) {

@@ -94,7 +94,8 @@ TEST_CASE("CPU backend law: formulas along rows") {
   for (const CompiledFormula& one : compiled_formulas()) {
     if (one.still == 0) continue;
     for (const Index features : {5, 256, 700})
-      for (const Combine combine : {Combine::set, Combine::add}) {
+      for (const auto& [combine, read] :
+           {std::pair{Combine::set, DType::f32}, {Combine::add, DType::f32}, {Combine::add, DType::bf16}}) {
         KernelSpec spec;
         spec.op = KernelOp::map;
         spec.formula = one.formula;
@@ -106,7 +107,7 @@ TEST_CASE("CPU backend law: formulas along rows") {
         std::vector<Image> images;
         for (int k = 0; k < operand_count(one.formula); k++) {
           const bool still = (one.still >> k & 1) != 0, whole = is_integer_operand(one.formula, k);
-          const DType real = (one.wide >> k & 1) != 0 ? DType::f64 : DType::f32;
+          const DType real = (one.wide >> k & 1) != 0 ? DType::f64 : still ? DType::f32 : read;
           spec.operands.push_back({whole ? DType::i32 : real, still ? of_row : along});
           Image& image = images.emplace_back(static_cast<std::size_t>(still ? 9 : 9 * features));
           for (std::size_t i = 0; i < image.size(); i++)
@@ -119,7 +120,7 @@ TEST_CASE("CPU backend law: formulas along rows") {
         }
         if (reads_position(spec.formula, -1)) spec.origin.assign(spec.extents.size(), 0);
         const Image got = result_of(*backend, spec, images), expected = result_of(*reference, spec, images);
-        INFO(to_text(one.formula) << " over rows of " << features);
+        INFO(to_text(one.formula) << " over rows of " << features << ", " << to_string(read));
         CHECK(apart(got, expected) < (one.wide != 0 ? 1e-13 : 2e-6));
         compared++;
       }
@@ -135,7 +136,7 @@ TEST_CASE("CPU backend law: sums across rows") {
     if (one.fixed == 0 || !one.summed) continue;
     for (const Index columns : {3, 8, 24, 96, 550})
       for (const Index rows : {1, 4, 7, 50})
-        for (const bool same : {true, false}) {
+        for (const auto& [same, read] : {std::pair{true, DType::f32}, {false, DType::f32}, {true, DType::bf16}}) {
           std::vector<std::vector<Index>> strides;
           std::vector<Image> images;
           for (int k = 0; k < operand_count(one.formula); k++) {
@@ -148,11 +149,14 @@ TEST_CASE("CPU backend law: sums across rows") {
           for (int k = 0; k < result_count(one.formula); k++) strides.push_back({0, 1});
           KernelSpec spec = map_of(one.formula, {rows, columns}, strides);
           spec.combine = Combine::add;
+          for (int k = 0; k < operand_count(one.formula); k++)
+            if ((one.fixed >> k & 1) == 0) spec.operands[static_cast<std::size_t>(k)].dtype = read;
           for (std::size_t k = 0; k < strides.size() && one.wide != 0; k++)
             if (k >= images.size() || (one.wide >> k & 1) != 0) spec.operands[k].dtype = DType::f64;
           images.resize(strides.size(), Image(static_cast<std::size_t>(columns)));
           const std::vector<Image> got = run_kernel(*backend, spec, images), expected = run_kernel(*reference, spec, images);
-          INFO(to_text(one.formula) << " over " << rows << " rows of " << columns << (same ? "" : ", all operands of each row"));
+          INFO(to_text(one.formula) << " over " << rows << " rows of " << columns << (same ? "" : ", all operands of each row")
+                                    << ", " << to_string(read));
           for (std::size_t k = static_cast<std::size_t>(operand_count(one.formula)); k < got.size(); k++)
             CHECK(apart(got[k], expected[k]) < (one.wide != 0 ? 1e-13 : 2e-6));
           compared++;
