@@ -36,12 +36,15 @@ std::vector<std::string> read_by(const ModelSpec& spec, std::size_t i) {
   return {spec.inputs.empty() ? std::string() : spec.first_input().name};
 }
 
-// Inputs and layers that the last layer is made from, itself included.
-std::set<std::string> names_used(const ModelSpec& spec) {
+// Inputs and layers that the last layer is made from, itself included. tied: those whose weight alone is used too.
+std::set<std::string> names_used(const ModelSpec& spec, bool tied) {
   std::set<std::string> used{spec.layers.back().name};
-  for (std::size_t i = spec.layers.size(); i-- > 0;)
-    if (used.contains(spec.layers[i].name))
-      for (const std::string& name : read_by(spec, i)) used.insert(name);
+  for (std::size_t i = spec.layers.size(); i-- > 0;) {
+    const LayerSpec& layer = spec.layers[i];
+    if (!used.contains(layer.name)) continue;
+    for (const std::string& name : read_by(spec, i)) used.insert(name);
+    if (tied && layer.arguments.weight) used.insert(layer.arguments.weight->layer);
+  }
   return used;
 }
 
@@ -82,7 +85,7 @@ class Builder {
 
   // An input that does not reach the last layer would be read from the data for nothing.
   void check_inputs() {
-    const std::set<std::string> used = names_used(spec_);
+    const std::set<std::string> used = names_used(spec_, false);
     for (const InputSpec& input : spec_.inputs)
       if (input.name != spec_.loss.labels && !used.contains(input.name))
         complain_("/inputs/" + input.name, "the last layer, \"" + spec_.layers.back().name +
@@ -354,7 +357,7 @@ Model build_model(const ModelSpec& spec, Index batch) {
 
 std::vector<std::string> model_notes(const ModelSpec& spec) {
   if (spec.layers.empty()) return {};
-  const std::set<std::string> used = names_used(spec);
+  const std::set<std::string> used = names_used(spec, true);
   std::vector<std::string> notes;
   for (const LayerSpec& layer : spec.layers)
     if (!used.contains(layer.name))

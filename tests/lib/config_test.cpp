@@ -703,7 +703,8 @@ TEST_CASE("check reports kinds, complaints and codes") {
   files.folder.write("branch.json", R"({ "version": 1, "inputs": { "image": { "batch": 2, "f": 4 } }, "layers": [
       { "op": "dense", "name": "stem", "out": { "g": 4 } },
       { "op": "dense", "name": "unread", "out": { "h": 4 } },
-      { "op": "dense", "name": "last", "from": "stem", "out": { "classes": 3 } } ],
+      { "op": "parameter", "name": "shared", "shape": { "classes": 3, "g": 4 } },
+      { "op": "dense", "name": "last", "from": "stem", "out": { "classes": 3 }, "weight": "shared" } ],
       "loss": { "op": "softmax_cross_entropy", "over": "classes" } })");
   const CheckResult noted = check_files({at("branch.json")});
   CHECK(complaints_in(files.folder, noted.report) ==
