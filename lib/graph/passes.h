@@ -31,6 +31,7 @@ struct StepTensor {
   Index below = 0;                    // of an i32 input that names rows or classes: its numbers are 0..below-1; 0: any
   std::optional<Index> ignored{};     // or this one
   int fed_from = -1;                  // it has what this input has of all micro-batches, its first dim counts them
+  std::string copy_of{};              // of a copy in another type: the tensor whose own rules it follows too
   bool decays = true;                 // of a parameter: Decay::weights takes from it too
 };
 

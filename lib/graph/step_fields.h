@@ -24,7 +24,8 @@ struct Fields<StepTensor> {
       field("name", &StepTensor::name),       field("shape", &StepTensor::shape),         field("dtype", &StepTensor::dtype),
       field("role", &StepTensor::role),       field("layer", &StepTensor::layer),         field("of", &StepTensor::of),
       field("initial", &StepTensor::initial), field("deviation", &StepTensor::deviation), field("below", &StepTensor::below),
-      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from),   field("decays", &StepTensor::decays)};
+      field("ignored", &StepTensor::ignored), field("fed_from", &StepTensor::fed_from),   field("copy_of", &StepTensor::copy_of),
+      field("decays", &StepTensor::decays)};
 };
 template <>
 struct Fields<PassIndex> {

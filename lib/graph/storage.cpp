@@ -103,6 +103,7 @@ class Storage {
     copy = {
         copy.name + " in " + to_string(dtype), copy.shape, dtype, TensorRole::activation, copy.layer, of_parameter ? tensor : -1};
     if (copy.layer.empty()) copy.layer = reader.layer;
+    copy.copy_of = at(all_.tensors, tensor).name;
     Pass pass;
     pass.name = copy.name;
     pass.layer = of_parameter ? copy.layer : reader.layer;

@@ -113,6 +113,20 @@ TEST_CASE("storage: attention's queries, keys, values and their gradients are bf
   }
 }
 
+TEST_CASE("storage: a copy follows the rules of the tensor that it is a copy of") {
+  const Dim batch{"batch", 8}, rows{"rows", 7}, classes{"classes", 5};
+  Graph g;
+  const Tensor y = dense(g.input("x", {batch, rows}), {.in = {rows}, .out = {classes}, .name = "d"});
+  LayoutRules rules{{batch, "a", Sizes{{5, 3}}}, {rows, "a", Sizes{{3, 4}}}};
+  rules.tensors["x"] = rules.tensors["d.weight"] = {Rule(rows, Axes{})};  // not cut
+  for (const TrainingOptions& options : {TrainingOptions{}, kStored}) {
+    const Step step = training(sum(mul(y, y)), Sgd{.learning_rate = 1e-3}, options);
+    const Outcome cut = run_plan(balance(step, mesh_of({{"a", 2}}), rules, {}), {.steps = 1}),
+                  one = run_plan(balance(step, mesh_of({{"one", 1}}), {}, {}), {.steps = 1});
+    CHECK(difference(cut, one) < 0.02);
+  }
+}
+
 TEST_CASE("storage: a tied weight has one copy; the rows that numbers choose stay f32") {
   Random random(7);
   const Network net = token_network(random);
