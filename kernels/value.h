@@ -64,6 +64,10 @@ Formula simplified(const Formula& formula);
 // d result / d operand(number), by the chain rule. Where a select chooses, the derivative of what was chosen.
 Value derivative(const Value& result, int number);
 
+// Whether it takes much longer than arithmetic.
+inline bool is_function(Opcode op) {
+  return op >= Opcode::exp && op < Opcode::whole;
+}
 // Whether a, b and c of such an instruction are registers.
 inline bool reads_registers(Opcode op) {
   return op >= Opcode::add && op != Opcode::whole;

@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
-#include <optional>
 
 #include "base/at.h"
 #include "kernels/operands.h"
@@ -107,26 +106,29 @@ void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec
   for (std::size_t i = 0; i + 2 < kept.size(); i++) plan.units *= kept[i].size;
 }
 
-// Which operands have one value along `row`, where vectors run: a bit each; none: one of them would be converted.
-std::optional<std::uint32_t> still_along(const MapPlan& plan, const Extent& row) {
+// Operands as bits: those that have one value along `row`, and those of a type; scalars are neither.
+std::uint32_t still_along(const MapPlan& plan, const Extent& row) {
   std::uint32_t still = 0;
   for (std::size_t k = 0; k < row.inputs; k++)
-    if (row.strides[k] == 0 && plan.scalars[k] == 0) {
-      if (bytes_of(plan.dtypes[k]) != 4) return std::nullopt;
-      still |= 1U << k;
-    }
+    if (row.strides[k] == 0 && plan.scalars[k] == 0) still |= 1U << k;
   return still;
+}
+std::uint32_t operands_of(const MapPlan& plan, DType dtype) {
+  std::uint32_t bits = 0;
+  for (std::size_t k = 0; k < plan.scalars.size(); k++)
+    if (plan.dtypes[k] == dtype && plan.scalars[k] == 0) bits |= 1U << k;
+  return bits;
 }
 
 void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
   MapLoop& loop = plan.loop;
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
-  const auto still = still_along(plan, row);
-  if (!still || *still == 0) return;
-  const FormulaLoop along_rows = loops.compiled(shape_of(spec.formula).hash, false, *still);
+  const std::uint32_t still = still_along(plan, row);
+  if (still == 0 || (still & (operands_of(plan, DType::f64) | operands_of(plan, DType::bf16))) != 0) return;  // converted ones
+  const FormulaLoop along_rows = loops.compiled(shape_of(spec.formula).hash, false, still);
   if (along_rows == nullptr) return;
   loop.compiled = along_rows;
-  loop.still = *still;
+  loop.still = still;
 }
 
 // Every operand and result is read and written where it is, next to each other along a row or one value in it.
@@ -149,8 +151,7 @@ bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
 // exp) does not wait for memory, but would for such writes (AVX2: 1.2 times as long).
 bool is_streamed(const MapPlan& plan, const Extent& rows, const Extent& row) {
   const PlainFormula& f = plan.formula;
-  const auto functions =
-      std::count_if(f.code, f.code + f.count, [](const PlainInstruction& s) { return s.op >= Opcode::exp && s.op < Opcode::mix; });
+  const auto functions = std::count_if(f.code, f.code + f.count, [](const PlainInstruction& i) { return is_function(i.op); });
   const Index floats = plan.elements / static_cast<Index>(rows.strides.size());
   return plan.loop.results == 1 && (rows.size == 1 || rows.result() == row.size) && floats >= kStreamedFloats && functions < 2;
 }
@@ -160,14 +161,10 @@ bool is_streamed(const MapPlan& plan, const Extent& rows, const Extent& row) {
 void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row, Index length) {
   MapLoop& loop = plan.loop;
   if (loop.summands != 1 || loop.positioned || spec.combine != Combine::add) return;
-  std::uint32_t wide = 0, still = 0, widened = 0;
-  for (std::size_t k = 0; k < row.inputs; k++) {
-    if (plan.scalars[k] != 0) continue;
-    if (row.strides[k] != 0 && row.strides[k] != 1) return;
-    wide |= (plan.dtypes[k] == DType::f64 ? 1U : 0U) << k;
-    still |= (row.strides[k] == 0 ? 1U : 0U) << k;
-    widened |= (plan.dtypes[k] == DType::bf16 ? 1U : 0U) << k;
-  }
+  for (std::size_t k = 0; k < row.inputs; k++)
+    if (plan.scalars[k] == 0 && row.strides[k] != 0 && row.strides[k] != 1) return;
+  const std::uint32_t wide = operands_of(plan, DType::f64), widened = operands_of(plan, DType::bf16),
+                      still = still_along(plan, row);
   if ((widened & still) != 0 || std::popcount(widened) > kMostWidened || (widened != 0 && length > kWidened)) return;
   if (spec.formula.code.empty() ? loop.wide || still != 0 : loop.wide != (wide != 0)) return;
   loop.sums = spec.formula.code.empty() ? loops.sums(0, 0, 0) : loops.sums(shape_of(spec.formula).hash, wide, still);

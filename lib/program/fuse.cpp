@@ -45,7 +45,7 @@ double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   const bool compiled = is_compiled(spec);
   double computing = 0;
   for (const Instruction& s : spec.formula.code) {
-    const bool function = s.op >= Opcode::exp && s.op < Opcode::whole;
+    const bool function = is_function(s.op);
     if (function || (s.op >= Opcode::add && s.op < Opcode::exp && !compiled))
       computing += function ? kFunctionSeconds : s.op < Opcode::less ? kArithmeticSeconds : kChoiceSeconds;
   }

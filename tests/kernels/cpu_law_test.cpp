@@ -171,7 +171,7 @@ TEST_CASE("CPU backend law: large results") {
   const auto backend = open_cpu(device(2)), reference = reference_backend();
   for (const auto& [rows, columns, gap] : {std::tuple{70001, 61, 0}, {4200, 1031, 0}, {1, 4300003, 0}, {4200, 1031, 5}}) {
     const Index row = columns + gap;
-    const std::vector<Index> all{row, 1}, still{0, 1};
+    const std::vector<Index> all{row, 1};
     const std::size_t elements = static_cast<std::size_t>((rows - 1) * row + columns);
     KernelSpec spec = map_of(gradient_of("relu6"), {rows, columns}, {all, all, all});
     std::vector<Image> images(3, Image(elements));

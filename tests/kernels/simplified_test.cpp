@@ -64,7 +64,7 @@ TEST_CASE("simplified: what is not the same for each value stays") {
   for (const Value& condition : {select(z <= 0.0, 0.0, z) <= 0.5,                      // is z <= 0.5
                                  select(z <= 1.0, 1.0, z) < near,                      // in f32 never
                                  select(z <= 0.0, x, z) <= 0.0,                        // of two registers
-                                 select(z <= 0.0, 2.0, z) <= 1.0,                      // a value that lies on the other side
+                                 select(z <= 0.0, 2.0, z) <= 1.0,                      // a value on the other side of 1
                                  select(z <= 0.0, z, select(0.0 < z, z, 0.0)) <= 0.0,  // 0 where z is a NaN
                                  z * 2.0 <= 0.0, select(x <= 0.0, 0.0, z) <= 0.0}) {
     const Formula f = formula({select(condition, 1.0, x)});

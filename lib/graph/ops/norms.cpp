@@ -71,7 +71,7 @@ Formula statistics() {  // x origin
 const Compiled kCompiled({squared(true), squared(false), inverse_root(1e-5), output(true), output(false), times(),
                           times_normal(true), times_normal(false), weighted_times_normal(true), weighted_times_normal(false),
                           gradient(true), gradient(false), sums(), weighted_sums()});
-const Compiled kWide({mean_of_shifted(), variance_of_shifted(), statistics()}, Width::f64);
+const Compiled kWide({mean_of_shifted(), variance_of_shifted()}, Width::f64);
 // Sums over rows of values (batch_norm, group_norm), of which statistics have one for each; along rows of features (layer_norm,
 // rms_norm) they have one value for each row.
 const Compiled kRows(std::vector<RowFormula>{{statistics(), {}, true, {1}, {1}},
