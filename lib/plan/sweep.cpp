@@ -25,7 +25,9 @@ std::vector<Shard> held_of(const std::vector<std::vector<Box>>& boxes) {
 
 Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const Cost& cost, const Ownership& ownership)
     : passes_(passes), mesh_(mesh), layouts_(std::move(layouts)), cost_(cost), ownership_(ownership) {
-  for (std::size_t t = 0; t < passes.tensors.size(); t++) writers_.push_back(passes.writers_of(static_cast<int>(t)));
+  writers_.resize(passes.tensors.size());
+  for (std::size_t i = 0; i < passes.passes.size(); i++)
+    at(writers_, passes.passes[i].writes.tensor).push_back(static_cast<int>(i));
   known_.resize(passes.tensors.size());
   candidates_.resize(passes.passes.size());
   for (double seconds : seconds_alone(passes, mesh, cost)) speeds_.push_back(1 / std::max(seconds, 1e-30));
@@ -34,8 +36,10 @@ Sweeper::Sweeper(const Passes& passes, const Mesh& mesh, Layouts layouts, const 
            at(passes.tensors, p.writes.tensor).role == TensorRole::gradient;
   };
   // A tensor is decided when all its readers are: in reverse order of its last writer; what no pass writes comes last.
+  std::vector<bool> added(passes.tensors.size(), false);
   auto add = [&](int t) {
-    if (std::find(order_.begin(), order_.end(), t) == order_.end()) order_.push_back(t);
+    if (!at(added, t)) order_.push_back(t);
+    at(added, t) = true;
   };
   for (std::size_t i = passes.passes.size(); i-- > 0;) {
     const Pass& p = passes.passes[i];

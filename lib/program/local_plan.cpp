@@ -53,25 +53,23 @@ LocalPlan::LocalPlan(const PlanData& data, int rank, const CompileOptions& optio
           filled_.push_back(o.tensor);
         }
   once_ = moved_once(data_);
-  together_ = moved_together(*this);
-  for (const MovedTogether& m : together_)
-    for (int t : m.tensors)
-      if (tensor(t).role == TensorRole::parameter) at(opened_, t) = m.turn;
-}
-
-const MovedTogether* LocalPlan::together(int t) const {
-  const auto found =
-      std::find_if(together_.begin(), together_.end(), [&](const MovedTogether& m) { return has_value(m.tensors, t); });
-  return found == together_.end() ? nullptr : &*found;
-}
-
-int LocalPlan::backward_turn() const {
-  const auto& all = passes().passes;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Pass& p) {
+  const auto first = std::find_if(all.passes.begin(), all.passes.end(), [&](const Pass& p) {
     const TensorRole role = tensor(p.writes.tensor).role;
     return role == TensorRole::gradient || role == TensorRole::parameter_gradient;
   });
-  return static_cast<int>(found - all.begin());
+  backward_turn_ = static_cast<int>(first - all.passes.begin());
+  group_.assign(all.tensors.size(), -1);
+  together_ = moved_together(*this);
+  for (std::size_t m = 0; m < together_.size(); m++)
+    for (int t : together_[m].tensors) {
+      at(group_, t) = static_cast<int>(m);
+      if (tensor(t).role == TensorRole::parameter) at(opened_, t) = together_[m].turn;
+    }
+}
+
+const MovedTogether* LocalPlan::together(int t) const {
+  const int group = at(group_, t);
+  return group < 0 ? nullptr : &at(together_, group);
 }
 
 bool LocalPlan::works(int p) const {

@@ -61,7 +61,7 @@ class LocalPlan {
   bool same_memory(int a, int b) const;     // these two read each other's memory
   const SharedTensor& shared(int t) const;  // of this rank
   SharedTensor shared_of(int t, int rank) const;
-  int backward_turn() const;  // the first pass of the backward half
+  int backward_turn() const { return backward_turn_; }  // the first pass of the backward half
   // Turns are passes; then a micro-batch's gradients are added up, then come the sums of all and their norms, then the update.
   int sum_turn() const { return static_cast<int>(passes().passes.size()); }
   int combine_turn() const { return sum_turn() + 1; }
@@ -81,6 +81,8 @@ class LocalPlan {
   std::vector<int> opened_{}, filled_{};                 // per tensor; parameters
   std::vector<bool> once_{};                             // per tensor
   std::vector<MovedTogether> together_{};
+  std::vector<int> group_{};  // per tensor: of together_, -1: none
+  int backward_turn_ = 0;
   mutable std::vector<std::optional<bool>> direct_{};                   // per pass: each is called often
   mutable std::vector<std::optional<std::array<Stages, 3>>> stages_{};  // per tensor
   mutable std::vector<std::optional<SharedTensor>> shared_{};           // per tensor

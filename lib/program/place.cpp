@@ -86,24 +86,20 @@ void place(Program& program, const Passes& passes, const CompileOptions& options
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
-  std::vector<std::size_t> laid;
+  std::vector<const Buffer*> placed;  // by offset
+  const auto end_of = [](const Buffer& b) { return b.offset + (b.bytes + 63) / 64 * 64; };
   for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
     Buffer& b = program.buffers[i];
-    const Index size = (b.bytes + 63) / 64 * 64;
-    std::vector<std::pair<Index, Index>> busy;
-    for (std::size_t k : laid) {
-      const Buffer& other = program.buffers[k];
-      if (!options.reuse_memory || (other.first <= b.last && b.first <= other.last))
-        busy.emplace_back(other.offset, other.offset + (other.bytes + 63) / 64 * 64);
-    }
-    std::sort(busy.begin(), busy.end());
     b.offset = 0;
-    for (const auto& [from, to] : busy) {
-      if (from >= b.offset + size) break;
-      b.offset = std::max(b.offset, to);
+    for (const Buffer* other : placed) {
+      if (other->offset >= end_of(b)) break;
+      if (!options.reuse_memory || (other->first <= b.last && b.first <= other->last))
+        b.offset = std::max(b.offset, end_of(*other));
     }
-    program.arena_bytes = std::max(program.arena_bytes, b.offset + size);
-    laid.push_back(i);
+    program.arena_bytes = std::max(program.arena_bytes, end_of(b));
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), &b, [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+        &b);
   }
 }
 

@@ -6,7 +6,6 @@
 //
 // No rank waits in a circle: the wait comes later, and what it waits for has not moved.
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "base/at.h"
@@ -25,23 +24,37 @@ const std::vector<Piece>* acknowledged(const Program& program, const Post& post)
   return flags ? &post.receives : nullptr;
 }
 
-bool writes(const ProgramStep& step, int buffer) {
-  if (const auto* run = std::get_if<RunKernel>(&step.what))
-    return std::any_of(run->operands.end() - static_cast<std::ptrdiff_t>(result_count(run->spec)), run->operands.end(),
-                       [&](const Place& p) { return p.buffer == buffer; });
-  const auto* post = std::get_if<Post>(&step.what);
-  return post != nullptr && std::any_of(post->receives.begin(), post->receives.end(),
-                                        [&](const Piece& p) { return !p.window && p.at.buffer == buffer; });
+// Of each buffer: the steps that write it.
+std::vector<std::vector<std::size_t>> writers_of(const Program& program) {
+  std::vector<std::vector<std::size_t>> out(program.buffers.size());
+  for (std::size_t i = 0; i < program.steps.size(); i++) {
+    const auto& what = program.steps[i].what;
+    if (const auto* run = std::get_if<RunKernel>(&what))
+      for (std::size_t k = run->operands.size() - result_count(run->spec); k < run->operands.size(); k++)
+        at(out, run->operands[k].buffer).push_back(i);
+    if (const auto* post = std::get_if<Post>(&what))
+      for (const Piece& p : post->receives)
+        if (!p.window) at(out, p.at.buffer).push_back(i);
+  }
+  return out;
 }
 
-// The first step at which memory of the buffer belongs to another one that comes after it.
-int used_again(const Program& program, const Buffer& buffer) {
-  int first = std::numeric_limits<int>::max();
-  for (const Buffer& other : program.buffers)
-    if (other.space == Space::arena && other.first > buffer.last && other.offset < buffer.offset + buffer.bytes &&
-        buffer.offset < other.offset + other.bytes)
-      first = std::min(first, other.first);
-  return first;
+// The arena's buffers by the first step that touches them.
+std::vector<const Buffer*> by_first_step(const Program& program) {
+  std::vector<const Buffer*> out;
+  for (const Buffer& b : program.buffers)
+    if (b.space == Space::arena) out.push_back(&b);
+  std::stable_sort(out.begin(), out.end(), [](const Buffer* a, const Buffer* b) { return a->first < b->first; });
+  return out;
+}
+
+// The first step before `end` at which memory of the buffer belongs to another one that comes after it; there is none: `end`.
+std::size_t used_again(const std::vector<const Buffer*>& arena, const Buffer& buffer, std::size_t end) {
+  auto other = std::upper_bound(arena.begin(), arena.end(), buffer.last, [](int last, const Buffer* b) { return last < b->first; });
+  for (; other != arena.end() && static_cast<std::size_t>((*other)->first) < end; ++other)
+    if ((*other)->offset < buffer.offset + buffer.bytes && buffer.offset < (*other)->offset + (*other)->bytes)
+      return static_cast<std::size_t>((*other)->first);
+  return end;
 }
 
 }  // namespace
@@ -51,6 +64,8 @@ void settle(Program& program) {
                     sums = static_cast<std::size_t>(program.combine_begin);
   std::vector<std::vector<std::size_t>> before(steps + 1);  // step -> what now comes before it
   std::vector<bool> moves(steps, false);
+  const std::vector<const Buffer*> arena = by_first_step(program);
+  const std::vector<std::vector<std::size_t>> writers = writers_of(program);
   std::map<int, std::size_t> posted;  // exchange -> step
   for (std::size_t i = 0; i < steps; i++) {
     if (const auto* post = std::get_if<Post>(&program.steps[i].what)) posted[post->exchange] = i;
@@ -61,9 +76,9 @@ void settle(Program& program) {
     if (pieces == nullptr) continue;
     std::size_t last = i < middle ? middle : i < sums && program.micro_batches > 1 ? sums : steps;
     for (const Piece& p : *pieces) {
-      last = std::min(last, static_cast<std::size_t>(used_again(program, at(program.buffers, p.at.buffer))));
-      for (std::size_t s = i + 1; s < last; s++)
-        if (writes(program.steps[s], p.at.buffer)) last = s;
+      last = used_again(arena, at(program.buffers, p.at.buffer), last);
+      const std::vector<std::size_t>& writes = at(writers, p.at.buffer);
+      if (const auto next = std::upper_bound(writes.begin(), writes.end(), i); next != writes.end()) last = std::min(last, *next);
     }
     moves[post] = moves[i] = true;
     before[last].insert(before[last].end(), {post, i});
