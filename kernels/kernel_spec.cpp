@@ -203,6 +203,7 @@ void check_attention(const KernelSpec& spec) {
   const Index most = spec.pass == PassKind::forward ? 4 : 8;
   check(spec.pass != PassKind::backward_filter && spec.made > 0 && spec.made < most, "attention makes some of its results");
   check(spec.share == 0 || spec.roles.g % spec.share == 0, "each row of a mask is for as many heads");
+  check(spec.heads > 0 && spec.roles.g % spec.heads == 0, "heads that are side by side are whole groups");
   check(!spec.causal || spec.origin.size() == 2, "causal attention has an origin");
 }
 
@@ -308,6 +309,7 @@ std::string attention_summary(const KernelSpec& spec) {
   std::string text = by_groups(e) + " n" + std::to_string(e.n) + " x f" + std::to_string(e.f) + " c" + std::to_string(e.c);
   if (spec.causal) text += " causal from " + std::to_string(spec.origin[0]) + "," + std::to_string(spec.origin[1]);
   if (spec.share > 0) text += " masked";
+  if (spec.heads > 1) text += " " + std::to_string(spec.heads) + " side by side";
   text += " ->";
   for (std::size_t k = 0; k < 3; k++)
     if ((spec.made >> k & 1) != 0) text += kNames[spec.pass == PassKind::forward ? 0 : 1][k];

@@ -58,7 +58,8 @@ struct Fields<KernelSpec> {
       field("origin", &S::origin, "global index of each extent's 0", 0),
       field("causal", &S::causal, "of attention: no later key counts"),
       field("share", &S::share, "of attention: heads that have one row of the mask", 0),
-      field("made", &S::made, "of attention: results, 1 for the first, 2 for the second, 4 for the third", 0)};
+      field("made", &S::made, "of attention: results, 1 for the first, 2 for the second, 4 for the third", 0),
+      field("heads", &S::heads, "of attention: so many of g are side by side in memory", 1)};
 };
 
 }  // namespace motley

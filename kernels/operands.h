@@ -69,6 +69,13 @@ void check_map(const KernelSpec& spec);
 // Results of attention, as KernelSpec::made counts them.
 inline constexpr Index kMakesOutput = 1, kMakesLogSum = 2;
 inline constexpr Index kMakesQuery = 1, kMakesKey = 2, kMakesValue = 4;
+// Of attention: where head g begins in an operand with `rows` queries or keys, and how far it is from one of these to the next.
+inline Index head_begin(const KernelSpec& spec, Index g, Index rows) {
+  return (g / spec.heads * rows * spec.heads + g % spec.heads) * spec.roles.c;
+}
+inline Index head_step(const KernelSpec& spec) {
+  return spec.heads * spec.roles.c;
+}
 // InternalError: attention whose parts do not fit each other.
 void check_attention(const KernelSpec& spec);
 // How many keys, from the first, come at or before query i.

@@ -46,6 +46,7 @@ std::size_t element_family(int device, KernelSpec spec) {
   std::fill(spec.origin.begin(), spec.origin.end(), 0);
   spec.made = std::min<Index>(spec.made, 1);
   spec.share = std::min<Index>(spec.share, 1);
+  spec.heads = 1;
   spec.scale = spec.scale != 1 ? 2 : 1;
   std::fill(spec.extents.begin(), spec.extents.end(), 1);
   for (MapOperand& operand : spec.operands) {

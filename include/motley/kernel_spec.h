@@ -26,7 +26,8 @@ enum class Combine : std::uint8_t { set, add, max };
 /// Extents of the op's index roles, by letter. conv2d and pools: `x[n c h w], w[f c r s], y[n f p q]` (pools: `y[n c p q]`).
 /// dense: `x[n c], w[f c], y[n f]`. `g` such contractions side by side: conv2d by groups `x[n gc h w], w[gf c r s], y[n gf p q]`,
 /// where c and f are those of one group and gc, gf one dim each, group after group; a depthwise one has c = 1. dense by batch
-/// `x[g n c], w[g f c], y[g n f]`. attention: `q[g n c], k[g f c], v[g f c], y[g n c]`. Any extent may be 0.
+/// `x[g n c], w[g f c], y[g n f]`. attention: `q[g n c], k[g f c], v[g f c], y[g n c]`, or with `heads` side by side. Any extent
+/// may be 0.
 struct Roles {
   Index n = 1;  ///< samples, queries
   Index c = 1;  ///< input channels, the size of a head
@@ -54,7 +55,8 @@ struct MapOperand {
 ///     b)
 ///                    backward_data    dy, w, dx
 ///                    backward_filter  x, dy, dw
-///     max_pool2d     forward          x, y              the first element in row-major order wins a tie; padding never wins
+///     max_pool2d     forward          x, y              the first element in row-major order wins a tie, a NaN over all; padding
+///     never wins
 ///                    backward_data    dy, x, dx         the winner is found again from x; all of dx is written
 ///     avg_pool2d     forward          x, y              mean over the window's real elements (padding does not count)
 ///                    backward_data    dy, dx
@@ -112,6 +114,8 @@ struct KernelSpec {
   bool causal = false;  ///< attention: no key after the query's own position counts
   Index share = 0;      ///< attention: so many g, one after the other, have one row of the mask; 0: there is none
   Index made = 0;       ///< attention: which results there are: a sum of 1 for the first, 2 for the second, 4 for the third
+  Index heads = 1;      ///< attention: so many g, one after the other, are side by side in memory: `q[g/heads n heads c]`, and so
+                        ///< all operands with a c; lse and dot stay `[g n]`
   bool operator==(const KernelSpec&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <vector>
 
+#include "base/at.h"
 #include "kernels/operands.h"
 #include "kernels/value.h"
 
@@ -45,13 +46,16 @@ class AttentionInParts final : public Kernel {
     aligned_ =
         (heads_ >= e.g || (even(heads_ * e.n * e.c) && even(heads_ * e.f * e.c))) && (queries_ >= e.n || even(queries_ * e.c));
     const Index rows = heads_ * queries_, block = rows * e.f;
-    for (const Index size : {block, spec.pass == PassKind::forward ? 0 : block, rows, rows, e.f * e.c}) {
-      buffers_.push_back(bytes_);
-      bytes_ += (static_cast<std::size_t>(size) * bytes_of(spec.dtype) + kAlignment - 1) / kAlignment * kAlignment;
-    }
+    for (const Index size : {block, spec.pass == PassKind::forward ? 0 : block, rows, rows, e.f * e.c}) reserve(size);
+    const std::vector<OperandUse> uses = operands_of(spec);
+    for (int k = 0; k < static_cast<int>(uses.size()); k++) place(k, rows_of(k));
+    for (std::size_t k = 0; k < uses.size(); k++)
+      if (uses[k].read) apart(static_cast<int>(k), true);
     for (Index g = 0; g < e.g; g += heads_)
       for (Index i = 0; i < e.n || i == 0; i += queries_)
         spec.pass == PassKind::forward ? forward(part(g, i)) : backward(part(g, i));
+    for (std::size_t k = 0; k < uses.size(); k++)
+      if (uses[k].written) apart(static_cast<int>(k), false);
     for (const auto& kernel : kernels_) workspace_ = std::max(workspace_, kernel->workspace_bytes());
     make_ = nullptr;
   }
@@ -64,9 +68,9 @@ class AttentionInParts final : public Kernel {
     for (const Call& call : calls_) {
       places.clear();
       for (const At& at : call.operands)
-        places.push_back(at.operand < 0
-                             ? memory + buffers_[static_cast<std::size_t>(-1 - at.operand)]
-                             : static_cast<std::byte*>(operands[static_cast<std::size_t>(at.operand)]) + at.element * item);
+        places.push_back((at.operand < 0 ? memory + buffers_[static_cast<std::size_t>(-1 - at.operand)]
+                                         : static_cast<std::byte*>(operands[static_cast<std::size_t>(at.operand)])) +
+                         at.element * item);
       kernels_[call.kernel]->run(places, memory + bytes_);
     }
   }
@@ -86,8 +90,44 @@ class AttentionInParts final : public Kernel {
     return out;
   }
   Part part(Index g, Index i) const { return {g, std::min(heads_, spec_.roles.g - g), i, std::min(queries_, spec_.roles.n - i)}; }
-  At by_query(int operand, const Part& p) const { return {operand, (p.g * spec_.roles.n + p.i) * spec_.roles.c}; }
-  At by_key(int operand, const Part& p) const { return {operand, p.g * spec_.roles.f * spec_.roles.c}; }
+  void reserve(Index elements) {
+    buffers_.push_back(bytes_);
+    bytes_ += (static_cast<std::size_t>(elements) * bytes_of(spec_.dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  // Queries or keys of an operand with the size of a head; 0: it has none.
+  Index rows_of(int operand) const {
+    const Roles& e = spec_.roles;
+    const int reads = (spec_.pass == PassKind::forward ? 3 : 6) + (spec_.share > 0 ? 1 : 0);
+    if (operand < reads) return operand == 0 || (operand == 3 && reads > 4) ? e.n : operand < 3 ? e.f : 0;
+    Index made = spec_.made;
+    for (int before = operand - reads; before > 0; before--) made &= made - 1;
+    if (spec_.pass == PassKind::forward) return (made & kMakesOutput) != 0 ? e.n : 0;
+    return (made & kMakesQuery) != 0 ? e.n : e.f;
+  }
+  // Heads that are side by side are copied one after the other.
+  void place(int operand, Index rows) {
+    whole_.push_back({operand, 0});
+    if (spec_.roles.g * rows * spec_.roles.c == 0 || spec_.heads == 1) return;
+    whole_.back().operand = -1 - static_cast<int>(buffers_.size());
+    reserve(spec_.roles.g * rows * spec_.roles.c);
+  }
+  void apart(int operand, bool in) {
+    const At copy = at(whole_, operand), itself{operand, 0};
+    if (copy.operand == operand) return;
+    const Index rows = rows_of(operand), c = spec_.roles.c;
+    KernelSpec spec;
+    spec.op = KernelOp::map;
+    spec.dtype = spec_.dtype;
+    spec.extents = {spec_.roles.g / spec_.heads, spec_.heads, rows, c};
+    const MapOperand together{spec_.dtype, {spec_.heads * rows * c, c, spec_.heads * c, 1}},
+        alone{spec_.dtype, {spec_.heads * rows * c, rows * c, c, 1}};
+    spec.operands = {in ? together : alone, in ? alone : together};
+    call(spec, {in ? itself : copy, in ? copy : itself});
+  }
+  At by_query(int operand, const Part& p) const {
+    return {at(whole_, operand).operand, (p.g * spec_.roles.n + p.i) * spec_.roles.c};
+  }
+  At by_key(int operand, const Part& p) const { return {at(whole_, operand).operand, p.g * spec_.roles.f * spec_.roles.c}; }
   At one(int operand, const Part& p) const { return {operand, p.g * spec_.roles.n + p.i}; }
 
   void call(const KernelSpec& spec, std::vector<At> operands) {
@@ -204,6 +244,7 @@ class AttentionInParts final : public Kernel {
   Index heads_ = 1, queries_ = 1;  // at a time; queries: less than all only where it is one head
   bool aligned_ = true;
   std::vector<std::size_t> buffers_{};  // where they begin in the workspace
+  std::vector<At> whole_{};             // where all of each operand is read and written
   std::size_t bytes_ = 0, workspace_ = 0;
   std::vector<KernelSpec> specs_{};
   std::vector<std::unique_ptr<Kernel>> kernels_{};

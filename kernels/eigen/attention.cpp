@@ -142,14 +142,18 @@ class Attention final : public Kernel {
   static T* operand(std::span<void* const> operands, std::size_t i) { return static_cast<T*>(operands[i]); }
   // Of a head: [queries c] of a block, [keys c] of those that count for it.
   Matrix<T> queries(T* data, Index g, const Block& b) const {
-    return rows_of(data + (g * spec_.roles.n + b.first) * spec_.roles.c, b.queries, spec_.roles.c);
+    const Index step = head_step(spec_);
+    return {data + head_begin(spec_, g, spec_.roles.n) + b.first * step, b.queries, spec_.roles.c, step, 1};
   }
-  Matrix<T> keys(T* data, Index g, const Block& b) const {
-    return rows_of(data + g * spec_.roles.f * spec_.roles.c, b.rows.keys, spec_.roles.c);
+  Matrix<T> keys(T* data, Index g, Index count) const {
+    return {data + head_begin(spec_, g, spec_.roles.f), count, spec_.roles.c, head_step(spec_), 1};
+  }
+  static void clear(const Matrix<T>& m) {
+    for (Index i = 0; i < m.rows; i++) std::fill_n(m.data + i * m.row_stride, m.cols, T{0});
   }
   // result = a b
   void multiply(const Matrix<T>& a, const Matrix<T>& b, const Matrix<T>& result, const Blocks& blocks, T* packed) const {
-    std::fill_n(result.data, result.rows * result.cols, T{0});
+    clear(result);
     products_.add(a, b, result, blocks, packed);
   }
 
@@ -158,14 +162,14 @@ class Attention final : public Kernel {
     const Block b = block_of(operands, g, number);
     const Matrix<T> scores = rows_of(memory, b.queries, b.rows.keys);
     T *factors = memory + block_, *packed = memory + packed_;
-    multiply(queries(operand(operands, 0), g, b), transposed(keys(operand(operands, 1), g, b)), scores, scores_, packed);
+    multiply(queries(operand(operands, 0), g, b), transposed(keys(operand(operands, 1), g, b.rows.keys)), scores, scores_, packed);
     T* lse = (spec_.made & kMakesLogSum) != 0 ? static_cast<T*>(operands.back()) + g * e.n + b.first : nullptr;
     row_loops_.rows(b.rows, scores.data, lse, factors);
     if ((spec_.made & kMakesOutput) == 0) return;
     const Matrix<T> y = queries(operand(operands, spec_.share > 0 ? 4 : 3), g, b);
-    multiply(scores, keys(operand(operands, 2), g, b), y, by_query_, packed);
+    multiply(scores, keys(operand(operands, 2), g, b.rows.keys), y, by_query_, packed);
     for (Index i = 0; i < y.rows; i++)
-      for (Index c = 0; c < y.cols; c++) y.data[i * y.cols + c] *= factors[i];
+      for (Index c = 0; c < y.cols; c++) y.data[i * y.row_stride + c] *= factors[i];
   }
 
   void backward(std::span<void* const> operands, Index g, T* memory) const {
@@ -175,23 +179,23 @@ class Attention final : public Kernel {
     for (std::size_t r = 0; r < 3; r++)
       if ((spec_.made >> r & 1) != 0) results[r] = operand(operands, next++);
     for (std::size_t r : {1U, 2U})
-      if (results[r] != nullptr) std::fill_n(results[r] + g * e.f * e.c, e.f * e.c, T{0});
+      if (results[r] != nullptr) clear(keys(results[r], g, e.f));
     T* packed = memory + packed_;
     for (Index number = 0; number < blocks_; number++) {
       const Block b = block_of(operands, g, number);
-      const Matrix<T> q = queries(operand(operands, 0), g, b), k = keys(operand(operands, 1), g, b),
-                      v = keys(operand(operands, 2), g, b), dy = queries(operand(operands, 3), g, b);
+      const Matrix<T> q = queries(operand(operands, 0), g, b), k = keys(operand(operands, 1), g, b.rows.keys),
+                      v = keys(operand(operands, 2), g, b.rows.keys), dy = queries(operand(operands, 3), g, b);
       const Matrix<T> weights = rows_of(memory, b.queries, b.rows.keys), slopes = rows_of(memory + block_, b.queries, b.rows.keys);
       multiply(q, transposed(k), weights, scores_, packed);
       if (results[0] != nullptr || results[1] != nullptr)
         multiply(dy, transposed(v), slopes, scores_, packed);
       else
-        std::fill_n(slopes.data, slopes.rows * slopes.cols, T{0});
+        clear(slopes);
       const Index query = g * e.n + b.first;
       row_loops_.slopes(b.rows, weights.data, slopes.data, operand(operands, 4) + query, operand(operands, 5) + query);
       if (results[0] != nullptr) multiply(slopes, k, queries(results[0], g, b), by_query_, packed);
-      if (results[1] != nullptr) products_.add(transposed(slopes), q, keys(results[1], g, b), by_key_, packed);
-      if (results[2] != nullptr) products_.add(transposed(weights), dy, keys(results[2], g, b), by_key_, packed);
+      if (results[1] != nullptr) products_.add(transposed(slopes), q, keys(results[1], g, b.rows.keys), by_key_, packed);
+      if (results[2] != nullptr) products_.add(transposed(weights), dy, keys(results[2], g, b.rows.keys), by_key_, packed);
     }
   }
 

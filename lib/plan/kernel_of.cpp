@@ -105,6 +105,7 @@ void attention_kernel(KernelSpec& spec, const Pass& pass, const std::vector<Rang
     if (i == queries || i == head) continue;
     const Index size = extent(work, i);
     spec.roles.g *= size;
+    spec.heads = std::max<Index>(1, size);  // the last one: side by side
     const bool in_mask = mask != nullptr && std::find(mask->indices.begin(), mask->indices.end(), i) != mask->indices.end();
     check(!in_mask || share == 1, "heads that share a row of the mask are next to each other");
     if (!in_mask) share *= size;

@@ -288,18 +288,23 @@ void Lowerer::emit_dense(int p, KernelSpec spec, const std::vector<View>& views,
 // views: what the passes read, then their results.
 void Lowerer::emit_attention(const std::vector<int>& passes, KernelSpec spec, const std::vector<View>& views) {
   const Pass& it = plan_.pass(passes.front());
-  std::vector<int> heads;
+  std::vector<int> rows;
   for (int i : it.reads[0].indices)
-    if (i != it.roles[0] && i != it.roles[2]) heads.push_back(i);
-  // Dims of an operand: heads, queries or keys, the size of a head.
+    if (i != it.roles[0] && i != it.roles[2]) rows.push_back(i);
+  const int heads = rows.back(), head = it.roles[2];
+  rows.pop_back();
+  // Dims of an operand: of the batch, queries or keys, heads, the size of a head; without the last one heads come before queries.
   const auto order = [&](const PassOperand& o) {
     std::vector<int> dims;
     const auto take = [&](int index) {
       const auto found = std::find(o.indices.begin(), o.indices.end(), index);
       if (found != o.indices.end()) dims.push_back(static_cast<int>(found - o.indices.begin()));
     };
-    for (int i : heads) take(i);
-    for (int i : it.roles) take(i);
+    for (int i : rows) take(i);
+    const bool has_head = std::find(o.indices.begin(), o.indices.end(), head) != o.indices.end();
+    if (!has_head) take(heads);
+    for (int i : {it.roles[0], it.roles[1]}) take(i);
+    if (has_head) take(heads), take(head);
     return dims;
   };
   std::vector<Place> places;
@@ -335,7 +340,7 @@ void Lowerer::emit_updates() {
     gradients.push_back({g, dense(g, order, format_of(s), "update of " + s.name)});
     s.gradient = g.buffer;
     const Statistic* statistic = plan_.passes().statistic(s.tensor);
-    if (s.sum >= 0)
+    if (s.sum >= 0 && !(statistic != nullptr && statistic->momentum == 0))  // then what it sums up is 0
       draft_.kernel(elements_kernel(statistic != nullptr ? add_value(statistic->momentum) : add_gradient(), dtype, volume(s.box),
                                     {DType::f64, dtype, DType::f64}),
                     {{s.sum, 0}, gradients.back().dense, {s.sum, 0}}, "sum of the gradients of " + s.name, Purpose::update);
@@ -444,7 +449,7 @@ void Lowerer::emit_move_along(int slice) {
 // The sum of the squares of a slice's gradient: a buffer.
 int Lowerer::norm_of(const Slice& s, const Place& gradient) {
   const DType dtype = plan_.data().dtype;
-  const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, dtype, {}, Format::plain);
+  const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, DType::f64, {}, Format::plain);
   KernelSpec spec = map_kernel(square(), dtype, {volume(s.box)}, {{1}, {0}});
   spec.combine = Combine::add;
   draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);

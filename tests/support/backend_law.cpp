@@ -207,31 +207,34 @@ std::vector<Image> attention_bounds(const LawCase& one, bool f64) {
     for (Index c = 0; c < e.c; c++) sum += std::abs(in(a, i * e.c + c) * in(b, j * e.c + c));
     return sum;
   };
+  // Of an operand with the size of a head: which of its vectors.
+  const auto vector_of = [&](Index g, Index i, Index count) { return (g / spec.heads * count + i) * spec.heads + g % spec.heads; };
   const auto size = [](Index n) { return static_cast<std::size_t>(n); };
   std::array<Image, 3> bounds{Image(size(e.g * e.n * e.c)), Image(size(forward ? e.g * e.n : e.g * e.f * e.c)),
                               Image(size(e.g * e.f * e.c))};
   for (Index g = 0; g < e.g; g++)
     for (Index i = 0; i < e.n; i++) {
-      const Index query = g * e.n + i;
+      const Index query = vector_of(g, i, e.n), row = g * e.n + i;
       std::vector<double> scores;
       std::vector<Index> keys;
       double most = 0, sum = 0, off = 0;
       for (Index j = 0; j < keys_of(spec, i); j++) {
         if (spec.share > 0 && in(forward ? 3 : 6, g / spec.share * e.f + j) <= 0) continue;
+        const Index key = vector_of(g, j, e.f);
         double score = 0;
-        for (Index c = 0; c < e.c; c++) score += spec.scale * in(0, query * e.c + c) * in(1, (g * e.f + j) * e.c + c);
-        keys.push_back(g * e.f + j);
+        for (Index c = 0; c < e.c; c++) score += spec.scale * in(0, query * e.c + c) * in(1, key * e.c + c);
+        keys.push_back(key);
         scores.push_back(score);
         most = std::max(most, std::abs(score));
-        off = std::max(off, (real(e.c) + 4) * unit * std::abs(spec.scale) * sizes(0, query, 1, g * e.f + j));
+        off = std::max(off, (real(e.c) + 4) * unit * std::abs(spec.scale) * sizes(0, query, 1, key));
       }
-      const double lse = forward ? 0 : in(4, query), part = off + 2 * unit * (most + std::abs(lse)) + function;
+      const double lse = forward ? 0 : in(4, row), part = off + 2 * unit * (most + std::abs(lse)) + function;
       for (const double s : scores) sum += std::exp(s);
       for (std::size_t k = 0; k < keys.size(); k++) {
         const Index key = keys[k];
         const double weight = forward ? std::exp(scores[k]) / sum : std::exp(scores[k] - lse),
                      terms = (real(e.c) + real(forward ? e.f : std::max(e.n, e.f)) + 16) * unit,
-                     slope = forward ? 0 : std::abs(spec.scale) * weight * (sizes(3, query, 2, key) + std::abs(in(5, query)));
+                     slope = forward ? 0 : std::abs(spec.scale) * weight * (sizes(3, query, 2, key) + std::abs(in(5, row)));
         for (Index c = 0; c < e.c; c++) {
           const Index at_query = query * e.c + c, at_key = key * e.c + c;
           if (forward) {
@@ -244,7 +247,7 @@ std::vector<Image> attention_bounds(const LawCase& one, bool f64) {
         }
       }
       if (forward && !keys.empty())
-        bounds[1][size(query)] = 2 * part + (real(e.f) + 8) * unit + (unit + function) * (1 + std::abs(std::log(sum)));
+        bounds[1][size(row)] = 2 * part + (real(e.f) + 8) * unit + (unit + function) * (1 + std::abs(std::log(sum)));
     }
   std::vector<Image> out;
   for (std::size_t r = 0; r < 3; r++)

@@ -164,6 +164,9 @@ KernelSpec attention_spec(Random& random) {
     spec.roles.g = extent(random, {1, 2, 3, 4, 6});
   } while (flops(spec) > 4 * kMostFlops);
   spec.scale = random.of({1.0, 0.125, 0.3, -0.5});
+  if (random.one_in(2)) do
+      spec.heads = random.in(1, 6);
+    while (spec.roles.g % spec.heads != 0);
   spec.causal = random.one_in(2);
   if (spec.causal) spec.origin = {random.in(0, 20), random.one_in(2) ? 0 : random.in(0, 30)};
   if (random.one_in(2)) do

@@ -96,8 +96,8 @@ class Attention final : public Op {
     std::vector<Dim> masked = rows;
     masked.push_back(positions);
     rows.insert(rows.end(), {heads_, positions});
-    std::vector<Dim> each = rows, all = rows;
-    each.push_back(head_);
+    std::vector<Dim> each(rows.begin(), rows.end() - 2), all = rows;
+    each.insert(each.end(), {positions, heads_, head_});  // as the products make and read them: no copies between
     all.insert(all.end(), {head_, features});
     t.indices = indices_of(Shape(all));
     t.indices.insert(t.indices.end() - 2, {"keys of " + over_, positions.size});  // no dim of any tensor
