@@ -67,7 +67,8 @@ fs::path profile_path(const Job& job) {
   std::array<char, 65> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) return {};
   fs::path made = fs::absolute(cache);  // what is there of it
-  while (!fs::exists(made)) made = made.parent_path();
+  std::error_code unseen;               // where a directory may not be looked into, nothing is kept
+  while (!fs::exists(made, unseen) && made.has_relative_path()) made = made.parent_path();
   if (access(made.c_str(), W_OK) != 0) return {};  // measured, and not kept
   return cache / fmt::format("profile-{:016x}.json", hash_bytes(std::string(host.data()) + to_text(to_json(job.mesh))));
 }
@@ -150,7 +151,8 @@ std::vector<std::string> device_notes(const Mesh& mesh) {
   return notes;
 }
 
-std::string kernels_line(const Mesh& mesh) {
+std::string kernels_line(const Mesh& mesh, DType dtype) {
+  if (dtype == DType::f64) return "f64: our own CPU kernels on all ranks, whatever device they have";
   constexpr int kMostNamed = 16;  // ranks
   std::map<std::string, std::vector<int>> ranks;
   for (int r = 0; r < mesh.ranks(); r++)

@@ -27,7 +27,7 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
 // "CPU kernels by onednn (rank 0), eigen (ranks 1, 2)"; empty: no CPU computes.
-std::string kernels_line(const Mesh& mesh);
+std::string kernels_line(const Mesh& mesh, DType dtype);
 // Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.
 std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
 // What makes its predicted times doubtful: measured on a disturbed machine, or not measured at all.

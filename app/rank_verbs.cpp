@@ -162,7 +162,8 @@ void give_plan(const Plan& plan, const Profile& profile, const Options& options,
   const PlanDetail detail = options.full ? PlanDetail::full : PlanDetail::summary;
   std::string text = options.form == Form::json ? plan.json(detail) : plan.table(detail);
   if (!text.ends_with('\n')) text += '\n';
-  if (const std::string kernels = kernels_line(plan.mesh()); options.form != Form::json && !kernels.empty()) text += kernels + "\n";
+  if (const std::string kernels = kernels_line(plan.mesh(), plan.data().dtype); options.form != Form::json && !kernels.empty())
+    text += kernels + "\n";
   std::vector<std::string> all = equal_notes(plan.mesh(), profile);
   all.insert(all.end(), notes.begin(), notes.end());
   for (const std::string& note : all) {  // of this machine, not of the plan: JSON stays the plan's alone

@@ -100,6 +100,11 @@ fs::path new_run_path(const std::string& job_name) {
   return path;
 }
 
+bool has_results(const fs::path& directory) {
+  return fs::exists(directory / kWeightsFile) || !checkpoints_of(directory).empty() ||
+         (fs::exists(directory / kMetrics) && fs::file_size(directory / kMetrics) > 0);
+}
+
 void drop_aside(const fs::path& run) {
   std::error_code ignored;
   fs::remove_all(run / kAside, ignored);
@@ -127,7 +132,7 @@ RunDirectory::RunDirectory(fs::path path, IfRun if_run) : path_(std::move(path))
     lock();
     restore();  // a process was killed before its first step
     if (!holds_a_run(path_)) return;
-    if (if_run == IfRun::refuse)
+    if (if_run == IfRun::refuse && has_results(path_))
       throw UserError(path_.string() +
                       " holds a run; give another --run-dir, --resume to go on with it or --overwrite to replace it");
     if (if_run == IfRun::resume)
@@ -274,7 +279,7 @@ void RunDirectory::restore() {
 
 void RunDirectory::forget() {
   try {
-    if (!resumed_) remove_run(path_);
+    if (!resumed_ && !has_results(path_)) remove_run(path_);
   } catch (const fs::filesystem_error&) {  // what cannot be removed stays
   }
   leave();

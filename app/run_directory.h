@@ -32,6 +32,9 @@ std::filesystem::path new_run_path(const std::string& job_name);
 constexpr const char* kAside = ".before";
 void drop_aside(const std::filesystem::path& run);  // the first step is done
 
+// Steps were done here, or there are weights or a checkpoint: what is never removed or replaced but by --overwrite.
+bool has_results(const std::filesystem::path& run);
+
 // Held by rank 0 as long as it may write into a run directory: it may outlive the process that has locked it. UserError (78)
 class RanksHold {
  public:
@@ -49,7 +52,7 @@ enum class IfRun : std::uint8_t { refuse, overwrite, resume };
 
 class RunDirectory {
  public:
-  // Made where it is not there, and locked. UserError (78): another process uses it, or it holds a run that is not to be
+  // Made where it is not there, and locked. UserError (78): another process uses it, or it holds results that are not to be
   // overwritten; Error(io). A run that is overwritten is put aside now: its files and its checkpoints, nothing else; of one that is
   // resumed what its end left. All is back where it was when no new step is done.
   RunDirectory(std::filesystem::path path, IfRun if_run);
@@ -59,7 +62,8 @@ class RunDirectory {
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
   const std::filesystem::path& path() const { return path_; }
-  // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed stays.
+  // Removes what this run has put there; the directory itself where it was made and is empty then. A run that is resumed, or has
+  // done steps, stays.
   void forget();
   bool resumed() const { return resumed_; }
   // The same process runs it again: what its end left is put aside. Error(io)

@@ -24,6 +24,7 @@
 #include "app/verbs.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "config/remaining.h"
 #include "explain/explain.h"
 #include "mesh/mesh_json.h"
@@ -102,9 +103,24 @@ void check_trace_file(const fs::path& file, const fs::path& run_directory) {
   require_folder(file);
 }
 
+// In a directory of its own, though others begin in the same second.
+RunDirectory new_run(const Options& options, const Subject& subject) {
+  constexpr int kMost = 1000;
+  for (int tries = 1;; tries++) {
+    const fs::path path = new_run_path(subject.job->name);
+    check_trace_file(options.trace, path);
+    try {
+      return {path, IfRun::refuse};
+    } catch (const UserError&) {
+      if (std::error_code ignored; tries == kMost || !fs::exists(path, ignored)) throw;
+    }
+  }
+}
+
 RunDirectory directory_for(const Options& options, const Subject& subject) {
   if (options.verb == Verb::train) {
-    const fs::path path = options.run_directory.empty() ? new_run_path(subject.job->name) : options.run_directory;
+    if (options.run_directory.empty()) return new_run(options, subject);
+    const fs::path& path = options.run_directory;
     check_trace_file(options.trace, path);
     const bool its_own = !options.from.empty() && options.from.parent_path().parent_path() == fs::absolute(path).lexically_normal();
     if (its_own) return {path, IfRun::resume};
@@ -163,6 +179,13 @@ Options with_resume(Options options, const Resume& resume) {
   return options;
 }
 
+// The ranks read it as JSON.
+void require_utf8(const std::string& text, const char* what) {
+  if (!is_utf8(text))
+    throw UserError(std::string(what) + " has bytes that are not UTF-8: " + printable(text) + "; rename the file or directory",
+                    Exit::usage);
+}
+
 // Everything that the ranks read, before they are started.
 void prepare(const fs::path& directory, const Subject& subject, const Options& options, const CommandLine& line) {
   write_file((directory / subject.file()).string(), subject.text());
@@ -195,7 +218,9 @@ std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
 
 // Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
-  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(directory.path()))) {
+  const fs::path& path = directory.path();
+  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(path)) &&
+      !has_results(path)) {
     directory.forget();
     return true;
   }
@@ -302,7 +327,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
     try {
       subject = next_subject(subject, gone_after(attempts, subject.mesh()), directory.path(), console);
       go_on(directory, next, console);
-    } catch (const UserError& e) {
+    } catch (const std::exception& e) {  // how the run ended is what counts
       console.say(LogLevel::error, std::string("motley: no restart: ") + e.what());
       return end;
     }
@@ -321,7 +346,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
   try {
     if (keep) {
       console.say(LogLevel::info, "run directory: " + directory.path().string());
-      if (const std::string kernels = kernels_line(subject.mesh()); !kernels.empty()) console.say(LogLevel::info, kernels);
+      if (const std::string kernels = kernels_line(subject.mesh(), subject.job->train.dtype()); !kernels.empty())
+        console.say(LogLevel::info, kernels);
     }
     if (options.verb != Verb::profile)
       for (const std::string& note : subject.notes()) console.say(LogLevel::warning, "note: " + note);
@@ -341,6 +367,8 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
 }  // namespace
 
 int with_ranks(const Options& given, const CommandLine& line) {
+  require_utf8(fs::current_path().string(), "the working directory");
+  for (int i = 1; i < line.argc; i++) require_utf8(line.argv[i], "the command line");
   if (how_started().mpi) return as_a_rank(given, line);
   Options options = given;
   if (!given.resume.empty()) {

@@ -38,10 +38,31 @@ std::vector<T> ordered(const std::vector<T>& in, const std::vector<std::size_t>&
   return out;
 }
 
+// That its axes are the mesh's, and its lists have a part for each of their ranks.
+void check_cut(const Mesh& mesh, const std::string& dim, const Cut& cut) {
+  const auto axes = static_cast<int>(mesh.axes().size());
+  const auto size_of = [&](int axis) {
+    if (axis < 0 || axis >= axes)
+      throw UserError("the cut of \"" + dim + "\" names axis " + std::to_string(axis) + "; the mesh has " + std::to_string(axes));
+    return mesh.axes()[static_cast<std::size_t>(axis)].size;
+  };
+  int parts = 1, lists = 1;
+  for (const int axis : cut.axes) parts *= size_of(axis);
+  if (cut.per >= 0) lists = size_of(cut.per);
+  if (static_cast<int>(cut.lists.size()) != lists)
+    throw UserError("the cut of \"" + dim + "\" has " + std::to_string(cut.lists.size()) + " lists of parts; expected " +
+                    (cut.per < 0 ? "one" : std::to_string(lists) + ", one per coordinate of the axis it differs along"));
+  for (const Partition& list : cut.lists)
+    if (list.parts() != parts)
+      throw UserError("\"" + dim + "\" has " + std::to_string(list.parts()) + " parts; its axes have " + std::to_string(parts) +
+                      " ranks");
+}
+
 void check_cuts(const LaidOut& at) {
   for (const auto& [dim, cut] : at.layout.cuts) {
     if (!at.layout.shape.has(dim))
       throw UserError("the layout cuts \"" + dim + "\", which is not a dim of " + dims_of(at.layout.shape));
+    check_cut(at.mesh, dim, cut);
     for (const Partition& list : cut.lists)
       if (list.size() != at.layout.shape.size_of(dim))
         throw UserError("the parts of \"" + dim + "\" sum to " + std::to_string(list.size()) + ", its size is " +

@@ -62,7 +62,9 @@ SharedMemory::SharedMemory(std::size_t bytes)
   if (fd_ < 0) shared = because("memfd_create");
   const auto length = static_cast<off_t>(mapped_);
   if (shared.empty() && ftruncate(fd_, length) != 0) shared = because("ftruncate");
-  if (shared.empty() && fallocate(fd_, 0, 0, length) != 0) shared = because("fallocate");
+  int filled = -1;
+  while (shared.empty() && (filled = fallocate(fd_, 0, 0, length)) != 0 && errno == EINTR) continue;
+  if (shared.empty() && filled != 0) shared = because("fallocate");
   void* at = MAP_FAILED;
   if (shared.empty()) {
     at = map_file(fd_, mapped_, 0);

@@ -31,7 +31,7 @@ class Tickets {
     free_.pop_back();
     slots_[at].operation = std::move(operation);
     slots_[at].open = true;
-    return (slots_[at].generation << 32U) | at;
+    return (Transport::Ticket{slots_[at].generation} << 32U) | at;
   }
   Operation& at(Transport::Ticket ticket) { return slots_[find(ticket)].operation; }
   const Operation& at(Transport::Ticket ticket) const { return slots_[find(ticket)].operation; }
@@ -47,7 +47,7 @@ class Tickets {
  private:
   struct Slot {
     Operation operation{};
-    std::uint64_t generation = 0;
+    std::uint32_t generation = 0;  // it may begin again: no ticket is that old
     bool open = false;
   };
   std::size_t find(Transport::Ticket ticket) const {

@@ -105,7 +105,8 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
   /// Collective: one training step on these inputs. LossNotFinite: all ranks throw before the update, naming step and first bad
   /// tensor. CopiesDiffer: likewise, every compare_copies_every steps. Stopped, on all ranks: the report of the step before said
-  /// `stop`. UserError: an input that is missing, fed twice or not one of the step's.
+  /// `stop`. UserError: an input that is missing, fed twice or not one of the step's. Error, on all ranks before the update: what a
+  /// rank's feed threw.
   StepReport step(std::initializer_list<Feed> feeds);
   StepReport step(const std::vector<Feed>& feeds);                     ///< the same, from a list made at run time
   StepReport step_named(const std::map<std::string, ReadBox>& feeds);  ///< the same, by the inputs' names
@@ -130,6 +131,7 @@ class Trainer {
   /// training begins: slots stay as they are.
   DataPosition load(const std::filesystem::path& checkpoint);
   Index steps() const;             ///< done, those before a load() included
+  bool refused() const;            ///< all ranks threw in the last step, before its update: the State is that of the step before
   void ask_to_save();              ///< This rank wants to save: the next step's report has `save` on all ranks.
   void ask_to_stop();              ///< This rank cannot go on: the next step's report has `stop` on all ranks.
   Executor& executor();            ///< for reading and writing tensors

@@ -178,7 +178,7 @@ struct MaxForward {
         beyond = beyond || g.known(h, v);
         if (!g.real(h, v)) continue;
         const T here = x[g.x.offset(at.a, at.b, h, v)];
-        if (!any || here > best) best = here;
+        if (!any || here > best || here != here) best = here;
         any = true;
       }
     y[i] = any ? best : beyond ? static_cast<T>(-HUGE_VAL) : T{0};
@@ -197,7 +197,7 @@ struct MaxBackward {
         const Index h = g.row(p, r), v = g.col(q, s);
         if (!g.known(h, v)) continue;
         const Index here = g.whole.offset(at.a, at.b, h + g.above, v + g.left);
-        if (best >= 0 && !(x[here] > x[best])) continue;
+        if (best >= 0 && !(x[here] > x[best]) && x[here] == x[here]) continue;
         best = here;
         row = h;
         col = v;

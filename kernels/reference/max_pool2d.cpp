@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n c p q] = max over r s of x[n c row(p,r) col(q,s)], real elements only; 0 where a window has none.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kernels/reference/reference.h"
@@ -14,13 +15,15 @@ struct Winner {
   bool real = false;  // the window has a real element
 };
 
-// The first of the greatest elements in row-major order; element (0, 0) of the slice is x(.., top, left).
+// The first of the greatest elements in row-major order, where there is a NaN the last NaN; element (0, 0) of the slice is
+// x(.., top, left).
 template <class T, class Takes>
 Winner winner(const KernelSpec& spec, const Slice<T>& x, Index n, Index c, Index p, Index q, Index top, Index left, Takes&& takes) {
   Winner best;
   best.real = for_each_real(spec, p, q, [&](Index h, Index w) {
-                if (takes(h, w) && (!best.any || x(n, c, h + top, w + left) > x(n, c, best.h + top, best.w + left)))
-                  best = {h, w, true, true};
+                if (!takes(h, w)) return;
+                const T value = x(n, c, h + top, w + left);
+                if (!best.any || value > x(n, c, best.h + top, best.w + left) || std::isnan(value)) best = {h, w, true, true};
               }) > 0;
   return best;
 }

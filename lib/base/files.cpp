@@ -36,10 +36,12 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 
 }  // namespace
 
-NewFile::NewFile(const std::filesystem::path& path) : final_(path), path_(path.string() + ".new-" + std::to_string(::getpid())) {
+NewFile::NewFile(const std::filesystem::path& path) : final_(path) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
-  path_ += "-" + std::to_string(count++);
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  do {                               // one that is there was left by a process that was killed
+    path_ = path.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) fail("created in the directory " + folder_of(final_).string(), final_);
 }
 

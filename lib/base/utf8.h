@@ -23,6 +23,12 @@ inline std::size_t utf8_length(std::string_view text, std::size_t at) {
   return n;
 }
 
+inline bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0, n = 0; i < text.size(); i += n)
+    if (n = utf8_length(text, i); n == 0) return false;
+  return true;
+}
+
 // Characters in front of byte `end`; a byte that is no UTF-8 counts as one.
 inline std::size_t characters(std::string_view text, std::size_t begin, std::size_t end) {
   std::size_t count = 0;

@@ -168,7 +168,10 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    "the dims of its input that it contracts, joins, slices, pads, renames or reshapes; a dense "
                                    "weight has them in the "
                                    "input's order",
-                                   "name or list", false, names(&LayerSpec::in)},
+                                   "name or list", false,
+                                   [](Reader&r, const Json&j, LayerSpec&l) {
+                                     read_names(r, j, l.in, l.op == "concat" ? Twice::good : Twice::refused);
+                                   }},
                                   {"keep", "the dims it does not contract; default: the first", "name or list", false,
                                    names(&LayerSpec::keep)},
                                   {"over",

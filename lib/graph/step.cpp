@@ -31,9 +31,14 @@ bool stores_bf16(DType storage) {
   return storage == DType::bf16;
 }
 
+// Inputs come before what is made of them.
 bool depends(const GraphNodes& graph, int node, int on) {
-  const std::vector<int>& inputs = at(graph.nodes, node).inputs;
-  return std::any_of(inputs.begin(), inputs.end(), [&](int in) { return in == on || depends(graph, in, on); });
+  std::vector<bool> made_of_it(graph.nodes.size(), false);
+  at(made_of_it, on) = true;
+  for (int n = on + 1; n <= node; n++)
+    for (int in : at(graph.nodes, n).inputs)
+      if (at(made_of_it, in)) at(made_of_it, n) = true;
+  return node != on && at(made_of_it, node);
 }
 
 // The gradient of a loss is 1: no other one may add to it.

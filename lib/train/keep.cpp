@@ -169,11 +169,9 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
   rt.phase("loading a checkpoint");
   std::optional<Checkpoint> from;
   bool averages = true;  // whether it keeps them; else they begin as what they are of
-  bool bare = false;     // it has weights alone, of no step: training begins with them
   // use(a box of the State, the file's entry)
   const auto each = [&](auto&& use) {
     for (const StoredBox& box : state.stored()) {
-      if (bare && !box.slot.empty() && box.slot != kAverage) continue;
       const auto& entries = from->manifest().entries;
       const std::string slot = box.slot == kAverage && !averages ? "" : box.slot;
       const auto its = std::find_if(entries.begin(), entries.end(),
@@ -182,24 +180,28 @@ Manifest load_checkpoint(Runtime& rt, State& state, const fs::path& directory) {
       use(box, *its);
     }
   };
+  std::set<std::string> its_slots, own_slots;
   agreed(rt.transport(), [&] {
     from.emplace(directory);
-    std::set<std::string> its_slots, own_slots;
     for (const StateEntry& e : state.entries()) own_slots.insert(e.slot);
     for (const StoredEntry& e : from->manifest().entries) its_slots.insert(e.slot);
+  });
+  if (from->manifest().step == 0 && its_slots == std::set<std::string>{""}) {  // weights of any origin: training begins with them
+    load_weights(rt, state, directory);
+    return from->manifest();
+  }
+  agreed(rt.transport(), [&] {
     averages = its_slots.contains(kAverage);
     if (!averages) own_slots.erase(kAverage);
     const bool left_out = averages && !own_slots.contains(kAverage);  // this job keeps none: its weights go on alone
     if (left_out) its_slots.erase(kAverage);
-    bare = from->manifest().step == 0 && its_slots == std::set<std::string>{""};
-    if (bare) own_slots = {""};
     if (its_slots != own_slots)
       throw UserError(fmt::format("{}: saved with another optimizer: it keeps {} of a parameter, this one {}", directory.string(),
                                   named(its_slots), named(own_slots)),
                       Exit::data);
     std::vector<NamedShape> wanted, there;
     for (const StateEntry& e : state.entries())
-      if (bare ? e.slot.empty() : e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
+      if (e.slot != kAverage || averages) wanted.push_back({label(e.name, e.slot), extents_of(e.shape)});
     for (const StoredEntry& e : from->manifest().entries)
       if (!left_out || e.slot != kAverage) there.push_back({label(e.tensor.name, e.slot), e.tensor.extents});
     if (const std::string wrong = differences(wanted, there); !wrong.empty())

@@ -69,9 +69,29 @@ void Saver::begin(const fs::path& directory, const Manifest& facts) {
     }
     copy(*writing);
   });
+  try {
+    agreed(rt_.transport(), [&] { start(*writing); });
+  } catch (...) {
+    abandon(*writing);
+    throw;
+  }
   writing_ = std::move(writing);
-  writing_->thread =
-      start_beside(spare_cores(), [its = writing_.get(), copies = room_.get(), rank = rt_.rank()] { work(*its, copies, rank); });
+}
+
+void Saver::start(Writing& writing) {
+  try {
+    writing.thread =
+        start_beside(spare_cores(), [its = &writing, copies = room_.get(), rank = rt_.rank()] { work(*its, copies, rank); });
+  } catch (const std::system_error& e) {
+    throw UserError(fmt::format("rank {}: no thread to write a checkpoint: {}", rt_.rank(), e.what()), Exit::io);
+  }
+}
+
+// Nothing of it is left.
+void Saver::abandon(Writing& writing) {
+  if (writing.thread.joinable()) end(writing);
+  std::error_code ignored;
+  if (rt_.rank() == 0) fs::remove_all(writing.beside, ignored);
 }
 
 void Saver::work(Writing& writing, const std::byte* copies, int rank) {
@@ -201,9 +221,7 @@ void Saver::finish() {
     end(*writing_);
     agreed(rt_.transport(), fail);
   } catch (...) {
-    if (writing_->thread.joinable()) end(*writing_);
-    std::error_code ignored;
-    if (rt_.rank() == 0) fs::remove_all(writing_->beside, ignored);
+    abandon(*writing_);
     writing_.reset();
     throw;
   }

@@ -59,6 +59,8 @@ class Saver {
     std::thread thread{};
   };
   void copy(Writing& writing);
+  void start(Writing& writing);
+  void abandon(Writing& writing);
   static void work(Writing& writing, const std::byte* copies, int rank);
   static Manifest write(const Writing& writing, const std::byte* copies, int rank);
   static void complete(Writing& writing);

@@ -91,6 +91,7 @@ class Job {
       loop();
       finish();
     } catch (const Error& e) {
+      if (trainer_.refused() || unwritten_) keep_trained(dynamic_cast<const LossNotFinite*>(&e) == nullptr);
       report_failure(e);
       throw;
     }
@@ -237,7 +238,10 @@ class Job {
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
-    if (written.status != 0) throw Error(static_cast<Exit>(written.status), written.text);
+    if (written.status != 0) {
+      unwritten_ = true;
+      throw Error(static_cast<Exit>(written.status), written.text);
+    }
     if (stop_) out_.status = "stopped";
     note(trainer_.figures());
     share_disturbed();
@@ -403,6 +407,24 @@ class Job {
     }
   }
 
+  // All ranks are there, and their State is that of the last step. Collective. resumable: what went wrong can be mended, and the
+  // run go on from here.
+  void keep_trained(bool resumable) {
+    if (out_.steps == first_step_) return;
+    note(trainer_.figures());  // nothing is on its way
+    try_to_finish_checkpoint();
+    if (resumable && saved_ != out_.steps)
+      warned(out_.steps, [&] {
+        begin_checkpoint();
+        finish_checkpoint();
+      });
+    try {
+      save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
+    } catch (const Error& e) {  // on all ranks; how the run failed stands
+      if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: no weights are kept: ") + e.what());
+    }
+  }
+
   // Rank 0 alone: the others may be gone. Its own error stands, whatever becomes of the file.
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
@@ -430,6 +452,7 @@ class Job {
   std::shared_ptr<const Dataset> train_data_{};
   std::optional<MetricsFile> metrics_{};  // rank 0
   std::optional<Error> write_error_{};    // rank 0: sent to all after the next step
+  bool unwritten_ = false;                // all have heard it
   TrainSummary out_{};
   bool stop_ = false, over_ = false, begun_for_good_ = false;  // over: the run was done before
   std::optional<CoreUse> cores_{};                             // since the first timed step

@@ -55,6 +55,7 @@ struct Trainer::Impl {
   Index sent_step = 0;         // whose figures were sent last
   Index step = 0, finite = 0;  // finite: the last one before which parameters were seen to be so
   bool wants_stop = false, wants_save = false, stopped = false;
+  bool refused = false;  // the last step, by all ranks before its update
 
   Impl(Runtime& runtime, const Plan& p, const TrainerOptions& options)
       : rt(runtime),
@@ -86,10 +87,22 @@ struct Trainer::Impl {
   struct Losses {
     std::int8_t stop = 0, save = 0;
     Saver::Stage saved{};
-    std::int8_t unused = 0;
-    std::uint32_t has = 0;  // a bit for each loss
+    std::int8_t unread = 0;  // its part of the batch could not be read
+    std::uint32_t has = 0;   // a bit for each loss
     double values[kMostLosses]{};
   };
+  // Where the feeds cannot be read zeros are fed: the other ranks are in the step, and hear of it before the update.
+  void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch, std::optional<Error>& unread) {
+    try {
+      return on_rank.feed(executor, feeds, micro_batch, seed, step);
+    } catch (const Error& e) {
+      if (!unread) unread = e;
+    }
+    std::map<std::string, ReadBox> zeros;
+    for (const auto& [name, read] : feeds)
+      zeros[name] = [](const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); };
+    on_rank.feed(executor, zeros, micro_batch, seed, step);
+  }
   // Adds a micro-batch's. After run_forward().
   void add_losses(Losses& sum) const {
     const auto& losses = plan.data().passes.outputs;
@@ -100,9 +113,14 @@ struct Trainer::Impl {
           sum.has |= 1U << i;
         }
   }
-  void hear(const std::vector<control::Gathering::Frame>& all, StepReport& report) {
+  void hear(const std::vector<control::Gathering::Frame>& all, const std::optional<Error>& unread, StepReport& report) {
     std::vector<Losses> ranks;
     for (const control::Gathering::Frame& frame : all) std::memcpy(&ranks.emplace_back(), frame.bytes.data(), sizeof(Losses));
+    if (std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.unread != 0; })) {
+      refused = true;
+      const Verdict why = agree(rt.transport(), unread ? static_cast<int>(unread->code()) : 0, unread ? unread->what() : "");
+      throw Error(static_cast<Exit>(why.status), why.text);
+    }
     for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
       const auto its = std::find_if(ranks.begin(), ranks.end(), [&](const Losses& r) { return (r.has & 1U << i) != 0; });
       check(its != ranks.end(), "some rank has each loss");
@@ -120,6 +138,7 @@ struct Trainer::Impl {
 
   // Collective; throws on all ranks. The weights are still those before the step.
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
+    refused = true;
     int first = -1;
     for (Index m = 0; m < program.micro_batches; m++) {
       on_rank.feed(executor, feeds, m, seed, step);
@@ -173,6 +192,16 @@ struct Trainer::Impl {
   }
 
   StepReport run(const std::map<std::string, ReadBox>& feeds) {
+    refused = false;
+    try {
+      return step_of(feeds);
+    } catch (const Error&) {
+      if (refused) step--;
+      throw;
+    }
+  }
+
+  StepReport step_of(const std::map<std::string, ReadBox>& feeds) {
     if (stopped) {
       static_cast<void>(figures());  // no message stays under way: all ranks leave in order
       throw Stopped("stopped on request after step " + std::to_string(step));
@@ -185,10 +214,11 @@ struct Trainer::Impl {
     double feeding = 0;
     Ran all;
     Losses sum;
+    std::optional<Error> unread;
     std::optional<control::Gathering> losses;  // the sum goes to all ranks while the last micro-batch's gradients are computed
     for (Index m = 0; m < program.micro_batches; m++) {
       const double start = seconds_now();
-      on_rank.feed(executor, feeds, m, seed, step);
+      feed(feeds, m, unread);
       const double fed = seconds_now();
       feeding += fed - start;
       trace.part(TracePart::feed, start, fed);
@@ -202,17 +232,20 @@ struct Trainer::Impl {
       sum.stop = rt.stop_requested() || wants_stop;
       sum.save = wants_save;
       sum.saved = saver.stage();
+      sum.unread = unread.has_value();
       if (m + 1 == program.micro_batches)
         losses.emplace(rt.transport(), control::kVerdict, std::as_bytes(std::span(&sum, 1)), sizeof sum);
       all += executor.run_backward();
     }
     const double gradients = seconds_now();
     StepReport report;
-    hear(losses->finish("the loss"), report);
+    hear(losses->finish("the loss"), unread, report);
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
     const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
-    if (update.gradient_norm && !std::isfinite(*update.gradient_norm))
+    if (update.gradient_norm && !std::isfinite(*update.gradient_norm)) {
+      refused = true;
       refuse_values("norm of the gradients", control::all_of(rt.transport(), executor.first_gradient_not_finite()));
+    }
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);
     all += update.ran;
@@ -296,6 +329,9 @@ DataPosition Trainer::load(const std::filesystem::path& checkpoint) {
 }
 Index Trainer::steps() const {
   return impl_->step;
+}
+bool Trainer::refused() const {
+  return impl_->refused;
 }
 void Trainer::ask_to_save() {
   impl_->wants_save = true;

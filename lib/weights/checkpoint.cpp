@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <motley/error.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -299,13 +302,16 @@ class CheckpointWeights final : public WeightsFile {
 
 class CheckpointWriter final : public WeightsWriter {
  public:
-  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors)
-      : final_(directory), made_(directory.string() + ".new-" + std::to_string(::getpid())), tensors_(std::move(tensors)) {
+  CheckpointWriter(const fs::path& directory, std::vector<StoredTensor> tensors) : final_(directory), tensors_(std::move(tensors)) {
     require_folder(final_);
     for (const StoredTensor& t : tensors_)
       if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint has no I64 values", Exit::data);
     std::error_code failed;
-    if (!fs::create_directory(made_, failed)) throw UserError(final_.string() + ": cannot be made: " + failed.message(), Exit::io);
+    for (int count = 0; made_.empty(); count++) {  // one that is there was left by a process that was killed
+      const fs::path free = directory.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count);
+      if (fs::create_directory(free, failed)) made_ = free;
+      if (failed) throw UserError(final_.string() + ": cannot be made: " + failed.message(), Exit::io);
+    }
     file_.emplace(made_ / shard_name(0));
   }
   ~CheckpointWriter() override {
@@ -389,12 +395,24 @@ void finish_checkpoint(const fs::path& made, const fs::path& final_path, const M
   Structure(manifest, final_path.string()).check();
   if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::data);
   write_file((made / kManifest).string(), text);
+  write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
+  const auto fail = [&](const std::string& why) {
+    throw UserError(final_path.string() + ": cannot be replaced: " + why, Exit::io);
+  };
   std::error_code failed;
-  fs::remove_all(final_path, failed);
-  if (!failed) fs::rename(made, final_path, failed);
-  if (failed) throw UserError(final_path.string() + ": cannot be replaced: " + failed.message(), Exit::io);
+  if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(made, failed);  // the one that was there
+  } else if (errno == ENOENT) {
+    fs::rename(made, final_path, failed);
+  } else {  // a file system that does not exchange names
+    const fs::path old = final_path.string() + ".old";
+    fs::remove_all(old, failed);
+    if (!failed) fs::rename(final_path, old, failed);
+    if (!failed) fs::rename(made, final_path, failed);
+    if (!failed) fs::remove_all(old, failed);
+  }
+  if (failed) fail(failed.message());
   sync_folder(final_path.has_parent_path() ? final_path.parent_path() : ".");
-  write_file((final_path / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
 }
 
 Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {

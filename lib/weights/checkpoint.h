@@ -70,8 +70,9 @@ class ShardWriter {
 };
 std::string shard_name(int rank);  // "rank-3.bin"
 
-// Writes the manifest into `made`, where the ranks' files are, then renames that directory to `final_path` and marks it complete;
-// what was there goes first. UserError (65: the parts are not the tensors; 74).
+// Writes the manifest and the marker into `made`, where the ranks' files are, then renames that directory to `final_path`; what was
+// there goes after that, or with a file system that cannot exchange names is beside it (`.old`) for a moment. UserError (65: the
+// parts are not the tensors; 74).
 void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
 
 // An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor are checked; chunks when they are read.

@@ -41,10 +41,12 @@ bool is_joined(const Extents& stored, const Extents& wanted) {
 }
 
 // A matrix for a dense weight [out.., in..], a row for a bias [heads, head]; more dims than wanted, where the first ones are 1.
-bool has_form(Extents stored, const Extents& wanted) {
-  while (stored.size() > wanted.size() && stored.front() == 1) stored.erase(stored.begin());
-  if (stored == wanted) return true;
-  return ((stored.size() == 2 && wanted.size() > 2) || (stored.size() == 1 && wanted.size() == 2)) && is_joined(stored, wanted);
+bool has_form(Extents stored, const StoredTensor& wanted) {
+  const Extents& extents = wanted.extents;
+  while (stored.size() > extents.size() && stored.front() == 1) stored.erase(stored.begin());
+  if (stored == extents) return true;
+  const bool row = stored.size() == 1 && extents.size() == 2 && wanted.name.ends_with(".bias");
+  return (row || (stored.size() == 2 && extents.size() > 2)) && is_joined(stored, extents);
 }
 
 bool replace_end(std::string& name, const std::string& end, const std::string& by) {
@@ -103,7 +105,7 @@ class Finder {
       // Of GPT-2 also the dense weights that have the network's own name are [in, out].
       if (is_gpt2_ && !c.transposed && (c.name.ends_with(".c_fc.weight") || c.name.ends_with(".c_proj.weight"))) continue;
       const Source source{find(c.name), c.transposed, c.part, c.parts};
-      if (source.tensor >= 0 && fits(source, wanted.extents)) return source;
+      if (source.tensor >= 0 && fits(source, wanted)) return source;
     }
     // The right name with another shape: the caller says so.
     return {find(wanted.name)};
@@ -125,10 +127,10 @@ class Finder {
     const auto found = by_name_.find(name);
     return found == by_name_.end() ? -1 : found->second;
   }
-  bool fits(const Source& source, const Extents& wanted) const {
+  bool fits(const Source& source, const StoredTensor& wanted) const {
     Extents stored = at(file_.tensors(), source.tensor).extents;
     if (source.transposed && stored.size() == 2) std::swap(stored[0], stored[1]);
-    if (stored.empty() || stored[0] % source.parts != 0) return stored.empty() && wanted.empty();
+    if (stored.empty() || stored[0] % source.parts != 0) return stored.empty() && wanted.extents.empty();
     stored[0] /= source.parts;
     return has_form(stored, wanted);
   }
@@ -191,7 +193,7 @@ std::unique_ptr<WeightsFile> in_own_names(std::unique_ptr<WeightsFile> file, con
     const Source source = finder.find(w);
     if (source.tensor < 0) continue;
     const StoredTensor& stored = at(file->tensors(), source.tensor);
-    const bool unlike = source.is_plain() && !has_form(stored.extents, w.extents);
+    const bool unlike = source.is_plain() && !has_form(stored.extents, w);
     tensors.push_back({w.name, stored.dtype, unlike ? stored.extents : w.extents});
     sources.push_back(source);
     used.insert(source.tensor);

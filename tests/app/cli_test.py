@@ -599,6 +599,13 @@ def keeps_weights():
     with zipfile.ZipFile(room.path / "deflated.npz", "w", zipfile.ZIP_DEFLATED) as deflated:
         for name in archive.namelist():
             deflated.writestr(name, archive.read(name))
+    with zipfile.ZipFile(room.path / "prefixed.npz", "w") as prefixed:
+        for name in archive.namelist():
+            prefixed.writestr("module." + name, archive.read(name))
+    room.run("convert", "prefixed.npz", "of_others")  # training goes on from weights of any origin
+    room.run("train", "job.json", "--resume", "of_others", "--run-dir", "went_on")
+    room.run("train", "job.json", "--resume", "checkpoint", "--run-dir", "went_on_too")
+    assert losses(room, "went_on") == losses(room, "went_on_too") != losses(room, "run")
     for path in ["run", "run/", "run/weights.safetensors", "all.npz", "deflated.npz", "checkpoint", "back.safetensors"]:
         test = json.loads(room.run("eval", "job.json", "--weights", path, "--format", "json").out)
         assert test == {"loss": run["test_loss"], "accuracy": run["test_accuracy"], "samples": 16}, (path, test, run)
@@ -733,6 +740,17 @@ def own_data():
     (room.path / "pictures/train/class 1/large.png").write_bytes(good[:-14])
     has(room.run("train", "pictures.json", "--run-dir", "run damaged", code=65).err, "large.png: a damaged PNG file")
     assert json.loads((room.path / "run damaged/run.json").read_text())["code"] == 65
+    # What was trained before is kept, and goes on where the picture is mended, as if it had always been good.
+    for seed in range(2, 12):
+        room.run("train", "pictures.json", "--run-dir", f"run {seed}", "--set", f"train.seed={seed}", code=65)
+        steps = room.json(f"run {seed}/run.json")["steps"]
+        if steps > 0:
+            break
+    assert steps > 0 and (room.path / f"run {seed}/weights.safetensors").exists() and (room.path / f"run {seed}/checkpoints/step-{steps}/complete").exists()
+    (room.path / "pictures/train/class 1/large.png").write_bytes(good)
+    room.run("train", "--resume", f"run {seed}")
+    room.run("train", "pictures.json", "--run-dir", "run mended", "--set", f"train.seed={seed}")
+    assert losses(f"run {seed}") == losses("run mended")
 
 
 def stores_in_bf16():
@@ -921,6 +939,9 @@ def resumes():
     for words, code in [(("--resume", "full", "--set", other), 65), (("--run-dir", "full", "--overwrite", "--set", "mesh.devices.0.memory_bytes=1000"), 69)]:
         room.run("train", "job.json", *words, code=code)
         assert as_it_was() and (room.path / "full/checkpoints/step-16/complete").exists(), words
+    # A resume into another directory that is refused does not block it.
+    room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "elsewhere", "--set", other, code=65)
+    room.run("train", "job.json", "--resume", "full/checkpoints/step-16", "--run-dir", "elsewhere")
     # What is left of a run that had trained all its steps.
     (room.path / "full/run.json").rename(room.path / "run.json")
     (room.path / "full/weights.safetensors").unlink()
@@ -1061,6 +1082,10 @@ def refusals():
     has(room.run("train", room.write("no data.json", no_data), code=66).err, "nowhere")
     (room.path / "file").write_text("")
     room.run("train", "job.json", "--run-dir", "file", code=78)
+    has(room.run("train", "job.json", "--run-dir", "caf\udce9", code=64).err, "bytes that are not UTF-8: caf?")
+    assert not list(room.path.glob("caf*"))
+    together = [subprocess.Popen([MOTLEY, "train", "job.json"], cwd=room.path, env=room.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)]
+    assert [(p.communicate()[1], p.returncode)[1] for p in together] == [0, 0, 0]  # each has a directory of its own
     assert room.run("plan", "job.json", "-o", "no/such/folder/plan.json", code=74)
     with open("/dev/full", "w") as full:
         process = subprocess.run([MOTLEY, "plan", "job.json"], cwd=room.path, env=room.env, stdout=full, stderr=subprocess.PIPE)

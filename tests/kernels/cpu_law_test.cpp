@@ -271,6 +271,26 @@ TEST_CASE("CPU backend law: a NaN survives convolutions (oneDNN: without relu in
   }
 }
 
+TEST_CASE("CPU backend law: a NaN wins a maximum, wherever it is in the window, and takes the gradient") {
+  const auto cpu = open_cpu(device(1)), reference = reference_backend();
+  for (Backend* backend : {cpu.get(), reference.get()})
+    for (const Index channels : {1, 3, 20})
+      for (Index at = 0; at < 6; at++) {
+        KernelSpec spec;
+        spec.op = KernelOp::max_pool2d;
+        spec.roles = {.n = 1, .c = channels, .h = 2, .w = 3, .r = 2, .s = 3, .p = 1, .q = 1};
+        spec.x_format = spec.y_format = Format::channels_last;
+        INFO(channels << " channels, the NaN is element " << at << ", " << backend->compile(spec)->implementation());
+        Image x;  // channels last
+        for (Index tap = 0; tap < 6; tap++)
+          for (Index c = 0; c < channels; c++) x.push_back(tap == at ? kNothing : static_cast<double>(tap * 5 % 4));
+        for (const double value : result_of(*backend, spec, {x})) CHECK(std::isnan(value));
+        spec.pass = PassKind::backward_data;
+        const Image dx = result_of(*backend, spec, {Image(static_cast<std::size_t>(channels), 2.0), x});
+        for (std::size_t i = 0; i < dx.size(); i++) CHECK(dx[i] == (static_cast<Index>(i) / channels == at ? 2 : 0));
+      }
+}
+
 // Large enough that x and y are staged in other formats where that is faster.
 TEST_CASE("CPU backend: convolutions of many channels are exact in every format") {
   const auto backend = open_cpu(device(1));

@@ -37,6 +37,13 @@ LaidOut cut_rows(const std::vector<Index>& parts) {
           {Shape{{"rows", 6}, {"cols", 4}}, {{"rows", {{0}, -1, {Partition::of(parts)}}}}}};
 }
 
+// Rows on an axis of some number, whatever the mesh's ranks.
+LaidOut cut_on_axis(int axis, const std::vector<Index>& parts, int ranks) {
+  LaidOut out = cut_rows(std::vector<Index>(static_cast<std::size_t>(ranks), 6 / ranks));
+  out.layout.cuts.at("rows") = Cut{{axis}, -1, {Partition::of(parts)}};
+  return out;
+}
+
 std::string refused(const std::function<void()>& call) {
   try {
     call();
@@ -64,6 +71,11 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
         "the dims stay; "
         "give both layouts one shape (in any order)");
   CHECK(refused([&] { moves(one, cut_rows({3, 2})); }) == "the parts of \"rows\" sum to 5, its size is 6");
+  CHECK(refused([&] { moves(one, cut_on_axis(0, {2, 2, 2}, 2)); }) == "\"rows\" has 3 parts; its axes have 2 ranks");
+  CHECK(refused([&] { moves(one, cut_on_axis(1, {3, 3}, 2)); }) == "the cut of \"rows\" names axis 1; the mesh has 1");
+  LaidOut lists = cut_rows({3, 3});
+  lists.layout.cuts.at("rows").lists.clear();
+  CHECK(refused([&] { moves(one, lists); }) == "the cut of \"rows\" has 0 lists of parts; expected one");
   const std::vector<double> values(24);
   std::vector<double> room(23);
   CHECK(refused([&] {

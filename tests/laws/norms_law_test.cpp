@@ -96,6 +96,19 @@ TEST_CASE("layout law: with a momentum of 1 running statistics are the last micr
   }
 }
 
+TEST_CASE("layout law: with a momentum of 0 running statistics stay as they are", "[law]") {
+  for (const Index micro_batches : {Index{1}, Index{2}}) {
+    const Dim batch{"batch", 6};
+    Graph g;
+    const Tensor x = dense(g.input("x", {batch, {"in", 2}}), {.out = {Dim{"f", 3}}, .name = "d"});
+    const Step step =
+        training(sum(batch_norm(x, {.momentum = 0, .name = "norm"})), Sgd{.learning_rate = 0.1}, {.accumulate = micro_batches});
+    const Outcome cut = run_plan(in_f64(step, mesh_of({{"all", 3}}), LayoutRules{{batch, "all", Sizes{{4, 0, 2}}}}), {.steps = 2});
+    CHECK(cut.weights.at("norm.running_mean") == std::vector<double>(3, 0));
+    CHECK(cut.weights.at("norm.running_var") == std::vector<double>(3, 1));
+  }
+}
+
 // Two norms whose statistics are of the samples that a rank has, or of all; a stem that mixes no samples.
 Step with_statistics(bool local, Index samples, Index micro_batches) {
   Graph g;

@@ -63,6 +63,7 @@ TEST_CASE("weights by name: a matrix after a flatten, a wrapper's prefix, what s
   // As many elements in other dims are another tensor.
   CHECK(extents(*own({{"w", kF, {3, 2}}}, {{"w", kF, {2, 3}}}), "w") == std::vector<Index>{3, 2});
   CHECK(extents(*own({{"w", kF, {12}}}, {{"w", kF, {2, 3, 2}}}), "w") == std::vector<Index>{12});
+  CHECK(extents(*own({{"w.weight", kF, {12}}}, {{"w.weight", kF, {3, 4}}}), "w.weight") == std::vector<Index>{12});
   CHECK(extents(*own({{"w", kF, {4, 3}}}, {{"w", kF, {2, 3, 2}}}), "w") == std::vector<Index>{4, 3});
 }
 

@@ -676,6 +676,15 @@ TEST_CASE("trainer: the sum of several losses is trained, each is reported", "[t
   }
 }
 
+TEST_CASE("several losses of a deep network with many paths, one made of another", "[train]") {
+  Graph g;
+  Tensor x = dense(g.input("x", {{"n", 2}, {"in", 2}}), {.out = {{"f", 2}}, .name = "d"});
+  for (int i = 0; i < 100; i++) x = add(x, x);
+  const Tensor first = sum(x), second = mean(x);
+  CHECK_NOTHROW(training(std::vector<Tensor>{first, second}, Sgd{}));
+  CHECK_THROWS_WITH(training(std::vector<Tensor>{first, add(first, second)}, Sgd{}), Catch::Contains("is made of the loss"));
+}
+
 TEST_CASE("copies: one that is not its owner's is named", "[train]") {
   const Plan plan =
       balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
@@ -899,4 +908,6 @@ TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[t
   const Json run = parsed(text_of(folder.path() / "run.json"));
   CHECK(number(run, "/code") == 74);
   CHECK(number(run, "/steps") == 2);
+  CHECK(std::filesystem::exists(folder.path() / "weights.safetensors"));
+  CHECK(std::filesystem::exists(folder.path() / "checkpoints/step-2/complete"));
 }
