@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "graph/compiled.h"
 
@@ -63,11 +64,24 @@ std::string line_of(const CompiledFormula& one, int i, int& constants, const std
   return "";
 }
 
+// Which registers have one value in a row. Left in the loop, a function of them alone would keep the compiler from vectors.
+std::vector<bool> still_registers(const CompiledFormula& one) {
+  std::vector<bool> out;
+  for (const Instruction& s : one.formula.code) {
+    bool still = s.op != Opcode::position;
+    if (s.op == Opcode::operand || s.op == Opcode::integer) still = (one.still >> s.a & 1) != 0;
+    if (reads_registers(s.op))
+      for (const int r : {s.a, s.b, s.c}) still = still && (r < 0 || out[static_cast<std::size_t>(r)]);
+    out.push_back(still);
+  }
+  return out;
+}
+
 // A formula's loop in parts: what stands before any element, and what one element does.
 struct Loop {
   std::string before{};  // constants and scalars
   std::string begin{};   // where operands begin
-  std::string values{};  // of operands that have one value
+  std::string values{};  // of a row: operands that have one value, and what is computed of them and of constants alone
   std::string fixed{};   // of element i of operands that are the same in each row
   std::string next{};    // from one row to the next
   std::string body{};    // registers r0, r1, ... of element i
@@ -77,6 +91,7 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
   const Formula& f = one.formula;
   const std::string real = real_of(one);
   Loop loop;
+  const std::vector<bool> still_register = still_registers(one);
   std::set<std::string> declared;
   int constants = 0;
   const auto declare = [&](std::string& where, const std::string& line) {
@@ -106,7 +121,7 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
       loop.before += "  const " + type + " c" + text(constants) + " = static_cast<" + type + ">(static_cast<const " + real +
                      "*>(strip.constants)[" + text(constants) + "]);\n";
     }
-    loop.body += line_of(one, static_cast<int>(i), constants, real, row);
+    (still_register[i] ? loop.values : loop.body) += line_of(one, static_cast<int>(i), constants, real, row);
   }
   return loop;
 }
