@@ -50,7 +50,7 @@ void remove_run(const fs::path& directory) {
 }
 
 bool holds_a_run(const fs::path& directory) {
-  for (const char* name : {kRunFile, kMetrics, kResolvedJob})
+  for (const char* name : {kRunFile, kMetrics, kResolvedJob, kWeightsFile})
     if (fs::exists(directory / name)) return true;
   return false;
 }

@@ -25,7 +25,7 @@ class Sets {
   std::vector<int> parent_;
 };
 
-// Those of four dims that a convolution or a pool reads or writes, and what is computed of them, or they of it, in the same order.
+// Tensors of four dims that a convolution or a pool reads or writes, and those that other passes read or write together with them.
 std::vector<bool> pictures(const Passes& passes) {
   const auto count = passes.tensors.size();
   const auto four = [&](int t) { return at(passes.tensors, t).shape.rank() == 4 && at(passes.tensors, t).dtype != DType::i32; };

@@ -1082,6 +1082,9 @@ def refusals():
     has(room.run("train", room.write("no data.json", no_data), code=66).err, "nowhere")
     (room.path / "file").write_text("")
     room.run("train", "job.json", "--run-dir", "file", code=78)
+    (room.path / "theirs").mkdir()
+    (room.path / "theirs/weights.safetensors").write_text("of another program")
+    has(room.run("train", "job.json", "--run-dir", "theirs", code=78).err, "theirs holds a run")
     has(room.run("train", "job.json", "--run-dir", "caf\udce9", code=64).err, "bytes that are not UTF-8: caf?")
     assert not list(room.path.glob("caf*"))
     together = [subprocess.Popen([MOTLEY, "train", "job.json"], cwd=room.path, env=room.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)]
