@@ -26,7 +26,7 @@ Profile profile_of(Runtime& rt, const Job& job, const Step& step, const MeasureO
 // its own), ranks that share a core (of those that this process may use: not for a rank, which has its own).
 std::vector<std::string> device_notes(const Mesh& mesh);
 std::vector<std::string> core_notes(const Mesh& mesh);
-// "CPU kernels by onednn (rank 0), eigen (ranks 1, 2)"; empty: no CPU computes.
+// "CPU kernels by onednn (rank 0), eigen (ranks 1, 2)"; empty: no CPU computes. In f64 all ranks compute on their CPU.
 std::string kernels_line(const Mesh& mesh, DType dtype);
 // Ranks that look unequal in the mesh and are equal: by their ISA on this machine, or by what was measured.
 std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);

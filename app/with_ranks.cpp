@@ -179,11 +179,15 @@ Options with_resume(Options options, const Resume& resume) {
   return options;
 }
 
-// The ranks read it as JSON.
-void require_utf8(const std::string& text, const char* what) {
-  if (!is_utf8(text))
-    throw UserError(std::string(what) + " has bytes that are not UTF-8: " + printable(text) + "; rename the file or directory",
-                    Exit::usage);
+// The ranks read them as JSON.
+void require_utf8(const CommandLine& line) {
+  const auto require = [](const std::string& text, const char* what) {
+    if (!is_utf8(text))
+      throw UserError(std::string(what) + " has bytes that are not UTF-8: " + printable(text) + "; rename the file or directory",
+                      Exit::usage);
+  };
+  require(fs::current_path().string(), "the working directory");
+  for (int i = 1; i < line.argc; i++) require(line.argv[i], "the command line");
 }
 
 // Everything that the ranks read, before they are started.
@@ -259,6 +263,7 @@ int as_a_rank(const Options& given, const CommandLine& line) {
     static_cast<void>(role(subject.mesh().ranks()));
     std::optional<RunDirectory> directory;
     const fs::path path = by_first(rt, [&] {
+      require_utf8(line);
       directory.emplace(directory_for(options, subject));
       prepare(directory->path(), subject, options, line);
       return fs::absolute(directory->path()).string();
@@ -340,6 +345,7 @@ Outcome launch_all(const Options& options, const CommandLine& line, Subject& sub
 int launch_them(const Options& options, const CommandLine& line, Subject subject) {
   Console console(options, Console::Voice::speaks);
   const HeldSignals held;
+  require_utf8(line);
   RunDirectory directory = directory_for(options, subject);
   const bool keep = options.verb == Verb::train;
   Outcome end;
@@ -367,8 +373,6 @@ int launch_them(const Options& options, const CommandLine& line, Subject subject
 }  // namespace
 
 int with_ranks(const Options& given, const CommandLine& line) {
-  require_utf8(fs::current_path().string(), "the working directory");
-  for (int i = 1; i < line.argc; i++) require_utf8(line.argv[i], "the command line");
   if (how_started().mpi) return as_a_rank(given, line);
   Options options = given;
   if (!given.resume.empty()) {

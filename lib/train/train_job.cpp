@@ -411,16 +411,16 @@ class Job {
   // run go on from here.
   void keep_trained(bool resumable) {
     if (out_.steps == first_step_) return;
-    note(trainer_.figures());  // nothing is on its way
-    try_to_finish_checkpoint();
-    if (resumable && saved_ != out_.steps)
-      warned(out_.steps, [&] {
-        begin_checkpoint();
-        finish_checkpoint();
-      });
     try {
+      note(trainer_.figures());  // nothing is on its way
+      try_to_finish_checkpoint();
+      if (resumable && saved_ != out_.steps)
+        warned(out_.steps, [&] {
+          begin_checkpoint();
+          finish_checkpoint();
+        });
       save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
-    } catch (const Error& e) {  // on all ranks; how the run failed stands
+    } catch (const Error& e) {  // on all ranks; the run ends with the error that it failed with
       if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: no weights are kept: ") + e.what());
     }
   }

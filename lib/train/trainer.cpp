@@ -117,8 +117,8 @@ struct Trainer::Impl {
     std::vector<Losses> ranks;
     for (const control::Gathering::Frame& frame : all) std::memcpy(&ranks.emplace_back(), frame.bytes.data(), sizeof(Losses));
     if (std::any_of(ranks.begin(), ranks.end(), [](const Losses& r) { return r.unread != 0; })) {
-      refused = true;
       const Verdict why = agree(rt.transport(), unread ? static_cast<int>(unread->code()) : 0, unread ? unread->what() : "");
+      refused = true;
       throw Error(static_cast<Exit>(why.status), why.text);
     }
     for (std::size_t i = 0; i < plan.data().passes.outputs.size(); i++) {
@@ -138,14 +138,15 @@ struct Trainer::Impl {
 
   // Collective; throws on all ranks. The weights are still those before the step.
   [[noreturn]] void refuse_loss(const std::map<std::string, ReadBox>& feeds) {
-    refused = true;
     int first = -1;
     for (Index m = 0; m < program.micro_batches; m++) {
       on_rank.feed(executor, feeds, m, seed, step);
       const int its = executor.first_not_finite();
       if (first < 0) first = its;
     }
-    refuse_values("loss", control::all_of(rt.transport(), first));
+    const auto all = control::all_of(rt.transport(), first);
+    refused = true;
+    refuse_values("loss", all);
   }
 
   // Collective; throws on all ranks where an owner has a value that is not finite.
@@ -243,8 +244,9 @@ struct Trainer::Impl {
     if (!std::isfinite(report.loss)) refuse_loss(feeds);
     const Update update = prepare_update(executor, plan.step(), rt.transport(), step);
     if (update.gradient_norm && !std::isfinite(*update.gradient_norm)) {
+      const auto all_bad = control::all_of(rt.transport(), executor.first_gradient_not_finite());
       refused = true;
-      refuse_values("norm of the gradients", control::all_of(rt.transport(), executor.first_gradient_not_finite()));
+      refuse_values("norm of the gradients", all_bad);
     }
     const double agreed = seconds_now();
     trace.part(TracePart::loss, gradients, agreed);

@@ -396,22 +396,21 @@ void finish_checkpoint(const fs::path& made, const fs::path& final_path, const M
   if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::data);
   write_file((made / kManifest).string(), text);
   write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
-  const auto fail = [&](const std::string& why) {
-    throw UserError(final_path.string() + ": cannot be replaced: " + why, Exit::io);
-  };
-  std::error_code failed;
+  std::error_code failed, ignored;
   if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(made, failed);  // the one that was there
+    fs::remove_all(made, ignored);  // the one that was there
   } else if (errno == ENOENT) {
     fs::rename(made, final_path, failed);
   } else {  // a file system that does not exchange names
     const fs::path old = final_path.string() + ".old";
     fs::remove_all(old, failed);
     if (!failed) fs::rename(final_path, old, failed);
-    if (!failed) fs::rename(made, final_path, failed);
-    if (!failed) fs::remove_all(old, failed);
+    if (!failed) {
+      fs::rename(made, final_path, failed);
+      failed ? fs::rename(old, final_path, ignored) : static_cast<void>(fs::remove_all(old, ignored));
+    }
   }
-  if (failed) fail(failed.message());
+  if (failed) throw UserError(final_path.string() + ": cannot be replaced: " + failed.message(), Exit::io);
   sync_folder(final_path.has_parent_path() ? final_path.parent_path() : ".");
 }
 
