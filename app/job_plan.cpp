@@ -25,6 +25,7 @@
 #include "plan/check_rules.h"
 #include "plan/planner.h"
 #include "profiler/measure_kernels.h"
+#include "run/planned.h"
 #include "run/start.h"
 
 namespace motley::app {
@@ -274,12 +275,17 @@ Plan plan_of(const Job& job, const Step& step, const Profile& profile) {
   return balance(step, job.mesh, job.rules, profile, {.dtype = job.train.dtype()});
 }
 
-Plan evaluation_plan_of(const Job& job, const Plan& trained, const Profile& profile) {
+Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile) {
+  return planned(rt.transport(), step, job.mesh, [&] { return plan_of(job, step, profile); });
+}
+
+Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile) {
   const Model model = build_model(job.model, job.train.batch / job.train.accumulate);
   const Step step = inference({model.logits}, job.train.storage());
   LayoutRules rules = rules_within(step.passes(), job.rules);
   rules.homes = trained.homes();
-  return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false});
+  return planned(rt.transport(), step, job.mesh,
+                 [&] { return balance(step, job.mesh, rules, profile, {.dtype = job.train.dtype(), .baselines = false}); });
 }
 
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile) {

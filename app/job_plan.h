@@ -34,8 +34,11 @@ std::vector<std::string> equal_notes(const Mesh& mesh, const Profile& profile);
 std::vector<std::string> doubts(const Plan& plan, const Profile& profile);
 
 Plan plan_of(const Job& job, const Step& step, const Profile& profile);
-// The forward passes up to the logits, in micro-batches of the job's training, on the parameters as `trained` stores them.
-Plan evaluation_plan_of(const Job& job, const Plan& trained, const Profile& profile);
+// Collective: rank 0's.
+Plan plan_of(Runtime& rt, const Job& job, const Step& step, const Profile& profile);
+// Collective. The forward passes up to the logits, in micro-batches of the job's training, on the parameters as `trained` stores
+// them.
+Plan evaluation_plan_of(Runtime& rt, const Job& job, const Plan& trained, const Profile& profile);
 // The job's rules with every part resolved as that plan has it.
 LayoutRules resolved_rules(const Job& job, const Step& step, const Profile& profile);
 // The same of its evaluation.

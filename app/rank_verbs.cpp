@@ -17,8 +17,8 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "explain/explain.h"
+#include "run/agreed.h"
 #include "run/trace_summary.h"
-#include "train/agreed.h"
 #include "train/npy_data.h"
 #include "train/predict.h"
 #include "train/train_job.h"
@@ -206,7 +206,7 @@ void train_ranks(Runtime& rt, const Task& task) {
   rt.phase("measuring");
   const Profile profile = profile_of(rt, job, step, measuring(task, when_of(job)));
   rt.phase("planning");
-  const Plan made = plan_of(job, step, profile), evaluation = evaluation_plan_of(job, made, profile);
+  const Plan made = plan_of(rt, job, step, profile), evaluation = evaluation_plan_of(rt, job, made, profile);
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
@@ -258,7 +258,7 @@ struct Loaded {
   std::unique_ptr<State> state{};
   std::unique_ptr<Predictor> predictor{};
   Loaded(Runtime& rt, const Task& task, const Step& step, const Profile& profile)
-      : plan(evaluation_plan_of(task.job, plan_of(task.job, step, profile), profile)) {
+      : plan(evaluation_plan_of(rt, task.job, plan_of(rt, task.job, step, profile), profile)) {
     DeviceMemory* const device = task.job.train.dtype() == DType::f64 ? nullptr : rt.backend(task.job.mesh).device_memory();
     state = std::make_unique<State>(plan, rt.rank(), task.job.train.seed, device);
     load_weights(rt, *state, task.options.weights);

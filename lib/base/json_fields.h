@@ -95,17 +95,21 @@ Field<T> list_field(const char* name, const char* doc, List T::*member, const Ta
           schema_of_list(object_schema(table))};
 }
 
-// Reads a whole file with read(reader, json), which gives an optional value. UserError with every complaint.
+// Reads a text with read(reader, json), which gives an optional value. UserError with every complaint.
 template <class F>
-auto load_json(const std::filesystem::path& file, F&& read) {
+auto parse_json(const std::string& name, std::string text, F&& read) {
   Complaints complaints;
-  const auto json = read_json(file.string(), read_file(file.string()), complaints);
+  const auto json = read_json(name, std::move(text), complaints);
   Reader reader{complaints};
   decltype(read(reader, *json)) value;
   if (json) value = read(reader, *json);
   complaints.raise();
   check(value.has_value(), "what is not read is complained about");
   return std::move(*value);
+}
+template <class F>
+auto load_json(const std::filesystem::path& file, F&& read) {
+  return parse_json(file.string(), read_file(file.string()), std::forward<F>(read));
 }
 
 // "auto", where motley cannot choose yet: complains, and says what to write instead.

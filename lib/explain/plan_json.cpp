@@ -30,10 +30,6 @@ Json per_rank(const std::vector<Shard>& held, int ranks) {
   return out;
 }
 
-Json number(const std::optional<double>& v) {
-  return v ? Json(*v) : Json(nullptr);
-}
-
 // Of a summary.
 constexpr int kMostRanks = 16;
 constexpr std::size_t kMostExchanges = 24, kWidestParts = 40, kWidestBytes = 60;
@@ -116,19 +112,6 @@ Json sizes_json(const std::vector<Index>& list) {
   return Json::Array(list.begin(), list.end());
 }
 
-Json cuts_json(const PlanData& d) {
-  Json out{Json::Array{}};
-  for (const CutChoice& c : d.cuts) {
-    Json one{Json::Object{}}, lists{Json::Array{}};
-    for (const auto& list : c.parts) lists.push(sizes_json(list));
-    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes_json(c.parts.front()) : lists);
-    if (!c.per.empty()) one.set("per", c.per);
-    if (!c.why.empty()) one.set("why", c.why);
-    out.push(std::move(one));
-  }
-  return out;
-}
-
 Json tensors_json(const PlanData& d, const Mesh& mesh) {
   Json out{Json::Object{}};
   for (std::size_t t = 0; t < d.tensors.size(); t++) {
@@ -153,42 +136,12 @@ Json exchanges_json(const PlanData& d, int ranks) {
   return out;
 }
 
-Json predicted_json(const PlanData& d) {
-  Json out{Json::Object{}}, ranks{Json::Array{}};
-  for (const PredictedRank& r : d.predicted) {
-    Json one{Json::Object{}};
-    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr))
-        .set("bytes", Json(r.bytes))
-        .set("memory_bytes", Json(r.memory_bytes));
-    ranks.push(std::move(one));
-  }
-  out.set("step_seconds", number(d.step_seconds))
-      .set("step_seconds_q25", number(d.step_q25))
-      .set("step_seconds_q75", number(d.step_q75))
-      .set("ranks", std::move(ranks));
-  return out;
-}
-
-Json baselines_json(const Baseline& b) {
-  Json out{Json::Object{}};
-  out.set("even", number(b.even)).set("proportional", number(b.proportional)).set("fast_alone", number(b.fast_alone));
-  return out;
-}
-
 }  // namespace
 
 std::string Plan::json(PlanDetail detail) const {
-  const PlanData& d = *data_;
-  Json out{Json::Object{}};
-  out.set("version", kPlanVersion).set("cuts", cuts_json(d));
+  Json out = kept_json(*this);
   if (detail == PlanDetail::full || mesh_.ranks() <= kMostRanks)
-    out.set("tensors", tensors_json(d, mesh_)).set("exchanges", exchanges_json(d, mesh_.ranks()));
-  Json notes{Json::Array{}};
-  for (const std::string& n : d.notes) notes.push(Json(n));
-  out.set("predicted", predicted_json(d))
-      .set("baselines", baselines_json(d.baselines))
-      .set("notes", std::move(notes))
-      .set("decisions", decisions_json(d, step_, mesh_));
+    out.set("tensors", tensors_json(*data_, mesh_)).set("exchanges", exchanges_json(*data_, mesh_.ranks()));
   return to_text(out, 1) + "\n";
 }
 

@@ -110,7 +110,48 @@ Index option_of(Layouts& layouts, int tensor, const Layout& layout) {
   throw InternalError("a parameter's layout is one of those that its rules allow");
 }
 
-}  // namespace
+Json number(const std::optional<double>& v) {
+  return v ? Json(*v) : Json(nullptr);
+}
+
+Json sizes_json(const std::vector<Index>& list) {
+  return Json::Array(list.begin(), list.end());
+}
+
+Json cuts_json(const PlanData& d) {
+  Json out{Json::Array{}};
+  for (const CutChoice& c : d.cuts) {
+    Json one{Json::Object{}}, lists{Json::Array{}};
+    for (const auto& list : c.parts) lists.push(sizes_json(list));
+    one.set("dim", c.dim).set("axis", c.axis).set("parts", c.per.empty() ? sizes_json(c.parts.front()) : lists);
+    if (!c.per.empty()) one.set("per", c.per);
+    if (!c.why.empty()) one.set("why", c.why);
+    out.push(std::move(one));
+  }
+  return out;
+}
+
+Json predicted_json(const PlanData& d) {
+  Json out{Json::Object{}}, ranks{Json::Array{}};
+  for (const PredictedRank& r : d.predicted) {
+    Json one{Json::Object{}};
+    one.set("seconds", d.step_seconds ? Json(r.seconds) : Json(nullptr))
+        .set("bytes", Json(r.bytes))
+        .set("memory_bytes", Json(r.memory_bytes));
+    ranks.push(std::move(one));
+  }
+  out.set("step_seconds", number(d.step_seconds))
+      .set("step_seconds_q25", number(d.step_q25))
+      .set("step_seconds_q75", number(d.step_q75))
+      .set("ranks", std::move(ranks));
+  return out;
+}
+
+Json baselines_json(const Baseline& b) {
+  Json out{Json::Object{}};
+  out.set("even", number(b.even)).set("proportional", number(b.proportional)).set("fast_alone", number(b.fast_alone));
+  return out;
+}
 
 Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   Json passes{Json::Array{}}, parameters{Json::Array{}};
@@ -137,6 +178,22 @@ Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh) {
   if (!data.apart.empty()) out.set("apart", apart_json(data));
   if (data.passes.accumulate > 1 && !data.repeats) out.set("parameters_stay", true);
   if (!data.rules.homes.empty()) out.set("homes", homes_json(data.rules));
+  return out;
+}
+
+}  // namespace
+
+Json kept_json(const Plan& plan) {
+  const PlanData& data = plan.data();
+  Json notes{Json::Array{}};
+  for (const std::string& n : data.notes) notes.push(Json(n));
+  Json out{Json::Object{}};
+  out.set("version", kPlanVersion)
+      .set("cuts", cuts_json(data))
+      .set("predicted", predicted_json(data))
+      .set("baselines", baselines_json(data.baselines))
+      .set("notes", std::move(notes))
+      .set("decisions", decisions_json(data, plan.step(), plan.mesh()));
   return out;
 }
 

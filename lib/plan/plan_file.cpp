@@ -263,8 +263,8 @@ bool check_version(Reader& r, const Json& j) {
   return false;
 }
 
-PlanFile read_plan(const std::filesystem::path& file) {
-  return load_json(file, [](Reader& r, const Json& j) {
+PlanFile read_plan(const std::string& name, const std::string& text) {
+  return parse_json(name, text, [](Reader& r, const Json& j) {
     if (!check_version(r, j)) return std::optional<PlanFile>();
     std::optional<PlanFile> out(std::in_place);
     r.object(j, plan_fields(), *out);
@@ -272,14 +272,14 @@ PlanFile read_plan(const std::filesystem::path& file) {
   });
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& text) {
-  throw UserError(file.string() + ": " + text);
+[[noreturn]] void refuse(const std::string& name, const std::string& text) {
+  throw UserError(name + ": " + text);
 }
 
-Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass& pass, const Mesh& mesh) {
+Pick pick_of(const std::string& name, const PassFile& from, const Pass& pass, const Mesh& mesh) {
   Pick out;
   for (const PickFile& p : from.picks) {
-    auto unfit = [&](const std::string& what) { refuse(file, "pass \"" + pass.name + "\": " + what); };
+    auto unfit = [&](const std::string& what) { refuse(name, "pass \"" + pass.name + "\": " + what); };
     if (p.index >= static_cast<Index>(pass.indices.size())) unfit("it has no index " + std::to_string(p.index));
     PickPart part;
     part.index = static_cast<int>(p.index);
@@ -309,7 +309,7 @@ Pick pick_of(const std::filesystem::path& file, const PassFile& from, const Pass
   return out;
 }
 
-void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& from, PlanData& data) {
+void set_hops(const std::string& name, const std::vector<HopFile>& from, PlanData& data) {
   for (TensorPlan& t : data.tensors)
     for (const auto hop : kHops) (t.*hop).schedule = {};
   auto hop_of = [](const HopFile& h) {
@@ -319,8 +319,8 @@ void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& fro
   std::set<std::pair<std::string, std::string>> seen;
   for (const HopFile& h : from) {
     const int t = data.passes.find(h.tensor);
-    if (t < 0) refuse(file, "/decisions/hops: the step has no tensor \"" + h.tensor + "\"");
-    if (!seen.emplace(h.tensor, h.hop).second) refuse(file, name_of(h) + "is listed twice; keep one");
+    if (t < 0) refuse(name, "/decisions/hops: the step has no tensor \"" + h.tensor + "\"");
+    if (!seen.emplace(h.tensor, h.hop).second) refuse(name, name_of(h) + "is listed twice; keep one");
     const auto tree = std::find(kTreeNames.begin(), kTreeNames.end(), h.tree) - kTreeNames.begin();
     Hop& hop = at(data.tensors, t).*hop_of(h);
     hop.schedule = {static_cast<Tree>(tree), static_cast<int>(h.chunks)};
@@ -328,15 +328,15 @@ void set_hops(const std::filesystem::path& file, const std::vector<HopFile>& fro
   }
   for (const HopFile& h : from)
     if (h.tiles > 0 && !may_tile(data, data.passes.find(h.tensor), hop_of(h), static_cast<int>(h.tiles)))
-      refuse(file, name_of(h) + "cannot be tiled: kernels cannot be cut at its messages; write \"tiles\": 0");
+      refuse(name, name_of(h) + "cannot be tiled: kernels cannot be cut at its messages; write \"tiles\": 0");
 }
 
-std::map<std::string, std::vector<Shard>> homes_of(const std::filesystem::path& file, const std::vector<HomeFile>& from) {
+std::map<std::string, std::vector<Shard>> homes_of(const std::string& name, const std::vector<HomeFile>& from) {
   std::map<std::string, std::vector<Shard>> out;
   for (const HomeFile& h : from) {
     Shard one{static_cast<int>(h.rank), {}};
     for (const std::vector<Index>& range : h.box) {
-      if (range.size() != 2) refuse(file, "/decisions/homes: a range of \"" + h.parameter + "\" is its begin and its end");
+      if (range.size() != 2) refuse(name, "/decisions/homes: a range of \"" + h.parameter + "\" is its begin and its end");
       one.box.push_back({range[0], range[1]});
     }
     out[h.parameter].push_back(std::move(one));
@@ -344,27 +344,27 @@ std::map<std::string, std::vector<Shard>> homes_of(const std::filesystem::path& 
   return out;
 }
 
-PlanData data_from(const std::filesystem::path& file, const Decisions& d, const Step& step, const Mesh& mesh) {
+PlanData data_from(const std::string& name, const Decisions& d, const Step& step, const Mesh& mesh) {
   const DType dtype = d.dtype == "f64" ? DType::f64 : DType::f32;
   const Passes passes = passes_for(step, d.rules);
   if (d.passes.size() != passes.passes.size())
-    refuse(file, "it has " + std::to_string(d.passes.size()) + " passes, the step has " + std::to_string(passes.passes.size()));
+    refuse(name, "it has " + std::to_string(d.passes.size()) + " passes, the step has " + std::to_string(passes.passes.size()));
   std::map<int, Pick> picks;
   for (std::size_t p = 0; p < passes.passes.size(); p++) {
     if (d.passes[p].pass != passes.passes[p].name)
-      refuse(file, "pass " + std::to_string(p) + " is \"" + d.passes[p].pass + "\" there and \"" + passes.passes[p].name +
+      refuse(name, "pass " + std::to_string(p) + " is \"" + d.passes[p].pass + "\" there and \"" + passes.passes[p].name +
                        "\" in the step");
-    picks[static_cast<int>(p)] = pick_of(file, d.passes[p], passes.passes[p], mesh);
+    picks[static_cast<int>(p)] = pick_of(name, d.passes[p], passes.passes[p], mesh);
   }
   Layouts layouts(passes, mesh, d.rules);
   for (const ParameterFile& p : d.parameters) {
     const int t = passes.find(p.name);
     if (t < 0 || p.option >= static_cast<std::int64_t>(layouts.options(t)))
-      refuse(file, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
+      refuse(name, "parameter \"" + p.name + "\" has no layout option " + std::to_string(p.option));
     layouts.choose(t, static_cast<std::size_t>(p.option));
   }
   PlanData data = plan_of_picks(passes, mesh, layouts, d.rules, picks, dtype);
-  set_hops(file, d.hops, data);
+  set_hops(name, d.hops, data);
   data.repeats = !d.parameters_stay && passes.accumulate > 1;
   count_bytes(data);
   return data;
@@ -377,30 +377,34 @@ void Plan::save(const std::filesystem::path& file) const {
 }
 
 void check_plan_file(const std::filesystem::path& file) {
-  static_cast<void>(read_plan(file));
+  static_cast<void>(read_plan(file.string(), read_file(file.string())));
 }
 
 Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh& mesh) {
-  PlanFile from = read_plan(file);
+  return plan_of_text(file.string(), read_file(file.string()), step, mesh);
+}
+
+Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh) {
+  PlanFile from = read_plan(name, text);
   if (from.decisions.step != hex(step.hash()))
-    refuse(file,
+    refuse(name,
            "this plan is for another step: its network, sizes, loss or optimizer are not these; make it again with balance()");
   std::vector<AxisFile> axes;
   for (const Axis& a : mesh.axes()) axes.push_back({a.name, a.size});
-  if (axes != from.decisions.axes) refuse(file, "this plan is for a mesh with other axes; make it again with balance()");
+  if (axes != from.decisions.axes) refuse(name, "this plan is for a mesh with other axes; make it again with balance()");
   std::vector<std::string> devices;
   for (const Device& d : mesh.devices()) devices.push_back(d.name);
   if (!from.decisions.devices.empty() && from.decisions.devices != devices)
-    refuse(file, "this plan is for other devices, or for these in another order; make it again with balance()");
-  from.decisions.rules.homes = homes_of(file, from.decisions.homes);
+    refuse(name, "this plan is for other devices, or for these in another order; make it again with balance()");
+  from.decisions.rules.homes = homes_of(name, from.decisions.homes);
   require_rules(step.passes(), mesh, from.decisions.rules);
-  PlanData data = data_from(file, from.decisions, step, mesh);
+  PlanData data = data_from(name, from.decisions, step, mesh);
   if (from.ranks.size() != data.predicted.size())
-    refuse(file, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+    refuse(name, "/predicted/ranks: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
   // What follows from the decisions is written for people: a file that says otherwise was changed by hand.
   for (std::size_t r = 0; r < from.ranks.size(); r++)
     if (from.ranks[r].bytes != data.predicted[r].bytes)
-      refuse(file, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) +
+      refuse(name, "/predicted/ranks/" + std::to_string(r) + "/bytes is " + std::to_string(from.ranks[r].bytes) +
                        ", by the decisions it is " + std::to_string(data.predicted[r].bytes));
   for (const CutChoice& c : from.cuts) {
     const auto rule =
@@ -408,7 +412,7 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
     std::vector<std::vector<Index>> parts;
     if (rule != data.rules.split.end())
       for (const Partition& list : cut_of(step.passes(), mesh, *rule).lists) parts.push_back(list.sizes());
-    if (parts != c.parts) refuse(file, "/cuts: the parts of \"" + c.dim + "\" are not those of /decisions/rules");
+    if (parts != c.parts) refuse(name, "/cuts: the parts of \"" + c.dim + "\" are not those of /decisions/rules");
   }
   data.cuts = std::move(from.cuts);
   data.notes = std::move(from.notes);
@@ -419,12 +423,12 @@ Plan Plan::load(const std::filesystem::path& file, const Step& step, const Mesh&
   data.baselines = from.baselines;
   if (const std::size_t named = from.decisions.implementations.size(); named > 0) {
     if (named != data.predicted.size())
-      refuse(file, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+      refuse(name, "/decisions/implementations: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.implementations = std::move(from.decisions.implementations);
   }
   if (const std::size_t ranks = from.decisions.apart.size(); ranks > 0) {
     if (ranks != data.predicted.size())
-      refuse(file, "/decisions/apart: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
+      refuse(name, "/decisions/apart: the mesh has " + std::to_string(data.predicted.size()) + " ranks");
     data.apart = std::move(from.decisions.apart);
   }
   data.hash = plan_hash(step, mesh, data.rules, {.dtype = data.dtype});

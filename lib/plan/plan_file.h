@@ -17,6 +17,8 @@ inline constexpr int kPlanVersion = 5;
 void check_plan_file(const std::filesystem::path& file);
 
 std::string hex(std::uint64_t value);
-Json decisions_json(const PlanData& data, const Step& step, const Mesh& mesh);
+Json kept_json(const Plan& plan);  // all that is read again: the decisions, what was predicted, why
+// The plan of such a text. UserError as of Plan::load; name: in its messages.
+Plan plan_of_text(const std::string& name, const std::string& text, const Step& step, const Mesh& mesh);
 
 }  // namespace motley

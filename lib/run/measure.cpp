@@ -12,10 +12,10 @@
 #include "base/json.h"
 #include "mesh/parts.h"
 #include "plan/planner.h"
-#include "plan/rules_json.h"
 #include "profiler/join.h"
 #include "program/predict.h"
 #include "run/kernel_timer.h"
+#include "run/planned.h"
 
 namespace motley {
 
@@ -177,37 +177,12 @@ class Measurer {
     }
     return specs;
   }
-  // Of the profile as it is, once. Collective: a search takes seconds, and ranks may have to share a core. Rank 0 makes it; from
-  // the parts that it finds the same plan follows on all.
+  // Of the profile as it is, once. Collective.
   const Plan& plan_of(const Profile& profile) {
-    if (plan_) return *plan_;
-    const auto plan_by = [&](const LayoutRules& rules) {
-      plan_.emplace(balance(step_, mesh_, rules, profile, {.baselines = false}));
-    };
-    std::string found, refused;
-    int status = 0;
-    if (rt_.rank() == 0) try {
-        plan_by(rules_);
-        found = to_text(to_json(plan_->data().rules));
-      } catch (const UserError& e) {
-        status = static_cast<int>(e.code());
-        refused = e.what();
-      }
-    const Verdict verdict = agree(rt_.transport(), status, refused);
-    if (verdict.status != 0) throw UserError(verdict.text, static_cast<Exit>(verdict.status));
-    const std::vector<std::byte> bytes = rt_.transport().gather_all(std::as_bytes(std::span(found))).front();
-    if (rt_.rank() != 0) plan_by(parsed({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    if (!plan_)
+      plan_.emplace(
+          planned(rt_.transport(), step_, mesh_, [&] { return balance(step_, mesh_, rules_, profile, {.baselines = false}); }));
     return *plan_;
-  }
-  LayoutRules parsed(const std::string& text) const {
-    Complaints complaints;
-    const auto json = read_json("rank 0's parts", text, complaints);
-    Reader reader{complaints};
-    std::optional<LayoutRules> rules;
-    if (json) rules = read_rules(reader, *json, VersionKey::optional);
-    complaints.raise(Exit::internal);
-    rules->homes = rules_.homes;
-    return *rules;
   }
   bool measure_more(Profile& profile, const std::vector<KernelSpec>& missing, double share) {
     plan_.reset();

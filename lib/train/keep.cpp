@@ -11,8 +11,8 @@
 #include "base/at.h"
 #include "graph/update_form.h"
 #include "mesh/control.h"
+#include "run/agreed.h"
 #include "run/gather.h"
-#include "train/agreed.h"
 #include "train/dump.h"
 #include "weights/foreign_names.h"
 

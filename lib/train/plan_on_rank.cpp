@@ -3,12 +3,14 @@
 
 #include <motley/error.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/at.h"
 #include "base/hash.h"
 #include "mesh/control.h"
 #include "plan/plan_fields.h"
+#include "run/planned.h"
 #include "train/keys.h"
 #include "train/update.h"
 
@@ -16,20 +18,15 @@ namespace motley {
 
 namespace {
 
-void compare_plans(const Runtime& rt, Transport& transport, const Plan& plan) {
+// Rank 0's, where ranks on unlike hosts have found other ones.
+Plan of_all(const Runtime& rt, Transport& transport, const Plan& plan) {
   if (plan.mesh().ranks() != rt.ranks())
     throw UserError("the plan is for " + std::to_string(plan.mesh().ranks()) + " ranks, but " + std::to_string(rt.ranks()) +
                     " run");
-  struct Hashes {
-    std::uint64_t problem, plan;
-  };
-  const auto all = control::all_of(transport, Hashes{plan.hash(), hash_of(plan.data())});
-  for (std::size_t r = 1; r < all.size(); r++) {
-    const std::string who = "rank " + std::to_string(r);
-    if (all[r].problem != all[0].problem)
-      throw UserError(who + " has another step, mesh or layout than rank 0; give every rank the same files");
-    if (all[r].plan != all[0].plan) throw UserError(who + " planned otherwise than rank 0; give every rank the same profile");
-  }
+  same_everywhere(transport, plan.hash(), "another step, mesh or layout");
+  const auto hashes = control::all_of(transport, hash_of(plan.data()));
+  const bool same = std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes.front(); });
+  return same ? plan : planned(transport, plan.step(), plan.mesh(), [&] { return plan; });
 }
 
 // Those that name rows or classes are below their number, or the one that is ignored. UserError (65).
@@ -48,7 +45,7 @@ void check_numbers(const StepTensor& tensor, std::span<const std::byte> out) {
 }  // namespace
 
 PlanOnRank::PlanOnRank(Runtime& rt, const Plan& p, Parameters parameters)
-    : plan((compare_plans(rt, rt.transport(), p), p)),
+    : plan(of_all(rt, rt.transport(), p)),
       program(fits_hosts(rt.transport(), plan, compile(plan, rt.rank(), {.hosts = rt.transport().hosts()}), parameters)),
       f64_(plan.data().dtype == DType::f64 ? f64_backend() : nullptr),
       backend_(f64_ ? f64_.get() : &rt.backend(plan.mesh())) {}

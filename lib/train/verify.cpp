@@ -20,6 +20,7 @@
 #include "plan/planner.h"
 #include "program/views.h"
 #include "run/fits_hosts.h"
+#include "run/planned.h"
 #include "train/dump.h"
 #include "train/keys.h"
 #include "train/update.h"
@@ -444,9 +445,13 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   auto phases = [&rt](const std::string& run) { return [&rt, run](const char* what) { rt.phase(run + what); }; };
   Backend& device = rt.backend(*in.mesh);  // before any other call of a vendor's
   const auto in_f64 = f64_backend();
-  const Plan f32_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f32});
+  const auto plan_in = [&](DType dtype) {
+    return planned(rt.transport(), *in.step, *in.mesh,
+                   [&] { return balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = dtype}); });
+  };
+  const Plan f32_plan = plan_in(DType::f32);
   const RunRecord f32 = run_steps(f32_plan, device, rt.transport(), in, phases("f32: "), Record::decisions);
-  const Plan f64_plan = balance(*in.step, *in.mesh, in.rules, in.profile, {.dtype = DType::f64});
+  const Plan f64_plan = plan_in(DType::f64);
   const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
   VerifyReport report;
   int status = 0;

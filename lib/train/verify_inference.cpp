@@ -11,6 +11,7 @@
 #include "plan/check_rules.h"
 #include "plan/plan_data.h"
 #include "run/fits_hosts.h"
+#include "run/planned.h"
 #include "train/verify_parts.h"
 
 namespace motley {
@@ -57,7 +58,11 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
                 DType dtype, Backend& backend, Transport& transport, const Subject& subject,
                 const std::function<void(const char*)>& before, Kernels kernels = Kernels::fused, double nudge = 0) {
   const VerifyInput& in = subject.training;
-  const Plan trained = balance(*in.step, mesh, training_rules, profile, {.dtype = dtype, .baselines = false});
+  const auto plan_of = [&](const Step& step, const LayoutRules& rules) {
+    return planned(transport, step, mesh,
+                   [&] { return balance(step, mesh, rules, profile, {.dtype = dtype, .baselines = false}); });
+  };
+  const Plan trained = plan_of(*in.step, training_rules);
   const Passes& passes = trained.data().passes;
   State state(trained, transport.rank(), in.seed, dtype == DType::f64 ? nullptr : backend.device_memory());
   Inferred out;
@@ -78,7 +83,7 @@ Inferred run_on(const Mesh& mesh, const LayoutRules& training_rules, const Layou
         rules.tensors.insert(rules.tensors.end(), one);
     rules = rules_within(step->passes(), std::move(rules));
     rules.homes = trained.homes();
-    const Plan plan = balance(*step, mesh, rules, profile, {.dtype = dtype, .baselines = false});
+    const Plan plan = plan_of(*step, rules);
     *to = output_of(plan, backend, transport, state, in, before, kernels);
   }
   return out;

@@ -23,6 +23,7 @@
 #include "run/copies.h"
 #include "run/gather.h"
 #include "tests/lib/train_nets.h"
+#include "tests/support/synthetic_profile.h"
 #include "train/score.h"
 #include "train/train_job.h"
 
@@ -198,7 +199,7 @@ TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
   });
 }
 
-TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise", "[train]") {
+TEST_CASE("trainer: refuses what was not fed, and ranks with another network", "[train]") {
   const Plan plan = small_plan(1, DType::f64);
   const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
   run_ranks_in_memory(1, [&](Runtime& rt) {
@@ -210,6 +211,31 @@ TEST_CASE("trainer: refuses what was not fed, and ranks that planned otherwise",
   const Plan one = small_plan(2, DType::f64, 4), other = small_plan(2, DType::f64, 8);
   CHECK_THROWS_WITH(run_ranks_in_memory(2, [&](Runtime& rt) { Trainer trainer(rt, rt.rank() == 0 ? one : other); }),
                     Catch::Contains("rank 1 has another step, mesh or layout"));
+}
+
+TEST_CASE("trainer: where ranks have found different plans, rank 0's is run by all", "[train]") {
+  const Mesh mesh = line_of(2);
+  const Step step = small_step(20, {.learning_rate = 0.05});
+  const LayoutRules rules{{"batch", "all"}};  // parts by profile
+  const auto plan_by = [&](double fast, double slow) {
+    return balance(step, mesh, rules, testing::synthetic_profile(mesh, {fast, slow}, 1e12));
+  };
+  const Plan first = plan_by(1e-4, 3e-5), other = plan_by(3e-5, 1e-4);
+  REQUIRE(first.json() != other.json());
+  const Datasets data = small_data(40);
+  const auto losses_of = [&](const Plan& one, const Plan& two) {
+    std::vector<double> losses;
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      Trainer trainer(rt, rt.rank() == 0 ? one : two, {.seed = 5});
+      Order order(40, 20, 1);
+      for (int s = 0; s < 2; s++) {
+        const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+        if (rt.rank() == 0) losses.push_back(report.loss);
+      }
+    });
+    return losses;
+  };
+  CHECK(losses_of(first, other) == losses_of(first, first));
 }
 
 TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[train]") {
