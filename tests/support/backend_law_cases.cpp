@@ -141,7 +141,7 @@ KernelSpec dense_spec(Random& random, LawMode mode) {
   spec.pass = random.of({PassKind::forward, PassKind::backward_data, PassKind::backward_filter});
   do {
     spec.roles.n = extent(random, {1, 2, 3, 5, 8, 13, 17, 32});
-    spec.roles.c = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
+    spec.roles.c = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257, 1025, 2100});
     spec.roles.f = extent(random, {1, 2, 3, 7, 10, 16, 31, 33, 64, 97, 128, 257});
     spec.roles.g = random.one_in(3) ? extent(random, {2, 3, 5, 8, 13}) : 1;
   } while (flops(spec) > 4 * kMostFlops);
