@@ -20,9 +20,8 @@ namespace motley::eigen {
 
 namespace {
 
-constexpr Index kScores = Index{1} << 14;           // elements of a block of scores: 64 KiB of f32
-constexpr Index kLeastQueries = 32, kQueries = 64;  // of a block: packing the keys for each costs 1/32 of its products at most
-constexpr Index kLine = 16;                         // elements: a matrix begins on a cache line
+constexpr Index kQueries = 64;  // of a block: packing the keys for each costs 1/64 of its products, but by slower instructions
+constexpr Index kLine = 16;     // elements: a matrix begins on a cache line
 constexpr std::size_t kAlignment = 64;
 constexpr double kWorthAThread = 4e5;  // flops, as of a contraction
 
@@ -92,8 +91,7 @@ class Attention final : public Kernel {
         forward_(spec.pass == PassKind::forward) {
     const Roles& e = spec.roles;
     T* const none = nullptr;
-    queries_ = std::clamp(kScores / std::max<Index>(1, e.f), kLeastQueries, kQueries);
-    queries_ = std::min(queries_, std::max<Index>(1, e.n));
+    queries_ = std::clamp<Index>(e.n, 1, kQueries);
     blocks_ = (e.n + queries_ - 1) / queries_;
     units_ = forward_ ? e.g * blocks_ : e.g;
     scores_ = products_.blocks(rows_of(none, queries_, e.f), e.c);
