@@ -56,6 +56,7 @@ struct Fields<KernelSpec> {
       field("extents", &S::extents, "of a map", 0),
       field("operands", &S::operands, "of a map, results last"),
       field("origin", &S::origin, "global index of each extent's 0", 0),
+      field("whole", &S::whole, "elements of the map that this is a block of", 0),
       field("causal", &S::causal, "of attention: no later key counts"),
       field("share", &S::share, "of attention: heads that have one row of the mask", 0),
       field("made", &S::made, "of attention: results, 1 for the first, 2 for the second, 4 for the third", 0),

@@ -111,6 +111,7 @@ struct KernelSpec {
   /// Global index of each extent's 0, where the formula reads positions; of causal attention those of the first query and key. Else
   /// none.
   std::vector<Index> origin{};
+  Index whole = 0;      ///< of a map that is a block of one of so many elements, whose results nothing reads soon; 0: it is all
   bool causal = false;  ///< attention: no key after the query's own position counts
   Index share = 0;      ///< attention: so many g, one after the other, have one row of the mask; 0: there is none
   Index made = 0;       ///< attention: which results there are: a sum of 1 for the first, 2 for the second, 4 for the third

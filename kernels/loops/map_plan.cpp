@@ -18,6 +18,7 @@ namespace {
 constexpr Index kFew = 16, kMany = 64;             // elements of a row: where the vectors run across rows
 constexpr Index kTileElements = 8192;              // one unit of an elementwise map: 32 KiB per operand
 constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: with an operand as large as many last-level caches
+constexpr Index kFromMemory = Index{1} << 21;      // elements of all operands: 8 MiB, no second cache has them
 constexpr Index kTransposeTile = 64;               // both sides of a tile fit in the first-level cache
 constexpr Index kTogether = 8;                     // reduce.inc
 
@@ -149,10 +150,10 @@ bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
 // One result, of rows that are next to each other, so large that no cache would have it when it is read: the lines that are
 // overwritten are then not read first, and no others leave the caches for them. What computes long (more than one function like
 // exp) does not wait for memory, but would for such writes (AVX2: 1.2 times as long).
-bool is_streamed(const MapPlan& plan, const Extent& rows, const Extent& row) {
+bool is_streamed(const MapPlan& plan, const KernelSpec& spec, const Extent& rows, const Extent& row) {
   const PlainFormula& f = plan.formula;
   const auto functions = std::count_if(f.code, f.code + f.count, [](const PlainInstruction& i) { return is_function(i.op); });
-  const Index floats = plan.elements / static_cast<Index>(rows.strides.size());
+  const Index floats = std::max(spec.whole, plan.elements / static_cast<Index>(rows.strides.size()));
   return plan.loop.results == 1 && (rows.size == 1 || rows.result() == row.size) && floats >= kStreamedFloats && functions < 2;
 }
 
@@ -252,8 +253,8 @@ Registers registers_of(const PlainFormula& f) {
 // Long, so that a call of interpret() costs little beside what it computes, as far as its registers stay in the first cache. Short
 // where operands come from memory: reading then overlaps with computing.
 Index chunk_for(const Registers& registers, Index elements) {
-  constexpr Index kInCache = 4096, kLarge = Index{1} << 21;  // 16 KiB; 8 MiB of operands
-  if (elements > kLarge) return kChunk;
+  constexpr Index kInCache = 4096;  // 16 KiB
+  if (elements > kFromMemory) return kChunk;
   const Index fits = kMostInstructions * kChunk / std::max(1, registers.count);
   return std::clamp(std::min(kInCache / std::max(1, registers.full), fits) / kChunk * kChunk, kChunk, kLongChunk);
 }
@@ -329,7 +330,8 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   }
   choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   plan.loop.at_once = reduced.empty() && runs_at_once(plan, kept[kept.size() - 2].size, kept.back());
-  plan.loop.streamed = plan.loop.at_once && is_streamed(plan, kept[kept.size() - 2], kept.back());
+  plan.loop.ahead = plan.elements > kFromMemory;
+  plan.loop.streamed = plan.loop.at_once && is_streamed(plan, spec, kept[kept.size() - 2], kept.back());
   store(plan, kept, reduced);
   plan.loop.extents = plan.extents.data();
   plan.loop.strides = plan.strides.data();

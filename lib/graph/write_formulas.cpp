@@ -163,7 +163,10 @@ std::string add_of(const std::string& body) {
 // Sums of the elements of each row: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
   const Loop loop = loop_of(one);
-  std::string body = loop.body, zeros, totals;
+  std::string body = loop.body, zeros, totals, ahead;
+  for (int k = 0; k < operand_count(one.formula); k++)
+    if (((one.still | one.wide) >> k & 1) == 0 && loop.begin.find(" t" + text(k) + " = ") != std::string::npos)
+      ahead += "      if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + " + at, kLanes);\n";
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
     body += "        " + sums + "[i - first] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
@@ -172,10 +175,10 @@ void write_sums(const CompiledFormula& one, int number) {
   }
   std::printf(
       "// sums of %s\nvoid sums_%d%s  for (Index row = 0;;) {\n%s%s%s"
-      "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) add(at, kLanes);\n    add(at, n - at);\n%s"
+      "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) {\n%s      add(at, kLanes);\n    }\n    add(at, n - at);\n%s"
       "    if (++row >= rows) return;\n%s  }\n}\n",
       to_text(one.formula).c_str(), number, head_of(one, loop).c_str(), loop.values.c_str(), zeros.c_str(), add_of(body).c_str(),
-      totals.c_str(), loop.next.c_str());
+      ahead.c_str(), totals.c_str(), loop.next.c_str());
 }
 
 // Sums of the rows' elements in each column, so many rows at a time, then so many of the rest: local arrays too. Several rows read
