@@ -74,6 +74,21 @@ struct ProgramStep {
   bool once = false;  ///< in the first micro-batch of a training step alone: it depends on parameters, not on samples
 };
 
+/// Consecutive kernels that run block by block along an index that all of them have, so that what one makes is in a cache when the
+/// next one reads it: the same bits as one after the other. A device with several threads runs them one after the other.
+struct Chain {
+  /// One of them.
+  struct Part {
+    KernelSpec spec{};             ///< a block of it
+    KernelSpec last{};             ///< the last block
+    std::vector<Index> advance{};  ///< by how many elements each operand moves from a block to the next
+  };
+  int begin = 0;              ///< the first step
+  int end = 0;                ///< the step after the last one
+  Index blocks = 0;           ///< how many, at least 2
+  std::vector<Part> parts{};  ///< by step
+};
+
 /// Filled before each run: an input or the labels.
 struct FedBuffer {
   int tensor = -1;     ///< of the plan's passes
@@ -97,6 +112,7 @@ struct Program {
   DType dtype = DType::f32;                   ///< of every float tensor
   std::vector<Buffer> buffers{};              ///< by number
   std::vector<ProgramStep> steps{};           ///< in order
+  std::vector<Chain> chains{};                ///< in order
   std::vector<std::string> exchange_names{};  ///< by exchange number, the same on every rank
   std::vector<FedBuffer> feeds{};             ///< inputs and labels
   std::vector<Slice> slices{};                ///< owned boxes of parameters
@@ -126,6 +142,9 @@ struct Program {
 /// host the ranks' own cores do the copying).
 enum class Pending : std::uint8_t { none, far };
 
+/// Which consecutive kernels run block by block: none, those where bytes say that it is faster, or all that can (for tests).
+enum class Chained : std::uint8_t { none, paying, all };
+
 /// Options of compile(). Every field has a default.
 struct CompileOptions {
   bool keep_gradients = false;  ///< until the step's end, for inspection
@@ -133,11 +152,12 @@ struct CompileOptions {
   /// Per rank a number: ranks with one number can map each other's memory (Transport::hosts); none: all that the mesh puts on one
   /// host.
   std::vector<int> hosts{};
-  Pending pending = Pending::far;  ///< which exchanges overlap with kernels
-  bool fuse = true;                ///< kernels add their bias and apply the activation after them
-  bool fuse_maps = true;           ///< a map that another one alone reads becomes a part of it
-  bool share = true;               ///< ranks of a host read each other's memory and store once what all of them read
-  bool coalesce = true;            ///< small messages that are ready together travel as one
+  Pending pending = Pending::far;   ///< which exchanges overlap with kernels
+  bool fuse = true;                 ///< kernels add their bias and apply the activation after them
+  bool fuse_maps = true;            ///< a map that another one alone reads becomes a part of it
+  Chained chain = Chained::paying;  ///< which maps run block by block
+  bool share = true;                ///< ranks of a host read each other's memory and store once what all of them read
+  bool coalesce = true;             ///< small messages that are ready together travel as one
   bool settle = true;        ///< a rank waits for its peers to have read its memory where it uses that memory again, not before
   bool reuse_memory = true;  ///< buffers that are not live at the same time may overlap in the arena
 };

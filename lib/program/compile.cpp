@@ -45,6 +45,7 @@ Program compile(const PlanData& plan, int rank, const CompileOptions& options, s
   if (options.fuse_maps) fuse(out, plan, options, fusions);
   if (options.pending != Pending::none) overlap(out, plan, tiled);
   name_implementations(out, plan);
+  if (options.chain != Chained::none && !at(plan.on_device, rank)) chain(out, options.chain);
   place(out, plan.passes, options);
   if (options.settle) settle(out);
   return out;

@@ -26,6 +26,7 @@ void fuse(Program& program, const PlanData& plan, const CompileOptions& options,
 // Posts early, waits late. tiled: exchanges whose tiles are used one by one.
 void overlap(Program& program, const PlanData& plan, const std::set<int>& tiled);
 void name_implementations(Program& program, const PlanData& plan);
+void chain(Program& program, Chained which);        // maps one after the other run block by block
 std::vector<bool> lasting(const Program& program);  // per buffer: one micro-batch leaves it to the next (`once`)
 void place(Program& program, const Passes& passes, const CompileOptions& options);  // lifetimes, offsets in the arena
 void settle(Program& program);  // acknowledgements are awaited where the memory is used again

@@ -15,18 +15,16 @@
 #include "kernels/one_hot.h"
 #include "kernels/operands.h"
 #include "program/compile.h"
+#include "program/cpu_costs.h"
 #include "program/join_maps.h"
 
 namespace motley {
 
 namespace {
 
-// One core of a server CPU (AVX-512, this thread's time): what memory and caches bring; an interpreted instruction per element,
-// arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector instructions; a function like exp, compiled or not.
-// A kernel's start.
-constexpr double kMemoryBytesPerSecond = 25e9, kCacheBytesPerSecond = 70e9, kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9,
-                 kFunctionSeconds = 0.5e-9, kStartSeconds = 0.2e-6;
-constexpr Index kInCache = Index{1} << 20;
+// Per element: an interpreted instruction, arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector
+// instructions; a function like exp, compiled or not.
+constexpr double kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9, kFunctionSeconds = 0.5e-9;
 
 bool is_compiled(const KernelSpec& spec) {
   static const std::set<std::pair<std::uint64_t, Width>> all = [] {
@@ -39,7 +37,7 @@ bool is_compiled(const KernelSpec& spec) {
 
 // By bytes and instructions, where they come from memory: `bytes_at_once` are touched by the kernels compared.
 double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
-  const double rate = bytes_at_once > kInCache ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
+  const double rate = bytes_at_once > kInCacheBytes ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
   double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
   if (on_device) return seconds;  // it evaluates all formulas alike
   const bool compiled = is_compiled(spec);

@@ -12,11 +12,15 @@ namespace {
 // From the first step that touches a buffer to the last; what is in flight is touched until its wait.
 void find_lifetimes(Program& program, const Passes& passes, const CompileOptions& options) {
   const int end = static_cast<int>(program.steps.size());
-  std::map<int, std::set<int>> posted;  // exchange -> buffers in flight
+  std::map<int, std::set<int>> posted;    // exchange -> buffers in flight
+  std::vector<std::pair<int, int>> span;  // per step: the first and the last one of its chain, itself where it is in none
+  for (int s = 0; s < end; s++) span.emplace_back(s, s);
+  for (const Chain& c : program.chains)
+    for (int s = c.begin; s < c.end; s++) at(span, s) = {c.begin, c.end - 1};
   auto touch = [&](int buffer, int step) {
     Buffer& b = at(program.buffers, buffer);
-    if (b.first < 0) b.first = step;
-    b.last = std::max(b.last, step);
+    if (b.first < 0) b.first = at(span, step).first;
+    b.last = std::max(b.last, at(span, step).second);
   };
   for (int s = 0; s < end; s++) {
     const auto& what = at(program.steps, s).what;

@@ -80,6 +80,8 @@ void settle(Program& program) {
       const std::vector<std::size_t>& writes = at(writers, p.at.buffer);
       if (const auto next = std::upper_bound(writes.begin(), writes.end(), i); next != writes.end()) last = std::min(last, *next);
     }
+    for (const Chain& c : program.chains)  // whose steps stay together
+      if (static_cast<int>(last) > c.begin && static_cast<int>(last) < c.end) last = static_cast<std::size_t>(c.begin);
     moves[post] = moves[i] = true;
     before[last].insert(before[last].end(), {post, i});
   }
@@ -96,6 +98,10 @@ void settle(Program& program) {
     if (i < steps && !moves[i]) take(i);
   }
   program.steps = std::move(out);
+  for (Chain& c : program.chains) {
+    c.end += at(now, c.begin) - c.begin;
+    c.begin = at(now, c.begin);
+  }
   for (int* part : {&program.combine_begin, &program.update_begin, &program.move_begin}) *part = at(begin, *part);
   for (Buffer& b : program.buffers) {
     if (b.first >= 0) b.first = at(now, b.first);

@@ -82,8 +82,18 @@ void Executor::Bound::find_state() {
 }
 
 void Executor::Bound::bind_steps() {
-  for (const ProgramStep& s : program.steps)
-    if (const auto* run = std::get_if<RunKernel>(&s.what)) kernel(run->spec, run->implementation);
+  chains.assign(program.steps.size(), nullptr);
+  std::vector<const Chain::Part*> parts(program.steps.size(), nullptr);
+  for (const Chain& c : program.chains) {
+    if (backend.threads() > 1 || device != nullptr) continue;
+    at(chains, c.begin) = &c;
+    chain_seconds.reserve(std::max(chain_seconds.capacity(), c.parts.size()));
+    for (int i = c.begin; i < c.end; i++) at(parts, i) = &at(c.parts, i - c.begin);
+  }
+  for (std::size_t i = 0; i < parts.size(); i++)
+    if (const auto* run = std::get_if<RunKernel>(&program.steps[i].what))
+      for (const KernelSpec& spec : parts[i] == nullptr ? std::vector{run->spec} : std::vector{parts[i]->spec, parts[i]->last})
+        kernel(spec, run->implementation);
   for (const FedBuffer& f : program.feeds) {
     const Buffer& b = at(program.buffers, f.buffer);
     const View view = view_of(b, f.buffer, b.box);
@@ -100,8 +110,14 @@ void Executor::Bound::bind_steps() {
   for (const ProgramStep& s : program.steps) {
     Step step;
     if (const auto* run = std::get_if<RunKernel>(&s.what)) {
-      step.kernel = kernel(run->spec);
+      const Chain::Part* part = parts[steps.size()];
+      step.kernel = kernel(part == nullptr ? run->spec : part->spec);
       for (const Place& p : run->operands) step.operands.push_back(address(p));
+      if (part != nullptr) {
+        step.last = kernel(part->last);
+        for (std::size_t k = 0; k < part->advance.size(); k++)
+          step.advance.push_back(part->advance[k] * static_cast<Index>(bytes_of(part->spec.operands[k].dtype)));
+      }
       step.name = run->pass.c_str();
     } else if (const auto* post = std::get_if<Post>(&s.what)) {
       step.kind = Step::Kind::post;

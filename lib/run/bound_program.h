@@ -35,6 +35,8 @@ struct Executor::Bound {
     bool flags_alone = false;  // a post that moves no bytes: its tens of nanoseconds count with the step after it
     double seconds = 0;
     Index runs = 0;
+    Kernel* last = nullptr;                      // of a chain: the last block, `kernel` being each of the others
+    std::vector<Index> advance{};                // of a chain: bytes from a block to the next, by operand
     std::unique_ptr<DeviceMemory::Mark> end{};   // on a device: after it in the compute queue
     const DeviceMemory::Mark* before = nullptr;  // what it ran after
   };
@@ -55,6 +57,8 @@ struct Executor::Bound {
   std::vector<std::byte*> owned{};                   // by buffer: in the State
   std::map<int, std::shared_ptr<std::byte>> kept{};  // by buffer: Space::kept
   std::vector<Step> steps{};
+  std::vector<const Chain*> chains{};   // by first step; null: none begins there
+  std::vector<double> chain_seconds{};  // of a chain that runs, by step
   std::vector<Fed> fed{};
   HeldBytes held{};               // of the transport: what peers read
   std::span<std::byte> memory{};  // arena and workspace
@@ -109,8 +113,9 @@ struct Executor::Bound {
   Ran run_to_end(std::size_t from);
   void share_ratios();  // collective: of the norms of parameters and of their directions
   void begin();
-  double perform(Step& step);  // returns the seconds of a wait in which this rank's own device was at work
-  void progress();             // the pending exchanges
+  double run_chain(const Chain& chain, double begin);  // returns when it ended
+  double perform(Step& step);                          // returns the seconds of a wait in which this rank's own device was at work
+  void progress();                                     // the pending exchanges
   void settle(std::size_t from, std::size_t to, double begin);
   bool is_done(std::size_t i) const { return follows && program.steps[i].once; }  // by the first micro-batch
   void record(std::size_t i, double from, double to) {

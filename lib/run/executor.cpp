@@ -49,6 +49,34 @@ double Executor::Bound::perform(Step& s) {
   return own;
 }
 
+// Each kernel's seconds are those of all its blocks; where they are recorded they follow each other.
+double Executor::Bound::run_chain(const Chain& chain, double begin) {
+  const std::span<Step> all =
+      std::span(steps).subspan(static_cast<std::size_t>(chain.begin), static_cast<std::size_t>(chain.end - chain.begin));
+  std::vector<double>& took = chain_seconds;
+  took.assign(all.size(), 0);
+  double now = begin;
+  for (Index block = 0; block < chain.blocks; block++)
+    for (std::size_t i = 0; i < all.size(); i++) {
+      Step& s = all[i];
+      if (block == 0 && callback) callback(s.name);
+      (block + 1 < chain.blocks ? s.kernel : s.last)->run(s.operands, workspace);
+      for (std::size_t k = 0; k < s.operands.size(); k++)
+        s.operands[k] =
+            static_cast<std::byte*>(s.operands[k]) + (block + 1 < chain.blocks ? s.advance[k] : -(block * s.advance[k]));
+      const double then = seconds_now();
+      took[i] += then - now;
+      now = then;
+    }
+  for (std::size_t i = 0; i < all.size(); i++) {
+    record(static_cast<std::size_t>(chain.begin) + i, begin, begin + took[i]);
+    begin += took[i];
+    all[i].seconds += took[i];
+    all[i].runs++;
+  }
+  return now;
+}
+
 void Executor::Bound::progress() {
   if (device != nullptr) return staged->progress();
   for (int e : pending) {  // one test that fails lets all messages move
@@ -102,6 +130,14 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
   }
   for (std::size_t i = from; i < to; i++) {
     if (is_done(i)) continue;
+    if (const Chain* chain = chains[i]; chain != nullptr) {
+      const double then = run_chain(*chain, now);
+      for (int c = chain->begin; after && c < chain->end; c++) after(c);
+      i = static_cast<std::size_t>(chain->end) - 1;
+      out.busy_seconds += then - now;
+      now = after ? seconds_now() : then;
+      continue;
+    }
     Step& s = steps[i];
     const double own = perform(s);
     if (after) after(static_cast<int>(i));

@@ -302,6 +302,7 @@ TEST_CASE("window law: every read is ordered against every write, and no one wai
     REQUIRE(races(*plan, {.keep_gradients = keep}, &shared, &hidden) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .fuse = false}, &shared, &hidden) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .fuse_maps = false}, &shared, &hidden) == "");
+    REQUIRE(races(*plan, {.keep_gradients = keep, .chain = Chained::all}, &shared, &hidden) == "");
     REQUIRE(races(*plan, {.keep_gradients = keep, .reuse_memory = false}, &shared, &hidden) == "");
     REQUIRE(races(with_hosts_apart(*plan), {.keep_gradients = keep}, &shared, &hidden) == "");
   }
@@ -332,6 +333,7 @@ TEST_CASE("window law: two sends that wait for each other's readers are a circle
 
 TEST_CASE("pass law: share, coalesce, fused maps, overlap and place change no bit and no byte counted, whichever rank is late",
           "[law]") {
+  int chains = 0;
   for (int number = 0; number < share_of(60); number++) {
     Random random(static_cast<unsigned>(41000 + number));
     const auto plan = random_plan(random, DType::f64);
@@ -350,12 +352,17 @@ TEST_CASE("pass law: share, coalesce, fused maps, overlap and place change no bi
     same(messages, run_plan(*plan, {.steps = 3, .restless = seed}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.coalesce = false}}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.fuse_maps = false}}));
+    for (int rank = 0; rank < plan->mesh().ranks(); rank++)
+      chains += static_cast<int>(compile(*plan, rank, {.chain = Chained::all}).chains.size());
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.chain = Chained::all}}));
+    same(messages, run_plan(*plan, {.steps = 3, .program = {.fuse_maps = false, .chain = Chained::all}}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.share = false}, .restless = seed}));
     same(messages, run_plan(*plan, {.steps = 3, .program = {.reuse_memory = false}}));
     const Plan apart = with_hosts_apart(*plan);
     same(run_plan(apart, {.steps = 3, .program = {.pending = Pending::none, .coalesce = false}}),
          run_plan(apart, {.steps = 3, .restless = seed}));
   }
+  CHECK(chains > when_all(100));
 }
 
 TEST_CASE("pass law: coalesced messages are fewer, and change no bit and no byte", "[law]") {

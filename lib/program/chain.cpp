@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps that stand one after the other, a layer norm's sums and what is made with them, run block by block along an index that all
+// of them have: what one reads or makes is then in the second cache for the next one. Only where each block of one touches that
+// block of what another one makes and nothing else of it, and where the bytes say that it is faster. No bit changes: a block's
+// elements are computed as they would be with all the others.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/at.h"
+#include "kernels/operands.h"
+#include "program/compile.h"
+#include "program/cpu_costs.h"
+
+namespace motley {
+
+namespace {
+
+constexpr Index kBlockBytes = Index{1} << 19;  // of all operands: half of a small second cache
+constexpr int kMostSteps = 64;                 // of a chain
+
+// One index of a map with every operand's strides.
+struct Extent {
+  Index size = 1;
+  std::vector<Index> strides{};
+};
+
+std::vector<Extent> extents_of(const KernelSpec& spec) {
+  std::vector<Extent> out;
+  for (std::size_t d = 0; d < spec.extents.size(); d++) {
+    out.push_back({spec.extents[d], {}});
+    for (const MapOperand& operand : spec.operands) out.back().strides.push_back(operand.strides[d]);
+  }
+  return out;
+}
+
+// a then b walk every operand like one index.
+bool joins(const Extent& a, const Extent& b) {
+  for (std::size_t k = 0; k < a.strides.size(); k++)
+    if (a.strides[k] != b.strides[k] * b.size) return false;
+  return true;
+}
+
+// A map whose first index has `blocks` positions, all results among what it walks; no other index reaches from one of its positions
+// to the next. Nothing: it has none such.
+struct Blocked {
+  KernelSpec spec{};
+  Index stride(std::size_t operand) const { return spec.operands[operand].strides.front(); }
+};
+
+std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
+  if (spec.op != KernelOp::map || reads_position(spec.formula, -1)) return std::nullopt;
+  std::vector<Extent> all = extents_of(spec);
+  for (std::size_t i = 0; i + 1 < all.size();) {
+    if (joins(all[i], all[i + 1])) {
+      all[i + 1].size *= all[i].size;
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      i++;
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); i++) {
+    if (all[i].size < positions || all[i].size % positions != 0) continue;
+    std::vector<Extent> order = all;
+    Extent first = order[i];
+    order[i].size /= positions;
+    for (Index& stride : first.strides) stride *= order[i].size;
+    first.size = positions;
+    if (order[i].size == 1) order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+    bool apart = true;
+    for (std::size_t k = 0; k < spec.operands.size() && apart; k++) {
+      Index reach = 1;
+      for (const Extent& other : order) reach += (other.size - 1) * std::abs(other.strides[k]);
+      apart = first.strides[k] == 0 ? k < input_count(spec) : first.strides[k] >= reach;
+    }
+    if (!apart) continue;
+    order.insert(order.begin(), std::move(first));
+    Blocked out{spec};
+    out.spec.extents.clear();
+    for (MapOperand& operand : out.spec.operands) operand.strides.clear();
+    for (const Extent& e : order) {
+      out.spec.extents.push_back(e.size);
+      for (std::size_t k = 0; k < e.strides.size(); k++) out.spec.operands[k].strides.push_back(e.strides[k]);
+    }
+    return out;
+  }
+  return std::nullopt;
+}
+
+Index bytes_of(const KernelSpec& spec, std::size_t operand) {
+  Index bytes = static_cast<Index>(motley::bytes_of(spec.operands[operand].dtype));
+  for (std::size_t d = 0; d < spec.extents.size(); d++) bytes *= spec.operands[operand].strides[d] == 0 ? 1 : spec.extents[d];
+  return bytes;
+}
+
+// Kernels that may run block by block, from one step on.
+class Candidate {
+ public:
+  Candidate(const Program& program, int begin, Index positions) : program_(program), begin_(begin), positions_(positions) {}
+
+  // False: the next step is none of them.
+  bool add() {
+    const int step = begin_ + static_cast<int>(kernels_.size());
+    const auto* run = std::get_if<RunKernel>(&at(program_.steps, step).what);
+    if (run == nullptr || kernels_.size() == kMostSteps) return false;
+    auto next = blocked(run->spec, positions_);
+    if (!next || !is_in_step(*run, *next)) return false;
+    const std::size_t inputs = input_count(next->spec);
+    for (std::size_t k = 0; k < run->operands.size(); k++) {
+      Touched& t = touched_[run->operands[k].buffer];
+      const Index bytes = bytes_of(next->spec, k), stride = next->stride(k);
+      if (t.steps.empty()) t.element = run->operands[k].element, t.stride = stride;
+      t.aligned = t.aligned && t.element == run->operands[k].element && t.stride == stride;
+      t.written = t.written || k >= inputs;
+      t.bytes = std::max(t.bytes, bytes);
+      t.steps.insert(step);
+    }
+    kernels_.push_back(std::move(*next));
+    return true;
+  }
+
+  // Seconds less than one after the other; where all count, how many kernels.
+  double gain(Chained which) const {
+    if (which == Chained::all) return kernels_.size() < 2 ? 0 : static_cast<double>(kernels_.size());
+    Index all = 0, again = 0;
+    for (const auto& [buffer, t] : touched_)
+      if (t.stride != 0) {
+        all += t.bytes;
+        again += t.bytes * static_cast<Index>(t.steps.size() - 1);
+      }
+    if (kernels_.size() < 2 || all < 4 * kBlockBytes || all / positions_ > kBlockBytes) return 0;
+    const double read = static_cast<double>(again) * (1 / kMemoryBytesPerSecond - 1 / kCacheBytesPerSecond);
+    return read - static_cast<double>(kernels_.size()) * static_cast<double>(all) / kBlockBytes * kStartSeconds;
+  }
+
+  Chain chain(Chained which) const {
+    Index all = 0;
+    for (const auto& [buffer, t] : touched_) all += t.stride == 0 ? 0 : t.bytes;
+    Chain out;
+    out.begin = begin_, out.end = begin_ + static_cast<int>(kernels_.size());
+    const Index wanted = which == Chained::all ? 3 : (all + kBlockBytes - 1) / kBlockBytes,
+                each = (positions_ + wanted - 1) / wanted;
+    out.blocks = (positions_ + each - 1) / each;
+    for (std::size_t i = 0; i < kernels_.size(); i++) {
+      const KernelSpec& spec = kernels_[i].spec;
+      Chain::Part part{spec, spec, {}};
+      part.spec.extents.front() = each;
+      part.last.extents.front() = positions_ - each * (out.blocks - 1);
+      if (!is_read_later(i)) part.spec.whole = part.last.whole = volume_of(spec);
+      for (std::size_t k = 0; k < spec.operands.size(); k++) part.advance.push_back(each * kernels_[i].stride(k));
+      out.parts.push_back(std::move(part));
+    }
+    return out;
+  }
+
+ private:
+  struct Touched {
+    Index element = 0, stride = 0, bytes = 0;
+    bool aligned = true, written = false;  // every use of it walks it alike; some step writes it
+    std::set<int> steps{};
+  };
+  // Of what this step writes, or another one has written, each block touches its own part alone.
+  bool is_in_step(const RunKernel& run, const Blocked& next) const {
+    const std::size_t inputs = input_count(next.spec);
+    for (std::size_t k = 0; k < run.operands.size(); k++) {
+      const auto known = touched_.find(run.operands[k].buffer);
+      const bool writes = k >= inputs;
+      if (known != touched_.end() && (writes || known->second.written) &&
+          !(known->second.aligned && known->second.stride != 0 && known->second.stride == next.stride(k) &&
+            known->second.element == run.operands[k].element))
+        return false;
+      for (std::size_t other = inputs; other < run.operands.size(); other++)  // in its own memory
+        if (other != k && run.operands[other].buffer == run.operands[k].buffer &&
+            (run.operands[other].element != run.operands[k].element || next.stride(other) != next.stride(k)))
+          return false;
+    }
+    return true;
+  }
+  bool is_read_later(std::size_t kernel) const {
+    const int step = begin_ + static_cast<int>(kernel);
+    const auto& run = std::get<RunKernel>(at(program_.steps, step).what);
+    return std::any_of(run.operands.begin() + static_cast<std::ptrdiff_t>(input_count(run.spec)), run.operands.end(),
+                       [&](const Place& p) { return *touched_.at(p.buffer).steps.rbegin() > step; });
+  }
+  static Index volume_of(const KernelSpec& spec) {
+    Index out = 1;
+    for (Index e : spec.extents) out *= e;
+    return out;
+  }
+
+  const Program& program_;
+  const int begin_;
+  const Index positions_;
+  std::vector<Blocked> kernels_{};
+  std::map<int, Touched> touched_{};  // by buffer
+};
+
+// From this step on; nothing: none pays.
+std::optional<Chain> chain_from(const Program& program, int begin, Chained which) {
+  const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
+  int end = begin;
+  std::set<Index> sizes;
+  const auto& steps = program.steps;
+  for (; end < static_cast<int>(steps.size()) && end - begin < kMostSteps; end++) {
+    const auto* run = std::get_if<RunKernel>(&at(steps, end).what);
+    if (run == nullptr || run->spec.op != KernelOp::map || at(steps, end).once != at(steps, begin).once ||
+        (end > begin && std::find(std::begin(parts), std::end(parts), end) != std::end(parts)))
+      break;
+    Index size = 1;
+    for (std::size_t d = 0; d < run->spec.extents.size() && end - begin < 2; d++) sizes.insert(size *= run->spec.extents[d]);
+  }
+  std::optional<Chain> best;
+  double most = 0;
+  for (const Index positions : sizes) {
+    if (positions < 2) continue;
+    Candidate candidate(program, begin, positions);
+    for (int s = begin; s < end && candidate.add(); s++)
+      if (const double gain = candidate.gain(which); gain > most) {
+        most = gain;
+        best = candidate.chain(which);
+      }
+  }
+  return best;
+}
+
+}  // namespace
+
+void chain(Program& program, Chained which) {
+  for (int s = 0; s < static_cast<int>(program.steps.size());) {
+    std::optional<Chain> found = chain_from(program, s, which);
+    s = found ? found->end : s + 1;
+    if (found) program.chains.push_back(std::move(*found));
+  }
+}
+
+}  // namespace motley
