@@ -440,7 +440,10 @@ void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
     read_sized_dims(r, m.value, input.dims, &input.dtype);
     if (input.dims.empty() && r.complaints.list.size() == before) r.complain(m.value, "expected the input's dims and their sizes");
   }
-  if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
+  if (r.complaints.list.size() == before)
+    model.inputs.push_back(std::move(input));
+  else
+    model.bad_inputs.push_back(m.key);
 }
 
 // Those that samples fill, and perhaps the labels; which is which follows from the loss, read later.
@@ -522,9 +525,12 @@ Table<ModelSpec> model_table(VersionKey version) {
        [](Reader& r, const Json& j, ModelSpec& m) {
          const Json* op = j.find("op");
          const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
+         const std::size_t before = r.complaints.list.size();
          if (text != nullptr && !Reader::is_one_of(*text, kLosses))
-           return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
-         r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
+           r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
+         else
+           r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
+         m.loss.good = r.complaints.list.size() == before;
        },
        loss_schema()}};
 }
@@ -533,6 +539,7 @@ Table<ModelSpec> model_table(VersionKey version) {
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
   std::vector<std::string> earlier, later, endings;  // endings: of a name that follows from an op that is not known
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
+  for (const std::string& name : model.bad_inputs) earlier.push_back(name);
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string ending = "_" + std::to_string(i + 1);
@@ -556,7 +563,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
                      "each sample fills a part of every input: expected \"" + model.batch_dim() + "\" as its first dim");
     }
   }
-  if (!model.inputs.empty() && others == 0)
+  if (!model.inputs.empty() && others == 0 && model.bad_inputs.empty())
     complain_below(r, j, "/inputs/" + labels,
                    "\"" + labels + "\" is reserved for the labels; rename this input" +
                        (labels == "label" ? "" : ", or name another one in /loss/labels"));

@@ -87,9 +87,14 @@ class NpyLabels {
   // UserError (65): not as expected, or a label that is not a class. samples: -1: any number.
   NpyLabels(const fs::path& file, Index samples, const std::string& of, const SampleKind& expected)
       : array_(file), dtype_(expected.label_dtype), extents_(expected.label_extents) {
+    const std::vector<Index>& all = array_.extents();
+    if (expected.any_labels) {
+      if (all.empty()) throw UserError(array_.name() + ": an array []; expected [samples, ...]", Exit::data);
+      check_count(samples, of);
+      return;
+    }
     if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
       throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers", Exit::data);
-    const std::vector<Index>& all = array_.extents();
     if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one that holds for each element
     if (all.empty() || !std::equal(all.begin() + 1, all.end(), extents_.begin(), extents_.end())) {
       const std::string sizes = shape_text(expected.label_extents), each = "[samples, " + sizes.substr(1);
@@ -99,10 +104,7 @@ class NpyLabels {
                                                           : each),
                       Exit::data);
     }
-    if (samples >= 0 && all.front() != samples)
-      throw UserError(
-          array_.name() + ": " + std::to_string(all.front()) + " labels for the " + std::to_string(samples) + " samples of " + of,
-          Exit::data);
+    check_count(samples, of);
     if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
     if (dtype_ != DType::i32 && expected.label_is_part) check_parts();
   }
@@ -125,6 +127,12 @@ class NpyLabels {
   }
 
  private:
+  void check_count(Index samples, const std::string& of) const {
+    if (const Index labels = array_.extents().front(); samples >= 0 && labels != samples)
+      throw UserError(
+          array_.name() + ": " + std::to_string(labels) + " labels for the " + std::to_string(samples) + " samples of " + of,
+          Exit::data);
+  }
   // Of integers; one that is too large for any label: the largest there is.
   std::int64_t whole(Index i) const {
     return with_type(array_.type(), [&]<class T>(T) {

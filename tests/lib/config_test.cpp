@@ -2,6 +2,7 @@
 // Models, jobs, --set and `check`: what is right is read, what is wrong is said at its place, all at once.
 #include <catch2/catch.hpp>
 
+#include "base/npy.h"
 #include "config/check.h"
 #include "config/job.h"
 #include "graph/passes.h"
@@ -46,8 +47,8 @@ struct Files {
     folder.write("parts/layout.json", kLayout);
     folder.write("job.json", kJob);
   }
-  Lines said_with(const std::vector<std::string>& sets) const {
-    return said(folder, [&] { load_job(folder.at("job.json"), sets); });
+  Lines said_with(const std::vector<std::string>& sets, Data data = Data::unread) const {
+    return said(folder, [&] { load_job(folder.at("job.json"), sets, data); });
   }
   Lines said_of_job(const std::string& what, const std::string& with) const {
     folder.write("job.json", replaced(kJob, what, with));
@@ -421,7 +422,7 @@ TEST_CASE("what is wrong in a model file") {
        "\"cols\": 28 }, \"depth\": { \"batch\": 10, \"rows\": 28 } }",
        {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" "
         "of a "
-        "layer that it is made from, or leave the input out"}},
+        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
        {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
@@ -737,6 +738,43 @@ static Lines without_places(Lines lines) {
     if (const std::size_t file = line.find(".json:"), text = line.find(": error: "); text != std::string::npos)
       line = line.substr(0, file + 5) + ":" + line.substr(text + 8);
   return lines;
+}
+
+TEST_CASE("an error in a model is no further error of the data") {
+  const Files files;
+  files.folder.write("parts/model.json", R"({ "version": 1,
+  "inputs": { "image": { "batch": 2, "channels": 3, "rows": 4, "cols": 4 }, "extra": { "batch": 2, "e": 4 } },
+  "layers": [
+    { "op": "dense", "name": "wide", "from": "extra", "keep": "batch", "out": { "f": 6 } },
+    { "op": "conv2d", "name": "convolved", "from": "image", "out": { "f": 6 }, "window": 3, "padding": "same" },
+    { "op": "mul", "from": ["convolved", "wide"] },
+    { "op": "conv2d", "out": { "classes": 5 }, "window": 1 } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes", "ignore_index": -1 } })");
+  files.folder.write("job.json", replaced(replaced(replaced(kJob, "never", "always"), "\"fashion_mnist\"",
+                                                   R"("npy", "images": "images.npy", "labels": "labels.npy",
+            "inputs": { "extra": "extra.npy" }, "augment": { "crop_padding": 1 })"),
+                                          "\"batch\": 32", "\"batch\": 2"));
+  files.folder.write("parts/layout.json", R"({ "version": 1, "split": { "f": "all" } })");
+  write_npy(files.folder.at("images.npy"), {2, 3, 4, 4}, std::vector<float>(96));
+  write_npy(files.folder.at("extra.npy"), {2, 4}, std::vector<float>(8));
+  std::vector<std::int32_t> labels(32, 4);
+  labels.front() = -1;
+  write_npy(files.folder.at("labels.npy"), {2, 4, 4}, labels);
+  REQUIRE(files.said_with({}, Data::needed) == Lines{"fine"});
+  for (const std::string wrong : {"model.layers.1.op=conv3d", "model.layers.1.activation=rellu", "model.layers.0.out.f=7",
+                                  "model.layers.3.out={\"clases\":5}", "model.loss.over=clases", "model.loss.op=softmax",
+                                  "model.loss.lables=y", "model.inputs.image.rows=0", "model.inputs.extra.e=0",
+                                  "model.inputs.label={\"batch\":2,\"rows\":4,\"cols\":4}", "layout.split.f=al"}) {
+    INFO(wrong);
+    CHECK(files.said_with({wrong}, Data::needed).size() == 1);
+  }
+  // What is wrong whatever the model's layers are is said in any case.
+  write_npy(files.folder.at("labels.npy"), {3}, std::vector<std::int32_t>{0, 1, 2});
+  write_npy(files.folder.at("extra.npy"), {2, 5}, std::vector<float>(10));
+  const Lines lines = without_places(files.said_with({"model.layers.1.op=conv3d"}, Data::needed));
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[1] == "job.json: /data/labels: labels.npy: 3 labels for the 2 samples of images.npy");
+  CHECK(lines[2] == "job.json: /data/inputs/extra: extra.npy: an array [2, 5]; expected [samples, 4]");
 }
 
 TEST_CASE("a weight that cannot be shared is complained about once") {
