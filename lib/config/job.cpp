@@ -299,12 +299,28 @@ class JobReader {
   Complaints& complaints_;
 };
 
-Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
+Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
   if (parts.data && data == Data::needed) reader.check_data_files(*parts.data, parts.expected, parts.train);
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
+  return parts;
+}
+
+// What is complained about and would not be without --set.
+void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
+  Complaints without;
+  JobTree as_written(without);
+  if (as_written.load(path)) static_cast<void>(read_parts(as_written, without, data));
+  for (Complaints::One& one : complaints.list)
+    if (!tree.from_set(one.where) && std::none_of(without.list.begin(), without.list.end(), [&](const Complaints::One& known) {
+          return known.path == one.path && known.text == one.text;
+        }))
+      tree.blame_sets(one);
+}
+
+Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {
@@ -329,14 +345,17 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets, Data
   if (!tree.load(path)) complaints.raise();
   require_job(tree.root(), complaints);
   for (const std::string& argument : sets) tree.set(argument);
-  return finish(tree, complaints, path, data);
+  auto parts = read_parts(tree, complaints, data);
+  if (!complaints.empty() && !sets.empty()) blame_sets(tree, complaints, path, data);
+  return finish(tree, std::move(parts), complaints, path);
 }
 
 Job parse_job(const std::string& name, const std::string& text) {
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.parse(name, text)) complaints.raise();
-  return finish(tree, complaints, name, Data::unread);
+  auto parts = read_parts(tree, complaints, Data::unread);
+  return finish(tree, std::move(parts), complaints, name);
 }
 
 Json job_schema() {

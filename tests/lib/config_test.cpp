@@ -645,14 +645,19 @@ TEST_CASE("what is wrong in --set") {
       {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: expected an index from 0 to 1"}},
       {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: expected an index from 0 to 1"}},
       {"mesh.devices.1.isa=avx3", {"--set:1:20: error: /mesh/devices/1/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
+      // What follows from a value is not blamed on the file.
       {"mesh.axes.0.size=3",
-       {"parts/mesh.json:2:14: error: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
+       {"--set:1:18: error: /mesh/devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
+      {"train.optimizer.kind=adam", {"--set:1:22: error: /train/optimizer/momentum: adam has no \"momentum\""}},
+      {"mesh.axes.0.name=one",
+       {"parts/layout.json:2:36: error: /split/filters1/axis: the mesh has no axis \"all\" (known: one) (it follows from --set "
+        "mesh.axes.0.name=one)"}},
       {"mesh=none.json", {"--set:1:6: error: /mesh: no file none.json"}},
       {"layout={\"split\": {", {"--set:1:18: error: /split: the file ends before the closing }"}},
       {"model.layers.0.window=77", {"fine"}},
       {"model.layers.1.window=77",
-       {"parts/model.json:5:5: error: /layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller "
-        "or pad more"}},
+       {"--set:1:23: error: /model/layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller or pad "
+        "more"}},
       {"layout.split.filters1.parts=[9,9]",
        {"--set:1:29: error: /layout/split/filters1/parts: the parts sum to 18, but \"filters1\" has the size 6; [3, 3] would be "
         "right"}},
@@ -669,6 +674,17 @@ TEST_CASE("what is wrong in --set") {
   CHECK(files.said_with({"train.batch=0", "train.seed=x"}) ==
         Lines{"--set:1:13: error: /train/batch: expected an integer of at least 1, found 0",
               "--set:1:12: error: /train/seed: expected an integer of at least 0, found \"x\""});
+}
+
+TEST_CASE("what is wrong without --set too is blamed on the file, what follows from several values on all of them") {
+  const Files files;
+  files.folder.write("parts/model.json", replaced(kModel, "[3, 2]", "[3, 99]"));
+  const std::string window = "a window that covers 99 does not fit \"cols\" of size 14; make it smaller or pad more";
+  CHECK(files.said_with({"model.layers.2.bias=true"}) == Lines{"parts/model.json:6:5: error: /layers/2: " + window});
+  files.folder.write("parts/model.json", kModel);
+  CHECK(files.said_with({"model.layers.2.window=[3,99]", "model.layers.2.bias=true", "train.seed=3"}) ==
+        Lines{"parts/model.json:6:5: error: /layers/2: " + window +
+              " (it follows from --set model.layers.2.window=[3,99], --set model.layers.2.bias=true)"});
 }
 
 TEST_CASE("where a job is expected, another file is named by its kind") {
