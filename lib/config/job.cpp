@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "balance/variables.h"
 #include "config/check.h"
@@ -313,11 +315,10 @@ void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& 
   Complaints without;
   JobTree as_written(without);
   if (as_written.load(path)) static_cast<void>(read_parts(as_written, without, data));
+  std::set<std::pair<std::string, std::string>> known;
+  for (const Complaints::One& one : without.list) known.emplace(one.path, one.text);
   for (Complaints::One& one : complaints.list)
-    if (!tree.from_set(one.where) && std::none_of(without.list.begin(), without.list.end(), [&](const Complaints::One& known) {
-          return known.path == one.path && known.text == one.text;
-        }))
-      tree.blame_sets(one);
+    if (!tree.from_set(one.where) && !known.contains({one.path, one.text})) tree.blame_sets(one);
 }
 
 Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
