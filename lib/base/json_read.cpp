@@ -129,10 +129,9 @@ bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int
     const auto* d = std::get_if<double>(&j.value);
     const bool exceeds = v ? *v > hi : d != nullptr && *d > kExact;
     std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
-    if (lo == hi) range = " " + std::to_string(lo);
     if (lo < hi && hi > kAny && !exceeds) range = " of at least " + std::to_string(lo);
     const bool digits = d != nullptr && !v && *d >= static_cast<double>(lo) && *d < static_cast<double>(hi) && std::floor(*d) == *d;
-    complain(j, "expected an integer" + range + ", found " + kind(j) +
+    complain(j, "expected " + (lo == hi ? std::to_string(lo) : "an integer" + range) + ", found " + kind(j) +
                     (digits ? "; above 2^53 it is written without a point or an exponent" : ""));
     return false;
   }

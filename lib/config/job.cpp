@@ -91,7 +91,8 @@ class JobReader {
       try {
         static_cast<void>(Profile::load(profile.path));
       } catch (const UserError& e) {
-        complain_below(r, tree, "/path", e.what(), e.code());
+        const std::string text = e.what();  // with its place in that file, and perhaps more of them
+        complain_below(r, tree, "/path", text.substr(0, text.find('\n')), e.code());
       }
     });
   }
@@ -251,8 +252,11 @@ class JobReader {
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
     const SampleKind nothing{.dtype = image.dtype(), .any_labels = true};
     parts.expected = nothing;
-    if (shape[0].name != batch)
-      return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
+    if (shape[0].name != batch) {  // of several inputs that is said already
+      if (model.inputs.size() == 1)
+        complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
+      return;
+    }
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
     try {
       parts.expected = samples_of(*parts.model, model);

@@ -196,7 +196,7 @@ void JobTree::blame_sets(Complaints::One& complaint) const {
   }
   std::string arguments;
   for (const Set* set : likely) arguments += (arguments.empty() ? "--set " : ", --set ") + set->value.source->text;
-  complaint.text += " (it follows from " + arguments + ")";
+  complaint.text += (likely.size() == 1 ? " (it follows from " : " (with ") + arguments + ")";
 }
 
 void JobTree::resolve(Json& path) {

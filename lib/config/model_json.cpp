@@ -25,6 +25,14 @@ const std::vector<std::string>& activation_names() {
   return names;
 }
 
+void read_activation(Reader& r, const Json& j, std::string& out) {
+  const auto* word = std::get_if<std::string>(&j.value);
+  const bool layer = word != nullptr && LayerKind::find(*word) != nullptr && !Reader::is_one_of(*word, activation_names());
+  if (!layer) return static_cast<void>(r.text(j, out, activation_names()));
+  r.complain(
+      j, "\"" + *word + "\" is an op that has keys of its own; write it as a layer after this one, { \"op\": \"" + *word + "\" }");
+}
+
 // {dim: size, ...}
 void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out, DType* dtype = nullptr) {
   for (const Json::Member& m : std::get<Json::Object>(j.value))
@@ -222,10 +230,9 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    schema_of_words(kInitialWeights)},
                                   {"deviation", "of normal initial values", "number", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
-                                  LayerField{
-                                      "activation", "pointwise function of its result", "text", false,
-                                      [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
-                                      schema_of_words(activation_names()), LayerSpec{}.activation}})
+                                  LayerField{"activation", "pointwise function of its result", "text", false,
+                                             [](Reader&r, const Json&j, LayerSpec&l) { read_activation(r, j, l.activation); },
+                                             schema_of_words(activation_names()), LayerSpec{}.activation}})
       out.emplace(f.name, std::move(f));
     return out;
   }();

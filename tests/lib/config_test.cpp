@@ -430,6 +430,23 @@ TEST_CASE("what is wrong in a model file") {
        "\"1rows\": 28",
        {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
         "first"}},
+      {"\"rows\": 28, \"cols\": 28 } }",
+       "\"rows\": 28, \"cols\": 28 }, \"depth\": { \"rows\": 28 } }",
+       {"m.json:2:89: error: /inputs/depth: each sample fills a part of every input: expected \"batch\" as its first dim",
+        "m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" of "
+        "a "
+        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
+      {"\"activation\": \"relu\"",
+       "\"activation\": \"softmax\"",
+       {"m.json:4:95: error: /layers/0/activation: \"softmax\" is an op that has keys of its own; write it as a layer after this "
+        "one, { \"op\": \"softmax\" }"}},
+      {"\"op\": \"relu\" }",
+       "\"op\": \"embedding\", \"rows\": { \"words\": 9 }, \"out\": { \"e\": 3 } }",
+       {"m.json:7:5: error: /layers/3: embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"middle\" is "
+        "computed"}},
+      {"\"op\": \"relu\" }",
+       "\"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"u\": 7 } }",
+       {"m.json:7:5: error: /layers/3: reshape: `out` makes 7 elements, \"middle\" has 8 in `in`"}},
       {"\"layers\"", "\"layer\"", {"m.json:3:3: error: /layer: unknown key; did you mean \"layers\"?"}}};
   for (const auto& [what, with, expected] : cases) {
     INFO(with);
@@ -676,6 +693,18 @@ TEST_CASE("what is wrong in --set") {
               "--set:1:12: error: /train/seed: expected an integer of at least 0, found \"x\""});
 }
 
+TEST_CASE("what is wrong is said once: an input that does not begin with the batch, a file that is no profile") {
+  const Files files;
+  files.folder.write("parts/layout.json", replaced(kLayout, "[4, 2]", "\"profile\""));  // which is then needed
+  const Lines lines = files.said_with(
+      {"model.inputs.image={\"channels\":1,\"rows\":28,\"cols\":28}", "model.inputs.depth={\"batch\":10,\"e\":4}"}, Data::needed);
+  REQUIRE(lines.size() == 3);  // and a convolution of three dims, a profile that is missing
+  CHECK(lines[0].ends_with("expected \"batch\" as its first dim"));
+  files.folder.write("here.json", kMesh);
+  CHECK(files.said_with({}, Data::needed) ==
+        Lines{"job.json:3:24: error: /profile/path: here.json:1:1: error: \"kernels\" is missing (measured points)"});
+}
+
 TEST_CASE("what is wrong without --set too is blamed on the file, what follows from several values on all of them") {
   const Files files;
   files.folder.write("parts/model.json", replaced(kModel, "[3, 2]", "[3, 99]"));
@@ -684,7 +713,7 @@ TEST_CASE("what is wrong without --set too is blamed on the file, what follows f
   files.folder.write("parts/model.json", kModel);
   CHECK(files.said_with({"model.layers.2.window=[3,99]", "model.layers.2.bias=true", "train.seed=3"}) ==
         Lines{"parts/model.json:6:5: error: /layers/2: " + window +
-              " (it follows from --set model.layers.2.window=[3,99], --set model.layers.2.bias=true)"});
+              " (with --set model.layers.2.window=[3,99], --set model.layers.2.bias=true)"});
 }
 
 TEST_CASE("where a job is expected, another file is named by its kind") {
