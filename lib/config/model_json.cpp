@@ -29,8 +29,9 @@ void read_activation(Reader& r, const Json& j, std::string& out) {
   const auto* word = std::get_if<std::string>(&j.value);
   const bool layer = word != nullptr && LayerKind::find(*word) != nullptr && !Reader::is_one_of(*word, activation_names());
   if (!layer) return static_cast<void>(r.text(j, out, activation_names()));
-  r.complain(
-      j, "\"" + *word + "\" is an op that has keys of its own; write it as a layer after this one, { \"op\": \"" + *word + "\" }");
+  r.complain(j, "\"" + *word +
+                    "\" as an activation is not built yet, it has keys; write it as a layer after this one, { \"op\": \"" + *word +
+                    "\" }");
 }
 
 // {dim: size, ...}

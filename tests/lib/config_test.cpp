@@ -438,8 +438,9 @@ TEST_CASE("what is wrong in a model file") {
         "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
       {"\"activation\": \"relu\"",
        "\"activation\": \"softmax\"",
-       {"m.json:4:95: error: /layers/0/activation: \"softmax\" is an op that has keys of its own; write it as a layer after this "
-        "one, { \"op\": \"softmax\" }"}},
+       {"m.json:4:95: error: /layers/0/activation: \"softmax\" as an activation is not built yet, it has keys; write it as a layer "
+        "after "
+        "this one, { \"op\": \"softmax\" }"}},
       {"\"op\": \"relu\" }",
        "\"op\": \"embedding\", \"rows\": { \"words\": 9 }, \"out\": { \"e\": 3 } }",
        {"m.json:7:5: error: /layers/3: embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"middle\" is "
@@ -922,6 +923,9 @@ TEST_CASE("errors of independent parts are said at once") {
     CHECK(lines_of(kMesh, replaced(kModel, what, with), rules).size() == 1);
   }
   CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules)
+            .size() == 1);
+  CHECK(lines_of(kMesh, replaced(kModel, "\"softmax_cross_entropy\"", "\"mse\""),
+                 R"({ "version": 1, "split": {}, "tensors": { "label": { "batch": null } } })")
             .size() == 1);
   // An input has its dims though no layer that was built reads it.
   CHECK(lines_of(kMesh, R"({ "version": 1, "inputs": { "image": { "batch": 4, "channels": 1, "rows": 28, "cols": 28 } },

@@ -139,7 +139,8 @@ TEST_CASE("rules that fit") {
 TEST_CASE("rules that do not fit") {
   CHECK(
       complaints_of(kAll, {{"hidden", "even"}}) ==
-      Lines{R"(/split/hidden: the mesh has no axis "even"; that says how to cut, not where: { "axis": "all", "parts": "even" })"});
+      Lines{
+          R"(/split/hidden/axis/0: the mesh has no axis "even"; that says how to cut, not where: { "axis": "all", "parts": "even" })"});
   CHECK(complaints_of(kAll, {{"filters1", "al"}}) ==
         Lines{"/split/filters1/axis/0: the mesh has no axis \"al\"; did you mean \"all\"?"});
   CHECK(complaints_of(kAll, {{"filter1", "all"}}) ==
