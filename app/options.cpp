@@ -238,7 +238,8 @@ std::string unexpected(const CLI::App& app) {
     }
     std::vector<std::string> known = options_of(app);
     if (verb != nullptr)
-      for (const std::string& name : options_of(*verb)) known.push_back(name);
+      for (const std::string& name : options_of(*verb))
+        if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     return "unknown option " + word + did_you_mean(word.substr(0, word.find('=')), known);
   }
   return "unexpected arguments";

@@ -72,6 +72,7 @@ struct SampleKind {
   std::vector<SampleKind> further{};   ///< what the network's further inputs expect of the same samples
   DType label_dtype = DType::i32;      ///< f32: labels are real numbers
   bool label_is_part = false;          ///< real labels are in 0..1
+  bool any_labels = false;             ///< of any type, dims and values: nothing of the fields about labels counts
   std::optional<Index> ignored{};      ///< a label that need not be a class
   bool label_per_pixel = false;        ///< the labels' last two dims are those of the samples
 };
@@ -85,9 +86,9 @@ struct NpyFiles {
   std::map<std::string, std::filesystem::path> inputs{};       ///< of a network's further inputs, by their names, like images
   std::map<std::string, std::filesystem::path> test_inputs{};  ///< likewise; given with test_images
 };
-/// Arrays in NumPy's files. Images and labels of elements are mapped into memory, not read whole: they may be larger than it. Where
-/// whole numbers are expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, a label
-/// that is not a class or not in 0..1 where that is expected, or no label that is not ignored.
+/// Arrays in NumPy's files. They are read where they are needed, not whole: they may be larger than memory. Where whole numbers are
+/// expected of an input, its array holds integers. UserError: 66 missing; 65 damaged, not as expected, a label that is not a class
+/// or not in 0..1 where that is expected, or no label that is not ignored; 65 also from read(): the file has become shorter.
 Datasets load_npy(const NpyFiles& files, const SampleKind& expected = {});
 /// PNG and JPEG pictures, `train/CLASS/*` and `test/CLASS/*` (which may be missing: no test part) below the folder, decoded when
 /// they are read. Classes are numbered by name. expected.extents: [channels, rows, cols], of 1 channel (colours become their
@@ -107,9 +108,9 @@ struct TokenFiles {
   TokenType type = TokenType::u16;    ///< of both
 };
 /// Samples of expected.extents[0] tokens, one after another, whose labels are the tokens shifted by one; tokens that are left over
-/// at the end are not used. Files are mapped into memory. No test part where there is not one sample of it. UserError: 66 missing;
-/// 65 shorter than one sample, not a whole number of tokens, or, from read(), a token that is not below expected.numbers and
-/// expected.classes (both 0: the file is read through for the largest one).
+/// at the end are not used. Files are read where they are needed. No test part where there is not one sample of it. UserError: 66
+/// missing; 65 shorter than one sample, not a whole number of tokens, or, from read(), a token that is not below expected.numbers
+/// and expected.classes (both 0: the file is read through for the largest one).
 Datasets load_tokens(const TokenFiles& files, const SampleKind& expected);
 /// Reads the first 1 GiB of each file through. UserError (65): a token that is not below expected.numbers and expected.classes.
 void check_tokens(const TokenFiles& files, const SampleKind& expected);

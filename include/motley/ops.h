@@ -293,7 +293,7 @@ Tensor batch_norm(const Tensor& x, const BatchNormOptions& options = {});
 Tensor group_norm(const Tensor& x, const GroupNormOptions& options);
 /// 0 with probability `rate`, else x / (1 - rate), drawn by seed, name, step and global index; of an inference x.
 Tensor dropout(const Tensor& x, const DropoutOptions& options = {});
-/// Element by element; `b` is repeated along the dims of `a` that it lacks.
+/// Element by element; the one of fewer dims is repeated along those that it lacks. The result has the other's dims.
 Tensor mul(const Tensor& a, const Tensor& b, const NameOption& options = {});
 /// Element by element; one has all dims, the others are repeated along those that they lack.
 Tensor add(const Tensor& a, const Tensor& b, const NameOption& options = {});

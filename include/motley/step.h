@@ -60,7 +60,8 @@ struct Lamb {
   Decay decay = Decay::all;     ///< whose decay
 };
 
-/// How parameters are updated: any of the above.
+/// How parameters are updated: any of the above. UserError: one of their values is not in its range (rates, decays and epsilon from
+/// 0, a momentum to 1, beta1 and beta2 to below 1).
 struct Optimizer {
   Optimizer(const Sgd& sgd = {});    ///< stochastic gradient descent
   Optimizer(const Adam& adam);       ///< Adam
@@ -127,7 +128,7 @@ class Step {
 };
 
 /// Forward, gradients of every parameter that the loss depends on, update. UserError: the loss is not a scalar, or depends on no
-/// parameter; micro-batches that do not divide the batch.
+/// parameter; micro-batches that do not divide the batch; a value of the options that a job's "train" may not have either.
 Step training(const Tensor& loss, const Optimizer& optimizer, const TrainingOptions& options = {});
 /// The same for the sum of several losses, each of which is reported (StepReport::losses). UserError: none of them is made of
 /// another one.

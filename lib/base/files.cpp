@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <motley/error.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,7 +102,10 @@ void InputFile::read(std::uint64_t at, std::span<std::byte> out) const {
     const ssize_t n = ::pread(fd_, out.data(), std::min(out.size(), std::size_t{1} << 30), static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("read", path_);
-    if (n == 0) throw UserError(path_.string() + ": byte " + std::to_string(at) + ": the file ends there", Exit::data);
+    if (n == 0)
+      throw UserError(path_.string() + ": byte " + std::to_string(at) + ": the file ends there" +
+                          (at < size_ ? "; it had " + std::to_string(size_) + " bytes when it was opened" : ""),
+                      Exit::data);
     at += static_cast<std::uint64_t>(n);
     out = out.subspan(static_cast<std::size_t>(n));
   }
@@ -117,19 +119,6 @@ std::string InputFile::text(std::uint64_t at, std::uint64_t bytes) const {
   std::string out(bytes, '\0');
   read(at, std::as_writable_bytes(std::span(out)));
   return out;
-}
-
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const InputFile file(path);
-  size_ = static_cast<std::size_t>(file.size());
-  if (size_ == 0) return;
-  void* const data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);
-  if (data == MAP_FAILED) fail("mapped into memory", path);
-  data_ = static_cast<const std::byte*>(data);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void require_folder(const std::filesystem::path& file) {

@@ -49,27 +49,9 @@ class InputFile {
   std::string text(std::uint64_t at, std::uint64_t bytes) const;
 
  private:
-  friend class MappedFile;
   std::filesystem::path path_;
   std::uint64_t size_ = 0;
   int fd_ = -1;
-};
-
-// A file's bytes in memory: pages are read from disk when they are touched and given back when memory is short. The file must not
-// become shorter while it is mapped. UserError: 66 there is none, 74.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  std::filesystem::path path_;
-  std::size_t size_ = 0;
-  const std::byte* data_ = nullptr;
 };
 
 // Writes the pieces in turn beside `path`, syncs, renames, syncs the folder. A file that was there stays as it is until the

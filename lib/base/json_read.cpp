@@ -111,6 +111,11 @@ std::string Reader::kind(const Json& j) {
   if (const auto* s = std::get_if<std::string>(&j.value)) return "\"" + shortened(*s, 40) + "\"";
   if (std::holds_alternative<Json::Array>(j.value)) return "a list";
   if (std::holds_alternative<Json::Object>(j.value)) return "an object";
+  if (std::holds_alternative<double>(j.value) && j.where.source != nullptr) {  // as written: with all digits
+    const std::string& text = j.where.source->text;
+    const std::size_t end = std::min(text.find_first_not_of("+-.0123456789eE", j.where.byte), text.size());
+    if (end > j.where.byte) return shortened(text.substr(j.where.byte, end - j.where.byte), 40);
+  }
   return to_text(j);  // a number or null
 }
 
@@ -124,9 +129,10 @@ bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int
     const auto* d = std::get_if<double>(&j.value);
     const bool exceeds = v ? *v > hi : d != nullptr && *d > kExact;
     std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
-    if (lo == hi) range = " " + std::to_string(lo);
     if (lo < hi && hi > kAny && !exceeds) range = " of at least " + std::to_string(lo);
-    complain(j, "expected an integer" + range + ", found " + kind(j));
+    const bool digits = d != nullptr && !v && *d >= static_cast<double>(lo) && *d < static_cast<double>(hi) && std::floor(*d) == *d;
+    complain(j, "expected " + (lo == hi ? std::to_string(lo) : "an integer" + range) + ", found " + kind(j) +
+                    (digits ? "; above 2^53 it is written without a point or an exponent" : ""));
     return false;
   }
   out = *v;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "balance/variables.h"
 #include "config/check.h"
@@ -29,7 +31,7 @@ struct Parts {
   ProfileOptions profile{};
   std::optional<DataOptions> data{};
   std::optional<TrainOptions> train{};
-  SampleKind expected{};  // of the data, as far as the model says it
+  std::optional<SampleKind> expected{};  // of the data, as far as the model says it; none: its inputs are not known
 };
 
 const Table<ProfileOptions>& profile_table() {
@@ -67,10 +69,14 @@ class JobReader {
   Json schema() { return object_schema(table()); }
 
   // The data's files, and whether they hold a batch.
-  void check_data(const DataOptions& data, const SampleKind& expected, const std::optional<TrainOptions>& train) {
+  void check_data_files(const DataOptions& data, const std::optional<SampleKind>& expected,
+                        const std::optional<TrainOptions>& train) {
+    if (!expected && data.kind == DataKind::npy) return;  // which numbers its arrays hold is not known either
     const bool good = complaints_.empty();
     std::optional<Index> samples;
-    inside("data", [&](Reader& r) { samples = check_files(r, *tree_.root().find("data"), data, expected); });
+    inside("data", [&](Reader& r) {
+      samples = check_files(r, *tree_.root().find("data"), data, expected.value_or(SampleKind{.any_labels = true}));
+    });
     if (good && samples && train) check_batch(train->batch, *samples);
   }
 
@@ -85,7 +91,8 @@ class JobReader {
       try {
         static_cast<void>(Profile::load(profile.path));
       } catch (const UserError& e) {
-        complain_below(r, tree, "/path", e.what(), e.code());
+        const std::string text = e.what();  // with its place in that file, and perhaps more of them
+        complain_below(r, tree, "/path", text.substr(0, text.find('\n')), e.code());
       }
     });
   }
@@ -149,7 +156,7 @@ class JobReader {
         const Model model =
             build_model(*parts.model, parts.train ? parts.train->batch : 0,
                         [&](const std::string& pointer, const std::string& text) { complain_below(r, tree, pointer, text); });
-        if (parts.data && !model.inputs.empty()) check_data(r, tree, parts, model);
+        if (parts.data && are_inputs_known(*parts.model, model)) check_data(r, tree, parts, model);
         passes = passes_of(r, tree, model, parts);
         unbuilt = unbuilt_of(tree, *parts.model, model);
       });
@@ -230,28 +237,48 @@ class JobReader {
                          expected[1].name + "\" and the loss's \"over\"");
   }
 
+  // All of them could be read, and what the labels are called.
+  static bool are_inputs_known(const ModelSpec& spec, const Model& model) {
+    const auto samples = std::count_if(spec.inputs.begin(), spec.inputs.end(),
+                                       [&](const InputSpec& input) { return input.name != spec.loss.labels; });
+    return samples > 0 && static_cast<std::ptrdiff_t>(model.inputs.size()) == samples && spec.bad_inputs.empty() &&
+           (spec.loss.good || spec.inputs.size() == 1);
+  }
+
   // The batch first, then the extents of a sample; as many classes as labels.
   void check_data(Reader& r, const Json& tree, Parts& parts, const Model& model) {
     const Tensor& image = model.inputs.front();
     const Shape& shape = image.shape();
-    parts.expected.dtype = image.dtype();
     const std::string at = "/inputs/" + image.name(), batch = parts.model->batch_dim();
-    if (shape[0].name != batch)
-      return complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
+    const SampleKind nothing{.dtype = image.dtype(), .any_labels = true};
+    parts.expected = nothing;
+    if (shape[0].name != batch) {  // of several inputs that is said already
+      if (model.inputs.size() == 1)
+        complain_below(r, tree, at, "\"" + batch + "\" counts the samples; expected it as the first dim");
+      return;
+    }
     if (shape.rank() < 2) return complain_below(r, tree, at, "a sample has at least one dim after \"" + batch + "\"");
+    try {
+      parts.expected = samples_of(*parts.model, model);
+    } catch (const UserError&) {
+      return;  // the training step cannot be made either: that is complained about
+    }
+    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, *parts.expected); });
+    const std::size_t before = complaints_.list.size();
+    check_kind(r, tree, parts, model);
+    if (complaints_.list.size() != before) parts.expected = nothing;  // so that its files are not complained about too
+  }
+
+  // Whether data of this kind can be what the model reads.
+  static void check_kind(Reader& r, const Json& tree, const Parts& parts, const Model& model) {
+    const Tensor& image = model.inputs.front();
+    const Shape& shape = image.shape();
+    const std::string at = "/inputs/" + image.name();
     const DataKind kind = parts.data->kind;
-    if (model.whole) try {
-        parts.expected = samples_of(*parts.model, model);
-      } catch (const UserError&) {
-        return;  // the training step cannot be made either: that is complained about
-      }
-    else
-      for (std::size_t i = 1; i < shape.rank(); i++) parts.expected.extents.push_back(shape[i].size);
-    inside("data", [&](Reader& data) { check_changes(data, *tree_.root().find("data"), *parts.data, parts.expected); });
     if (kind == DataKind::folder && (shape.rank() != 4 || (shape[1].size != 1 && shape[1].size != 3)))
       complain_below(
           r, tree, at,
-          "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + batch + "\"");
+          "pictures of a folder have 1 or 3 channels, rows and columns; expected these three dims after \"" + shape[0].name + "\"");
     if (!parts.model->loss.has_classes() && kind != DataKind::synthetic && kind != DataKind::npy)
       return complain_below(
           r, tree, "/loss/op",
@@ -263,12 +290,12 @@ class JobReader {
           "samples of " + to_string(kind) + " are not whole numbers; leave \"dtype\" out, or take tokens, npy or synthetic data");
     if (kind == DataKind::synthetic || kind == DataKind::npy || kind == DataKind::folder) return;
     const std::vector<Index> wanted = kind == DataKind::cifar10 ? std::vector<Index>{3, 32, 32} : std::vector<Index>{1, 28, 28};
-    const std::vector<Index>& found = parts.expected.extents;
+    const std::vector<Index>& found = parts.expected->extents;
     if (found != wanted)
       complain_below(r, tree, at,
                      "a sample of " + to_string(kind) + " is " + sizes_text(wanted) +
                          " (channels, rows, columns), this input's is " + sizes_text(found));
-    if (const Index classes = parts.expected.classes; model.whole && classes < 10)
+    if (const Index classes = parts.expected->classes; model.whole && classes < 10)
       complain_below(
           r, tree, "/loss/over",
           to_string(kind) + " has 10 classes, \"" + parts.model->loss.over + "\" has the size " + std::to_string(classes));
@@ -278,16 +305,27 @@ class JobReader {
   Complaints& complaints_;
 };
 
-Job finish(JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
+Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   tree.resolve_paths();
   JobReader reader(tree, complaints);
   Parts parts = reader.read();
-  if (parts.data && data == Data::needed) {
-    const SampleKind labels{
-        .dtype = parts.expected.dtype, .label_extents = parts.expected.label_extents, .label_dtype = parts.expected.label_dtype};
-    reader.check_data(*parts.data, complaints.empty() ? parts.expected : labels, parts.train);
-  }
+  if (parts.data && data == Data::needed) reader.check_data_files(*parts.data, parts.expected, parts.train);
   if (data == Data::needed) reader.require_profile(parts.profile, parts.rules);
+  return parts;
+}
+
+// What is complained about and would not be without --set.
+void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
+  Complaints without;
+  JobTree as_written(without);
+  if (as_written.load(path)) static_cast<void>(read_parts(as_written, without, data));
+  std::set<std::pair<std::string, std::string>> known;
+  for (const Complaints::One& one : without.list) known.emplace(one.path, one.text);
+  for (Complaints::One& one : complaints.list)
+    if (!tree.from_set(one.where) && !known.contains({one.path, one.text})) tree.blame_sets(one);
+}
+
+Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
   complaints.raise();
   check(parts.mesh.whole && parts.model && parts.rules && parts.data && parts.train, "a part that is not read is complained about");
   if (parts.name.empty()) {
@@ -312,14 +350,17 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets, Data
   if (!tree.load(path)) complaints.raise();
   require_job(tree.root(), complaints);
   for (const std::string& argument : sets) tree.set(argument);
-  return finish(tree, complaints, path, data);
+  auto parts = read_parts(tree, complaints, data);
+  if (!complaints.empty() && !sets.empty()) blame_sets(tree, complaints, path, data);
+  return finish(tree, std::move(parts), complaints, path);
 }
 
 Job parse_job(const std::string& name, const std::string& text) {
   Complaints complaints;
   JobTree tree(complaints);
   if (!tree.parse(name, text)) complaints.raise();
-  return finish(tree, complaints, name, Data::unread);
+  auto parts = read_parts(tree, complaints, Data::unread);
+  return finish(tree, std::move(parts), complaints, name);
 }
 
 Json job_schema() {
@@ -329,16 +370,25 @@ Json job_schema() {
 }
 
 SampleKind samples_of(const ModelSpec& spec, const Model& model) {
-  const Step forward = inference({model.logits});
-  const Passes& passes = forward.passes();
+  std::optional<Step> forward;
+  if (model.whole) forward = inference({model.logits});
   const auto of_input = [&](const Tensor& input) {
     SampleKind out{.dtype = input.dtype()};
     for (std::size_t i = 1; i < input.shape().rank(); i++) out.extents.push_back(input.shape()[i].size);
-    if (const int t = passes.find(input.name()); out.dtype == DType::i32)
+    if (forward && out.dtype == DType::i32) {
+      const Passes& passes = forward->passes();
+      const int t = passes.find(input.name());
       out.numbers = t < 0 ? 1 : std::max<Index>(1, at(passes.tensors, t).below);
+    }
     return out;
   };
   SampleKind out = of_input(model.inputs.front());
+  for (std::size_t k = 1; k < model.inputs.size(); k++) {
+    out.further.push_back(of_input(model.inputs[k]));
+    out.further.back().input = model.inputs[k].name();
+  }
+  out.any_labels = !model.whole;
+  if (out.any_labels) return out;
   out.classes = spec.loss.has_classes() ? model.logits.shape().size_of(spec.loss.over) : 0;
   out.label_dtype = model.label.dtype();
   out.label_is_part = spec.loss.op == "binary_cross_entropy";
@@ -349,10 +399,6 @@ SampleKind samples_of(const ModelSpec& spec, const Model& model) {
                             shape.dims().end());
   };
   out.label_per_pixel = out.label_extents.size() >= 2 && ends_of(model.label.shape()) == ends_of(model.inputs.front().shape());
-  for (std::size_t k = 1; k < model.inputs.size(); k++) {
-    out.further.push_back(of_input(model.inputs[k]));
-    out.further.back().input = model.inputs[k].name();
-  }
   return out;
 }
 

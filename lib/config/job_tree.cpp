@@ -103,7 +103,7 @@ void JobTree::join_parts() {
         broken_.insert(key);
         continue;
       }
-      files_.insert(tree->where.source.get());
+      files_.emplace(tree->where.source.get(), key);
       kept_.push_back(tree->where.source);
       *part = std::move(*tree);
     } catch (const UserError& e) {
@@ -169,8 +169,34 @@ void JobTree::set(const std::string& argument) {
     at->where = here;
   }
   if (at == member(root_, part)) broken_.erase(part);
+  changes_.push_back({pointer, value->where});
   *at = std::move(*value);
   join_parts();
+}
+
+void JobTree::blame_sets(Complaints::One& complaint) const {
+  const auto file = files_.find(complaint.where.source.get());
+  const std::string about = (file == files_.end() ? "" : "/" + file->second) + complaint.path;
+  std::string part;  // "/mesh"
+  for (std::size_t i = 0; i < about.size() && (i == 0 || about[i] != '/'); i++) part += about[i];
+  const auto below = [](const std::string& pointer, const std::string& top) { return (pointer + "/").starts_with(top + "/"); };
+  std::vector<const Set*> inside, beside, all;
+  for (const Set& set : changes_) {
+    all.push_back(&set);
+    if (below(set.pointer, about))
+      inside.push_back(&set);
+    else if (below(set.pointer, part) && !below(about, set.pointer))
+      beside.push_back(&set);
+  }
+  const std::vector<const Set*>& likely = !inside.empty() ? inside : !beside.empty() ? beside : all;
+  if (likely.size() == 1 && &likely != &all) {
+    complaint.where = likely.front()->value;
+    complaint.path = about;
+    return;
+  }
+  std::string arguments;
+  for (const Set* set : likely) arguments += (arguments.empty() ? "--set " : ", --set ") + set->value.source->text;
+  complaint.text += (likely.size() == 1 ? " (it follows from " : " (with ") + arguments + ")";
 }
 
 void JobTree::resolve(Json& path) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job's tree before it is read: parts written as paths are replaced by their files' trees, then --set changes values.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 
@@ -22,6 +24,8 @@ class JobTree {
   bool broken(const std::string& part) const { return broken_.contains(part); }  // its file could not be read; said already
   bool from_file(const Json& part) const { return files_.contains(part.where.source.get()); }
   bool from_set(const Where& where) const { return sets_.contains(where.source.get()); }
+  // A complaint that is not there without --set has their place where one of them changed what it is about, else names them.
+  void blame_sets(Complaints::One& complaint) const;
 
  private:
   void join_parts();
@@ -30,7 +34,13 @@ class JobTree {
 
   Complaints& complaints_;
   Json root_{};
-  std::set<const Source*> files_{}, sets_{};
+  struct Set {
+    std::string pointer{};  // of what it changes
+    Where value{};
+  };
+  std::vector<Set> changes_{};                    // those that could be made
+  std::map<const Source*, std::string> files_{};  // of each: the part
+  std::set<const Source*> sets_{};
   std::vector<std::shared_ptr<const Source>> kept_{};  // so that addresses stay theirs
   std::set<std::string> broken_{};
 };

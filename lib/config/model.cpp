@@ -33,7 +33,8 @@ std::vector<std::string> read_by(const ModelSpec& spec, std::size_t i) {
   const LayerKind* kind = LayerKind::find(layer.op);
   if (!layer.from.empty() || (kind != nullptr && kind->reads == 0)) return layer.from;
   if (i > 0) return {spec.layers[i - 1].name};
-  return {spec.inputs.empty() ? std::string() : spec.first_input().name};
+  // Where an input could not be read, it may be the first.
+  return {spec.inputs.empty() || !spec.bad_inputs.empty() ? std::string() : spec.first_input().name};
 }
 
 // Inputs and layers that the last layer is made from, itself included. tied: those whose weight alone is used too.
@@ -66,7 +67,7 @@ class Builder {
       model_.logits = tensors_.at(spec_.layers.back().name);
       model_.whole = attempt(spec_.loss.has_classes() ? "/loss/over" : "/loss/op", [&] { add_loss(); }) && !failed_;
     }
-    if (model_.whole) check_inputs();
+    if (model_.whole && spec_.loss.good) check_inputs();
     return std::move(model_);
   }
 
@@ -87,12 +88,21 @@ class Builder {
   void check_inputs() {
     const std::set<std::string> used = names_used(spec_, false);
     for (const InputSpec& input : spec_.inputs)
-      if (input.name != spec_.loss.labels && !used.contains(input.name))
+      if (input.name != spec_.loss.labels && !used.contains(input.name)) {
         complain_("/inputs/" + input.name, "the last layer, \"" + spec_.layers.back().name +
                                                "\", does not depend on this input; name it in the \"from\" of a layer that it is "
-                                               "made from, or leave the input out");
+                                               "made from" +
+                                               (are_labels_declared() ? "" : ", or in /loss/labels if it holds the labels") +
+                                               ", or leave the input out");
+        model_.whole = false;
+        std::erase_if(model_.inputs, [&](const Tensor& t) { return t.name() == input.name; });
+      }
   }
 
+  bool are_labels_declared() const {
+    return std::any_of(spec_.inputs.begin(), spec_.inputs.end(),
+                       [&](const InputSpec& input) { return input.name == spec_.loss.labels; });
+  }
   bool are_labels_read() const {
     return std::any_of(spec_.layers.begin(), spec_.layers.end(), [&](const LayerSpec& l) {
       return std::find(l.from.begin(), l.from.end(), spec_.loss.labels) != l.from.end();
@@ -273,8 +283,7 @@ class Builder {
     std::vector<Dim> each{logits[logits.position(batch)]};
     for (const Dim& d : logits.dims())
       if (d.name != batch && d.name != loss.over) each.push_back(d);
-    const bool declared =
-        std::any_of(spec_.inputs.begin(), spec_.inputs.end(), [&](const InputSpec& input) { return input.name == loss.labels; });
+    const bool declared = are_labels_declared();
     if (!declared) model_.label = model_.graph->input(loss.labels, Shape(each), loss.has_classes() ? DType::i32 : DType::f32);
     if (declared && model_.label.shape() != Shape(each)) throw UserError(wrong_labels(Shape(each)));
     if (loss.op == "mean_squared_error")

@@ -44,6 +44,7 @@ struct LossSpec {
   std::string op{}, over{}, labels = "label";  // over: of softmax_cross_entropy; labels: the input that holds them
   double label_smoothing = 0;
   std::optional<Index> ignore_index{};
+  bool good = true;                                                                 // false: something in it was complained about
   bool has_classes() const { return op.empty() || op == "softmax_cross_entropy"; }  // else real labels
   bool whole() const { return !op.empty() && (!has_classes() || !over.empty()); }
 };
@@ -51,6 +52,7 @@ struct LossSpec {
 struct ModelSpec {
   std::string name{};
   std::vector<InputSpec> inputs{};
+  std::vector<std::string> bad_inputs{};  // names of those that were complained about
   std::vector<LayerSpec> layers{};
   LossSpec loss{};
   static ModelSpec load(const std::filesystem::path& file);  // UserError with file, line and column

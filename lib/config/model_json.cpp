@@ -25,6 +25,15 @@ const std::vector<std::string>& activation_names() {
   return names;
 }
 
+void read_activation(Reader& r, const Json& j, std::string& out) {
+  const auto* word = std::get_if<std::string>(&j.value);
+  const bool layer = word != nullptr && LayerKind::find(*word) != nullptr && !Reader::is_one_of(*word, activation_names());
+  if (!layer) return static_cast<void>(r.text(j, out, activation_names()));
+  r.complain(j, "\"" + *word +
+                    "\" as an activation is not built yet, it has keys; write it as a layer after this one, { \"op\": \"" + *word +
+                    "\" }");
+}
+
 // {dim: size, ...}
 void read_sized_dims(Reader& r, const Json& j, std::vector<Dim>& out, DType* dtype = nullptr) {
   for (const Json::Member& m : std::get<Json::Object>(j.value))
@@ -222,10 +231,9 @@ const std::map<std::string, LayerField>& layer_fields() {
                                    schema_of_words(kInitialWeights)},
                                   {"deviation", "of normal initial values", "number", false,
                                    [](Reader&r, const Json&j, LayerSpec&l) { r.number(j, weight_of(l).deviation, 1e-300, 1e300); }},
-                                  LayerField{
-                                      "activation", "pointwise function of its result", "text", false,
-                                      [](Reader&r, const Json&j, LayerSpec&l) { r.text(j, l.activation, activation_names()); },
-                                      schema_of_words(activation_names()), LayerSpec{}.activation}})
+                                  LayerField{"activation", "pointwise function of its result", "text", false,
+                                             [](Reader&r, const Json&j, LayerSpec&l) { read_activation(r, j, l.activation); },
+                                             schema_of_words(activation_names()), LayerSpec{}.activation}})
       out.emplace(f.name, std::move(f));
     return out;
   }();
@@ -440,7 +448,10 @@ void read_input(Reader& r, const Json::Member& m, ModelSpec& model) {
     read_sized_dims(r, m.value, input.dims, &input.dtype);
     if (input.dims.empty() && r.complaints.list.size() == before) r.complain(m.value, "expected the input's dims and their sizes");
   }
-  if (r.complaints.list.size() == before) model.inputs.push_back(std::move(input));
+  if (r.complaints.list.size() == before)
+    model.inputs.push_back(std::move(input));
+  else
+    model.bad_inputs.push_back(m.key);
 }
 
 // Those that samples fill, and perhaps the labels; which is which follows from the loss, read later.
@@ -522,9 +533,12 @@ Table<ModelSpec> model_table(VersionKey version) {
        [](Reader& r, const Json& j, ModelSpec& m) {
          const Json* op = j.find("op");
          const auto* text = op == nullptr ? nullptr : std::get_if<std::string>(&op->value);
+         const std::size_t before = r.complaints.list.size();
          if (text != nullptr && !Reader::is_one_of(*text, kLosses))
-           return r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
-         r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
+           r.in("op", [&] { r.text(*op, m.loss.op, kLosses); });  // its other keys are not these
+         else
+           r.object(j, loss_table(text == nullptr ? "softmax_cross_entropy" : *text), m.loss);
+         m.loss.good = r.complaints.list.size() == before;
        },
        loss_schema()}};
 }
@@ -533,6 +547,7 @@ Table<ModelSpec> model_table(VersionKey version) {
 void check_names(Reader& r, const Json& j, ModelSpec& model) {
   std::vector<std::string> earlier, later, endings;  // endings: of a name that follows from an op that is not known
   for (const InputSpec& i : model.inputs) earlier.push_back(i.name);
+  for (const std::string& name : model.bad_inputs) earlier.push_back(name);
   for (std::size_t i = 0; i < model.layers.size(); i++) {
     LayerSpec& l = model.layers[i];
     const std::string ending = "_" + std::to_string(i + 1);
@@ -556,7 +571,7 @@ void check_names(Reader& r, const Json& j, ModelSpec& model) {
                      "each sample fills a part of every input: expected \"" + model.batch_dim() + "\" as its first dim");
     }
   }
-  if (!model.inputs.empty() && others == 0)
+  if (!model.inputs.empty() && others == 0 && model.bad_inputs.empty())
     complain_below(r, j, "/inputs/" + labels,
                    "\"" + labels + "\" is reserved for the labels; rename this input" +
                        (labels == "label" ? "" : ", or name another one in /loss/labels"));

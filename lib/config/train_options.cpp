@@ -38,15 +38,17 @@ const Table<OptimizerFile>& optimizer_table() {
       return [key](Reader& r, const Json& j, OptimizerFile& o) {
         double& its = o.values[key.name];
         if (bool on = false; key.flag) return static_cast<void>(r.boolean(j, on) && (its = on ? 1 : 0, true));
-        if (r.number(j, its, 0, key.most) && key.below && its == key.most)
+        if (r.number(j, its, 0, key.most) && key.below && its == key.most) {
           r.complain(j, fmt::format("expected a number below {:g}", key.most));
+          its = key.usual;  // what is after it is checked with that
+        }
       };
     };
     Table<OptimizerFile> out{
         {"kind", "which", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, optimizer_names()); },
          schema_of_words(optimizer_names())},
-        {"learning_rate", "step size of the update", "number", true,
-         [](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.learning_rate, 0, 1e300); }}};
+        {learning_rate_key().name, learning_rate_key().doc, "number", true,
+         [](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.learning_rate, 0, learning_rate_key().most); }}};
     std::map<std::string, std::vector<std::pair<std::string, const OptimizerKey*>>> keys;  // name -> optimizers
     for (const auto& [name, kind] : OptimizerKind::all())
       for (const OptimizerKey& key : kind.keys) keys[key.name].emplace_back(name, &key);
@@ -213,7 +215,12 @@ Table<TrainOptions> train_table(VersionKey version) {
       {"optimizer", "as { \"kind\": \"sgd\", \"learning_rate\": 0.05 }", "object", true,
        [](Reader& r, const Json& j, TrainOptions& t) { t.optimizer = read_optimizer(r, j); }, object_schema(optimizer_table())},
       {"schedule", "how the learning rate changes, as { \"kind\": \"cosine\", \"warmup_steps\": 100 }", "object", false,
-       [](Reader& r, const Json& j, TrainOptions& t) { read_schedule(r, j, t.schedule); }, object_schema(schedule_table())},
+       [](Reader& r, const Json& j, TrainOptions& t) {
+         const std::size_t before = r.complaints.list.size();
+         read_schedule(r, j, t.schedule);
+         if (r.complaints.list.size() != before) t.schedule = {};  // what is after it is checked without
+       },
+       object_schema(schedule_table())},
       {"accumulate",
        "micro-batches of one size that the batch goes through in, one after another",
        "integer",
@@ -227,8 +234,11 @@ Table<TrainOptions> train_table(VersionKey version) {
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, 1); }},
       {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) {
-         if (r.number(j, t.clip_norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && t.clip_norm <= 0)
+         double norm = 0;
+         if (r.number(j, norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && norm <= 0)
            r.complain(j, "expected a number above 0; without the key gradients are not clipped");
+         else
+           t.clip_norm = norm;
        }},
       {"average",
        "part of the weights' moving average that a step keeps, as 0.999; evaluations and weights.safetensors have the averages",

@@ -31,6 +31,7 @@ Unbuilt unbuilt_of(const Json& json, const ModelSpec& spec, const Model& built) 
   const auto* members = inputs == nullptr ? nullptr : std::get_if<Json::Object>(&inputs->value);
   const auto* list = layers == nullptr ? nullptr : std::get_if<Json::Array>(&layers->value);
   if (members == nullptr || list == nullptr || list->size() != spec.layers.size()) return {.anything = true};
+  out.names.insert(spec.loss.labels);           // made with the loss
   for (const Json::Member& input : *members) {  // known, but perhaps no layer reads it
     out.names.insert(input.key);
     add_names(&input.value, out.names);

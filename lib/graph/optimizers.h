@@ -19,6 +19,15 @@ struct OptimizerKey {  // a number from 0 to `most`, or true or false
   bool flag = false;   // its value is 1 or 0
 };
 
+// Of every optimizer.
+inline OptimizerKey learning_rate_key() {
+  return {.name = "learning_rate", .doc = "step size of the update"};
+}
+
+// values: in the order of the keys. UserError: one is not in its key's range.
+void check_values(const std::string& kind, double learning_rate, const std::vector<OptimizerKey>& keys,
+                  const std::vector<double>& values);
+
 // Declared at namespace scope: `static const OptimizerKind kKind("sgd", {...}, [](double rate, const auto& values) {...});`
 struct OptimizerKind {
   // values: in the order of the keys

@@ -153,7 +153,11 @@ class RuleChecker {
       if ((*subject_.axes)[i].name == name) return static_cast<int>(i);
       known.push_back((*subject_.axes)[i].name);
     }
-    complain(pointer, "the mesh has no axis " + quoted(name) + did_you_mean(name, known));
+    std::string hint = did_you_mean(name, known);
+    if (Reader::is_one_of(name, {"profile", "even", "proportional"}) && !known.empty())
+      hint = "; that says how to cut, not where: { \"axis\": " + quoted((*subject_.axes)[0].name) + ", \"parts\": " + quoted(name) +
+             " }";
+    complain(pointer, "the mesh has no axis " + quoted(name) + hint);
     return -1;
   }
 

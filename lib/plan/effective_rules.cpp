@@ -27,10 +27,13 @@ EffectiveRule EffectiveRules::rule_of_split(const std::string& dim) const {
 
 EffectiveRule EffectiveRules::rule_for(const StepTensor& tensor, const std::string& dim) const {
   EffectiveRule found = rule_of_split(dim);
+  const DerivedDim* const derived = found.derived;
   for (const std::string* name : {&tensor.layer, &tensor.copy_of, &tensor.name})
     if (const auto own = rules_.tensors.find(*name); own != rules_.tensors.end())
-      for (const Rule& r : own->second)
+      for (const Rule& r : own->second) {
         if (r.dim == dim) found = {.rule = &r, .override_of = &own->first};
+        if (derived != nullptr && r.dim == derived->of && found.derived != nullptr) found = {};
+      }
   return found;
 }
 

@@ -20,8 +20,8 @@ struct EffectiveRule {
 };
 
 // A rule for the tensor counts before one for its layer, that before one of `split`. A dim that a change of shape makes follows,
-// without a rule of its own in `split`, the rule of the dim it comes from. Of two rules for one dim in one list the last counts.
-// Refers to the rules and the passes.
+// without a rule of its own in `split`, the rule of the dim it comes from; where `tensors` has a rule for that one it is not cut.
+// Of two rules for one dim in one list the last counts. Refers to the rules and the passes.
 class EffectiveRules {
  public:
   EffectiveRules(const LayoutRules& rules, const Passes& passes);

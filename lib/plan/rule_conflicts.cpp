@@ -44,24 +44,27 @@ class ConflictFinder {
     return found.cuts() && !refused_.contains(found.pointer()) ? std::optional(found) : std::nullopt;
   }
 
-  bool at_rest(const StepTensor& t) const {  // an input, or what leaves a layer
-    return t.role == TensorRole::input || t.role == TensorRole::label || (t.role == TensorRole::activation && t.name == t.layer);
+  // Inputs, what leaves a layer, and what a layer has inside, which its rules hold for too.
+  static bool has_one_layout(const StepTensor& t) {
+    return t.of < 0 && (t.role == TensorRole::input || t.role == TensorRole::label || t.role == TensorRole::activation);
   }
 
   // One complaint per set of dims and axis, whatever number of layers it concerns.
   void check_shared_axes() {
     struct Clash {
       std::string pointer{}, dims{}, axis{}, lines{};
+      std::set<std::string> each{};  // of the dims
       std::vector<std::string> tensors{};
     };
     std::vector<Clash> clashes;
     for (const StepTensor& t : passes_.tensors) {
-      if (!at_rest(t)) continue;
+      if (!has_one_layout(t)) continue;
+      const std::string& subject = t.layer.empty() ? t.name : t.layer;
       std::vector<std::pair<std::string, EffectiveRule>> kept;
       Clash clash;
       for (const Dim& d : t.shape.dims()) {
         const auto e = cutting_rule(t, d.name);
-        if (!e) continue;
+        if (!e || (e->derived != nullptr && t.name != subject)) continue;  // inside a layer the dim it comes from says it
         const std::string axis = shared_axis(kept, *e->rule);
         if (axis.empty()) {
           kept.emplace_back(d.name, *e);
@@ -69,18 +72,23 @@ class ConflictFinder {
         }
         if (clash.dims.empty())
           for (const auto& [name, other] : kept)
-            if (Reader::is_one_of(axis, other.rule->axes.names)) clash.dims = quoted(name);
+            if (Reader::is_one_of(axis, other.rule->axes.names)) {
+              clash.dims = quoted(name);
+              clash.each = {name};
+            }
         clash.dims += ", " + quoted(d.name);
+        clash.each.insert(d.name);
         clash.axis = axis;
         clash.pointer = e->pointer();
         clash.lines += (clash.lines.empty() ? "" : ", ") + quoted(d.name) + ": null";
       }
       if (clash.dims.empty()) continue;
       auto same = std::find_if(clashes.begin(), clashes.end(), [&](const Clash& c) {
-        return c.dims == clash.dims && c.axis == clash.axis && c.pointer == clash.pointer;
+        return c.axis == clash.axis && c.each == clash.each &&
+               (c.pointer == clash.pointer || Reader::is_one_of(subject, c.tensors));
       });
       if (same == clashes.end()) same = clashes.insert(clashes.end(), clash);
-      same->tensors.push_back(t.name);
+      if (!Reader::is_one_of(subject, same->tensors)) same->tensors.push_back(subject);
     }
     for (const Clash& c : clashes) {
       std::string names, lines;

@@ -16,8 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMostWrong = 20;  // files that are listed
-
 // The names in a folder that are not hidden, sorted. UserError (74)
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> out;
@@ -138,7 +136,7 @@ Datasets load_folder(const fs::path& folder, const SampleKind& expected) {
 Datasets check_folder(const fs::path& folder, const SampleKind& expected, std::vector<std::string>& wrong) {
   const Parts parts = parts_of(folder, expected);
   for (const auto& part : {parts.train, parts.test})
-    for (Index n = 0; part && n < part->samples() && wrong.size() < kMostWrong; n++) try {
+    for (Index n = 0; part && n < part->samples(); n++) try {
         check_picture(part->file(n), {part->sample_extents()[1], part->sample_extents()[2]});
       } catch (const UserError& e) {
         wrong.emplace_back(e.what());

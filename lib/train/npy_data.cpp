@@ -5,15 +5,14 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/at.h"
-#include "base/files.h"
 #include "base/half.h"
 #include "base/npy.h"
 #include "train/byte_images.h"
+#include "train/elements.h"
 
 namespace motley {
 
@@ -34,27 +33,22 @@ std::string shape_text(const std::vector<Index>& extents) {
   return "[" + out + "]";
 }
 
-class MappedArray {
+class NpyFile {
  public:
-  explicit MappedArray(const fs::path& path) : file_(path) {
-    const auto* text = reinterpret_cast<const char*>(file_.bytes().data());
-    header_ = parse_npy_header(name(), {text, std::min(file_.bytes().size(), kMostNpyHeader + 12)}, kTypes);
-    check_npy_size(name(), header_, file_.bytes().size());
+  explicit NpyFile(const fs::path& path) : file_(path) {
+    header_ = parse_npy_header(name(), file_.text(0, std::min<std::uint64_t>(file_.size(), kMostNpyHeader + 12)), kTypes);
+    check_npy_size(name(), header_, static_cast<std::size_t>(file_.size()));
   }
   std::string name() const { return file_.path().string(); }
   const std::string& type() const { return header_.descr; }
   const std::vector<Index>& extents() const { return header_.extents; }
-  const std::byte* data() const { return file_.bytes().data() + header_.data; }
-  // T of element i, which may be at any address.
   template <class T>
-  T element(Index i) const {
-    T value;
-    std::memcpy(&value, data() + i * static_cast<Index>(sizeof(T)), sizeof(T));
-    return value;
+  Elements<T> elements() const {
+    return {file_, header_.data, static_cast<Index>(header_.elements)};
   }
 
  private:
-  MappedFile file_;
+  InputFile file_;
   NpyHeader header_{};
 };
 
@@ -71,14 +65,20 @@ auto with_type(const std::string& type, F&& use) {
   return use(std::int64_t{});
 }
 
-// use(VALUE_OF), which gives element i of an array of any number type.
+// use(ELEMENTS, CONVERT) for an array of any number type; convert(element): as a double.
 template <class F>
-auto with_numbers(const MappedArray& array, F&& use) {
+auto with_numbers(const NpyFile& array, F&& use) {
   const std::string& type = array.type();
-  if (type == "<f2") return use([&](Index i) { return double{float_of_f16(array.element<std::uint16_t>(i))}; });
-  if (type == "<f4") return use([&](Index i) { return double{array.element<float>(i)}; });
-  if (type == "<f8") return use([&](Index i) { return array.element<double>(i); });
-  return with_type(type, [&]<class T>(T) { return use([&](Index i) { return static_cast<double>(array.element<T>(i)); }); });
+  if (type == "<f2") return use(array.elements<std::uint16_t>(), [](std::uint16_t v) { return double{float_of_f16(v)}; });
+  if (type == "<f4") return use(array.elements<float>(), [](float v) { return double{v}; });
+  if (type == "<f8") return use(array.elements<double>(), [](double v) { return v; });
+  return with_type(type, [&]<class T>(T) { return use(array.elements<T>(), [](T v) { return static_cast<double>(v); }); });
+}
+
+// Of integers; one that is too large for any label: the largest there is.
+template <class T>
+std::int64_t whole(T value) {
+  return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
 }
 
 // What an array of labels holds for each sample.
@@ -87,9 +87,14 @@ class NpyLabels {
   // UserError (65): not as expected, or a label that is not a class. samples: -1: any number.
   NpyLabels(const fs::path& file, Index samples, const std::string& of, const SampleKind& expected)
       : array_(file), dtype_(expected.label_dtype), extents_(expected.label_extents) {
+    const std::vector<Index>& all = array_.extents();
+    if (expected.any_labels) {
+      if (all.empty()) throw UserError(array_.name() + ": an array []; expected [samples, ...]", Exit::data);
+      check_count(samples, of);
+      return;
+    }
     if (dtype_ == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
       throw UserError(array_.name() + ": labels of type '" + array_.type() + "'; expected integers", Exit::data);
-    const std::vector<Index>& all = array_.extents();
     if (dtype_ == DType::i32 && all.size() == 1) extents_.clear();  // one that holds for each element
     if (all.empty() || !std::equal(all.begin() + 1, all.end(), extents_.begin(), extents_.end())) {
       const std::string sizes = shape_text(expected.label_extents), each = "[samples, " + sizes.substr(1);
@@ -99,57 +104,56 @@ class NpyLabels {
                                                           : each),
                       Exit::data);
     }
-    if (samples >= 0 && all.front() != samples)
-      throw UserError(
-          array_.name() + ": " + std::to_string(all.front()) + " labels for the " + std::to_string(samples) + " samples of " + of,
-          Exit::data);
+    check_count(samples, of);
     if (dtype_ == DType::i32) check_classes(expected.classes, expected.ignored);
     if (dtype_ != DType::i32 && expected.label_is_part) check_parts();
   }
   Index largest() const { return largest_; }  // class
   DType dtype() const { return dtype_; }
   const std::vector<Index>& extents() const { return extents_; }
-  std::int32_t label(Index sample) const { return static_cast<std::int32_t>(whole(sample)); }
+  std::int32_t label(Index sample) const {
+    return with_type(array_.type(),
+                     [&]<class T>(T) { return static_cast<std::int32_t>(whole(array_.elements<T>().from(sample, 1).front())); });
+  }
   template <class T>
   void read(Index sample, const Box& box, std::span<T> out) const {
     if (extents_.empty() && dtype_ == DType::i32) return std::fill(out.begin(), out.end(), static_cast<T>(label(sample)));
     const Index first = sample * product(extents_);
     std::size_t to = 0;
-    const auto read_by = [&](auto&& value_of) {
+    const auto read_by = [&](auto elements, auto&& convert) {
       for_each_row(extents_, box, [&](Index from, Index length) {
-        for (Index i = first + from; i < first + from + length; i++) out[to++] = static_cast<T>(value_of(i));
+        elements.each(first + from, length, [&](Index, auto value) { out[to++] = static_cast<T>(convert(value)); });
       });
     };
-    if (dtype_ == DType::i32) return read_by([&](Index i) { return whole(i); });
+    if (dtype_ == DType::i32)
+      return with_type(array_.type(), [&]<class N>(N) { read_by(array_.elements<N>(), [](N value) { return whole(value); }); });
     with_numbers(array_, read_by);
   }
 
  private:
-  // Of integers; one that is too large for any label: the largest there is.
-  std::int64_t whole(Index i) const {
-    return with_type(array_.type(), [&]<class T>(T) {
-      const T value = array_.element<T>(i);
-      return std::in_range<std::int64_t>(value) ? static_cast<std::int64_t>(value) : std::numeric_limits<std::int64_t>::max();
-    });
-  }
-  std::string shown(Index i) const {
-    return with_type(array_.type(), [&]<class T>(T) { return std::to_string(array_.element<T>(i)); });
+  void check_count(Index samples, const std::string& of) const {
+    if (const Index labels = array_.extents().front(); samples >= 0 && labels != samples)
+      throw UserError(
+          array_.name() + ": " + std::to_string(labels) + " labels for the " + std::to_string(samples) + " samples of " + of,
+          Exit::data);
   }
   // classes: 0: any.
   void check_classes(Index classes, std::optional<Index> ignored) {
     const Index most = classes > 0 ? classes : Index{std::numeric_limits<std::int32_t>::max()}, each = product(extents_);
     bool any = false;
-    for (Index i = 0; i < array_.extents().front() * each; i++) {
-      const std::int64_t label = whole(i);
-      if (ignored && label == *ignored) continue;
-      if (label < 0 || label >= most)
-        throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + shown(i) + "; expected " +
-                            (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more") +
-                            (ignored ? ", or " + std::to_string(*ignored) + ", which is ignored" : ""),
-                        Exit::data);
-      largest_ = std::max(largest_, label);
-      any = true;
-    }
+    with_type(array_.type(), [&]<class T>(T) {
+      array_.elements<T>().each(0, array_.extents().front() * each, [&](Index i, T value) {
+        const std::int64_t label = whole(value);
+        if (ignored && label == *ignored) return;
+        if (label < 0 || label >= most)
+          throw UserError(array_.name() + ": sample " + std::to_string(i / each) + " has the label " + std::to_string(value) +
+                              "; expected " + (classes > 0 ? "0 to " + std::to_string(classes - 1) : "0 or more") +
+                              (ignored ? ", or " + std::to_string(*ignored) + ", which is ignored" : ""),
+                          Exit::data);
+        largest_ = std::max(largest_, label);
+        any = true;
+      });
+    });
     if (ignored && !any)
       throw UserError(
           array_.name() + ": every label is " + std::to_string(*ignored) + ", which \"ignore_index\" leaves out; no sample counts",
@@ -157,15 +161,16 @@ class NpyLabels {
   }
   void check_parts() const {
     const Index each = product(extents_);
-    with_numbers(array_, [&](auto&& value_of) {
-      for (Index i = 0; i < array_.extents().front() * each; i++)
-        if (const double label = value_of(i); !(label >= 0 && label <= 1))
+    with_numbers(array_, [&](auto elements, auto&& convert) {
+      elements.each(0, array_.extents().front() * each, [&](Index i, auto value) {
+        if (const double label = convert(value); !(label >= 0 && label <= 1))
           throw UserError(
               fmt::format("{}: sample {} has the label {}; binary_cross_entropy expects 0 to 1", array_.name(), i / each, label),
               Exit::data);
+      });
     });
   }
-  MappedArray array_;
+  NpyFile array_;
   DType dtype_;
   std::vector<Index> extents_;
   Index largest_ = -1;
@@ -214,11 +219,13 @@ class NpySamples final : public Dataset {
   void check_below(Index most) const {
     with_type(array_.type(), [&]<class T>(T) {
       const Index each = product(sample_);
-      for (Index i = 0; i < std::min(samples() * each, kMostChecked / static_cast<Index>(sizeof(T))); i++)
-        if (const T value = array_.element<T>(i); std::cmp_less(value, 0) || std::cmp_greater_equal(value, most))
+      const Index checked = std::min(samples() * each, kMostChecked / static_cast<Index>(sizeof(T)));
+      array_.elements<T>().each(0, checked, [&](Index i, T value) {
+        if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, most))
           throw UserError(name() + ": sample " + std::to_string(i / each) + " holds " + std::to_string(value) +
                               "; what reads it has the rows 0 to " + std::to_string(most - 1),
                           Exit::data);
+      });
     });
   }
   void read(Index sample, const Box& box, std::span<double> out) const override {
@@ -247,12 +254,13 @@ class NpySamples final : public Dataset {
   void read_as(Index sample, const Box& box, std::span<double> out, F&& value) const {
     const Index first = sample * product(sample_);
     std::size_t to = 0;
+    Elements<T> elements = array_.elements<T>();
     for_each_row(sample_, box, [&](Index from, Index length) {
-      for (Index i = 0; i < length; i++) out[to++] = value(array_.element<T>(first + from + i));
+      elements.each(first + from, length, [&](Index, T element) { out[to++] = value(element); });
     });
   }
 
-  MappedArray array_;
+  NpyFile array_;
   const DType dtype_;
   std::vector<Index> sample_{};
   std::unique_ptr<const NpyLabels> labels_{};  // none: samples without labels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in .npy files as samples: mapped into memory, not read whole.
+// Arrays in .npy files as samples: read where they are needed, not whole.
 #pragma once
 #include <motley/data.h>
 #include <motley/error.h>

@@ -4,10 +4,9 @@
 #include <motley/error.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
-#include "base/files.h"
+#include "train/elements.h"
 
 namespace motley {
 
@@ -20,36 +19,33 @@ constexpr Index kMostChecked = Index{1} << 30;  // bytes
 class TokenFile {
  public:
   TokenFile(const fs::path& path, TokenType type) : file_(path), bytes_(type == TokenType::u16 ? 2 : 4) {
-    if (const auto size = static_cast<Index>(file_.bytes().size()); size % bytes_ != 0)
+    if (const auto size = static_cast<Index>(file_.size()); size % bytes_ != 0)
       throw UserError(path.string() + ": " + std::to_string(size) + " bytes are not a whole number of tokens of " +
                           std::to_string(bytes_) + " bytes; \"type\" says how wide one is",
                       Exit::data);
   }
   const fs::path& path() const { return file_.path(); }
-  Index tokens() const { return static_cast<Index>(file_.bytes().size()) / bytes_; }
+  Index tokens() const { return static_cast<Index>(file_.size()) / bytes_; }
   Index bytes_of_one() const { return bytes_; }
-  Index at(Index i) const {
-    const std::byte* from = file_.bytes().data() + i * bytes_;
-    return bytes_ == 2 ? value<std::uint16_t>(from) : value<std::uint32_t>(from);
-  }
-  // UserError (65): it is not below `most`.
-  Index at(Index i, Index most) const {
-    const Index token = at(i);
-    if (token >= most)
-      throw UserError(path().string() + ": byte " + std::to_string(i * bytes_) + ": token " + std::to_string(i) + " is " +
-                          std::to_string(token) + "; the vocabulary has 0 to " + std::to_string(most - 1),
-                      Exit::data);
-    return token;
+  // use(token) for `count` of them. UserError (65): one is not below `most`.
+  template <class F>
+  void each(Index first, Index count, Index most, F&& use) const {
+    bytes_ == 2 ? each_as<std::uint16_t>(first, count, most, use) : each_as<std::uint32_t>(first, count, most, use);
   }
 
  private:
-  template <class T>
-  static Index value(const std::byte* from) {
-    T out;
-    std::memcpy(&out, from, sizeof out);
-    return out;
+  template <class T, class F>
+  void each_as(Index first, Index count, Index most, F&& use) const {
+    Elements<T>(file_, 0, tokens()).each(first, count, [&](Index i, T value) {
+      const Index token = value;
+      if (token >= most)
+        throw UserError(path().string() + ": byte " + std::to_string(i * bytes_) + ": token " + std::to_string(i) + " is " +
+                            std::to_string(token) + "; the vocabulary has 0 to " + std::to_string(most - 1),
+                        Exit::data);
+      use(token);
+    });
   }
-  MappedFile file_;
+  InputFile file_;
   Index bytes_;
 };
 
@@ -63,20 +59,27 @@ class Tokens final : public Dataset {
   std::vector<Index> sample_extents() const override { return {positions_}; }
   std::vector<Index> label_extents() const override { return {positions_}; }
   DType dtype() const override { return DType::i32; }
-  std::int32_t label(Index sample) const override { return token(sample, 1); }  // of the first position
+  std::int32_t label(Index sample) const override {  // of the first position
+    std::int32_t out = 0;
+    copy(sample, 1, std::span(&out, 1));
+    return out;
+  }
   void read(Index sample, const Box& box, std::span<double> out) const override {
     check(volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
-    for (std::size_t i = 0; i < out.size(); i++) out[i] = token(sample, box[0].begin + static_cast<Index>(i));
+    copy(sample, box[0].begin, out);
   }
   void read_labels(Index sample, const Box& box, std::span<std::int32_t> out) const override {
     check(volume(box) == static_cast<Index>(out.size()), "labels fill what is given");
-    for (std::size_t i = 0; i < out.size(); i++) out[i] = token(sample, box[0].begin + static_cast<Index>(i) + 1);
+    copy(sample, box[0].begin + 1, out);
   }
 
  private:
-  std::int32_t token(Index sample, Index position) const {
-    check(sample >= 0 && sample < samples(), "a token of a sample");
-    return static_cast<std::int32_t>(file_->at(range_.begin + sample * positions_ + position, vocabulary_));
+  template <class T>
+  void copy(Index sample, Index position, std::span<T> out) const {
+    check(sample >= 0 && sample < samples(), "tokens of a sample");
+    std::size_t to = 0;
+    file_->each(range_.begin + sample * positions_ + position, static_cast<Index>(out.size()), vocabulary_,
+                [&](Index token) { out[to++] = static_cast<T>(token); });
   }
 
   std::shared_ptr<const TokenFile> file_;
@@ -106,8 +109,8 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
   Index vocabulary = vocabulary_of(expected);
   if (vocabulary == 0)
     for (const auto& file : opened)
-      for (Index i = 0; i < file->tokens(); i++)
-        vocabulary = std::max(vocabulary, file->at(i, std::numeric_limits<std::int32_t>::max()) + 1);
+      file->each(0, file->tokens(), std::numeric_limits<std::int32_t>::max(),
+                 [&](Index token) { vocabulary = std::max(vocabulary, token + 1); });
   const TokenFile& first = *opened.front();
   const Index test_tokens = files.test_path.empty() ? first.tokens() / 10 : 0, split = first.tokens() - test_tokens;
   const auto train = std::make_shared<Tokens>(opened.front(), Range{0, split}, positions, vocabulary);
@@ -128,8 +131,7 @@ Datasets load_tokens(const TokenFiles& files, const SampleKind& expected) {
 void check_tokens(const TokenFiles& files, const SampleKind& expected) {
   const Index vocabulary = vocabulary_of(expected);
   for (const auto& file : open(files))
-    for (Index i = 0; vocabulary > 0 && i < std::min(file->tokens(), kMostChecked / file->bytes_of_one()); i++)
-      static_cast<void>(file->at(i, vocabulary));
+    if (vocabulary > 0) file->each(0, std::min(file->tokens(), kMostChecked / file->bytes_of_one()), vocabulary, [](Index) {});
 }
 
 }  // namespace motley

@@ -1333,8 +1333,8 @@ def several_inputs():
     has(room.run("check", "job.json", "--set", "data.inputs.word=column.npy", code=65).err, "/data/inputs/word: ", "column.npy: an array [12, 1]; expected [samples]")
     has(room.run("predict", "job.json", "--weights", "run", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=column.npy", "-o", "z.npy", code=65).err, "expected [samples]")
     unknown = room.run("check", "job.json", "--set", 'data.test_inputs={"wort": "word.npy", "mask": "mask.npy"}', code=78).err
-    has(unknown, 'no further input "wort"', 'the model\'s input "word" has no file')
-    assert unknown.count("error:") == 2, unknown
+    has(unknown, 'no further input "wort"', 'the model\'s input "word" has no file', "word.npy: sample 7 holds 7")
+    assert unknown.count("error:") == 3, unknown
     write_npy(room.path / "word.npy", (samples,), [n % 7 for n in range(samples)], "<i8")
     has(room.run("predict", "job.json", "--weights", "run/weights.safetensors", "--input", "x.npy", "--input", "mask=mask.npy", "--input", "word=word.npy", "-o",
                  "run/weights.safetensors", code=64).err, "is the file of weights too")

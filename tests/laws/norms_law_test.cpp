@@ -289,6 +289,29 @@ TEST_CASE("samples are those of the first input's first dim, wherever a norm fin
                     Catch::Contains("one micro-batch at a time"));
 }
 
+TEST_CASE("mul and add read the tensor of fewer dims first or last", "[law]") {
+  const Dim batch{"batch", 6}, f{"f", 4}, rows{"rows", 3};
+  for (const bool multiplied : {true, false}) {
+    const auto step_of = [&](bool small_first) {
+      Graph g;
+      const Tensor x = g.input("x", {batch, f, rows}), p = g.parameter({f}, {.deviation = 1, .name = "p"}),
+                   small = relu(g.parameter({rows, batch}, {.deviation = 1, .name = "q"})), large = mul(x, p),
+                   &a = small_first ? small : large, &b = small_first ? large : small;
+      const Tensor y = multiplied ? mul(a, b) : add(a, b);
+      CHECK(y.shape() == large.shape());
+      return training(sum(mul(y, y)), Sgd{.learning_rate = 0.1});
+    };
+    const Mesh mesh = mesh_of({{"all", 3}});
+    const LayoutRules rules{{batch, "all", Sizes{{3, 1, 2}}}};
+    CHECK(difference(run_plan(in_f64(step_of(false), mesh, rules), {.steps = 2}),
+                     run_plan(in_f64(step_of(true), mesh, rules), {.steps = 2})) < 1e-12);
+  }
+  Graph g;
+  const Tensor x = g.input("x", {batch, f}), y = g.input("y", {batch, rows}), z = g.input("z", {rows});
+  CHECK_THROWS_WITH(mul(x, y), Catch::Contains("lacks its dim \"rows\"; one of the two has all dims of the other"));
+  CHECK_THROWS_WITH(mul(z, x), Catch::Contains("lacks its dim \"rows\"; one of the two has all dims of the other"));
+}
+
 TEST_CASE("group_norm: every cut of its channels into three parts, and what it computes, by loops", "[law]") {
   const Dim batch{"batch", 2}, c{"c", 6}, rows{"rows", 3}, cols{"cols", 2};
   for (const Index groups : {1, 2, 3, 6}) {

@@ -2,6 +2,7 @@
 // Models, jobs, --set and `check`: what is right is read, what is wrong is said at its place, all at once.
 #include <catch2/catch.hpp>
 
+#include "base/npy.h"
 #include "config/check.h"
 #include "config/job.h"
 #include "graph/passes.h"
@@ -46,8 +47,8 @@ struct Files {
     folder.write("parts/layout.json", kLayout);
     folder.write("job.json", kJob);
   }
-  Lines said_with(const std::vector<std::string>& sets) const {
-    return said(folder, [&] { load_job(folder.at("job.json"), sets); });
+  Lines said_with(const std::vector<std::string>& sets, Data data = Data::unread) const {
+    return said(folder, [&] { load_job(folder.at("job.json"), sets, data); });
   }
   Lines said_of_job(const std::string& what, const std::string& with) const {
     folder.write("job.json", replaced(kJob, what, with));
@@ -421,7 +422,7 @@ TEST_CASE("what is wrong in a model file") {
        "\"cols\": 28 }, \"depth\": { \"batch\": 10, \"rows\": 28 } }",
        {"m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" "
         "of a "
-        "layer that it is made from, or leave the input out"}},
+        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
       {"\"batch\": 10,",
        "\"dtype\": \"i32\", \"batch\": 10,",
        {"m.json:4:5: error: /layers/0: \"image\" holds whole numbers, which conv2d does not read; an embedding does"}},
@@ -429,6 +430,24 @@ TEST_CASE("what is wrong in a model file") {
        "\"1rows\": 28",
        {"m.json:2:54: error: /inputs/image/1rows: \"1rows\" is not a valid dim name: letters, digits, _ and -, a letter or _ "
         "first"}},
+      {"\"rows\": 28, \"cols\": 28 } }",
+       "\"rows\": 28, \"cols\": 28 }, \"depth\": { \"rows\": 28 } }",
+       {"m.json:2:89: error: /inputs/depth: each sample fills a part of every input: expected \"batch\" as its first dim",
+        "m.json:2:89: error: /inputs/depth: the last layer, \"dense_5\", does not depend on this input; name it in the \"from\" of "
+        "a "
+        "layer that it is made from, or in /loss/labels if it holds the labels, or leave the input out"}},
+      {"\"activation\": \"relu\"",
+       "\"activation\": \"softmax\"",
+       {"m.json:4:95: error: /layers/0/activation: \"softmax\" as an activation is not built yet, it has keys; write it as a layer "
+        "after "
+        "this one, { \"op\": \"softmax\" }"}},
+      {"\"op\": \"relu\" }",
+       "\"op\": \"embedding\", \"rows\": { \"words\": 9 }, \"out\": { \"e\": 3 } }",
+       {"m.json:7:5: error: /layers/3: embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"middle\" is "
+        "computed"}},
+      {"\"op\": \"relu\" }",
+       "\"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"u\": 7 } }",
+       {"m.json:7:5: error: /layers/3: reshape: `out` makes 7 elements, \"middle\" has 8 in `in`"}},
       {"\"layers\"", "\"layer\"", {"m.json:3:3: error: /layer: unknown key; did you mean \"layers\"?"}}};
   for (const auto& [what, with, expected] : cases) {
     INFO(with);
@@ -644,14 +663,19 @@ TEST_CASE("what is wrong in --set") {
       {"mesh.devices.2.threads=1", {"--set:1:14: error: /mesh/devices/2: expected an index from 0 to 1"}},
       {"mesh.devices.x.threads=1", {"--set:1:14: error: /mesh/devices/x: expected an index from 0 to 1"}},
       {"mesh.devices.1.isa=avx3", {"--set:1:20: error: /mesh/devices/1/isa: \"avx3\" is not known here; did you mean \"avx\"?"}},
+      // What follows from a value is not blamed on the file.
       {"mesh.axes.0.size=3",
-       {"parts/mesh.json:2:14: error: /devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
+       {"--set:1:18: error: /mesh/devices: the axes make 3 ranks, but 2 devices are listed; list one device per rank"}},
+      {"train.optimizer.kind=adam", {"--set:1:22: error: /train/optimizer/momentum: adam has no \"momentum\""}},
+      {"mesh.axes.0.name=one",
+       {"parts/layout.json:2:36: error: /split/filters1/axis: the mesh has no axis \"all\" (known: one) (it follows from --set "
+        "mesh.axes.0.name=one)"}},
       {"mesh=none.json", {"--set:1:6: error: /mesh: no file none.json"}},
       {"layout={\"split\": {", {"--set:1:18: error: /split: the file ends before the closing }"}},
       {"model.layers.0.window=77", {"fine"}},
       {"model.layers.1.window=77",
-       {"parts/model.json:5:5: error: /layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller "
-        "or pad more"}},
+       {"--set:1:23: error: /model/layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller or pad "
+        "more"}},
       {"layout.split.filters1.parts=[9,9]",
        {"--set:1:29: error: /layout/split/filters1/parts: the parts sum to 18, but \"filters1\" has the size 6; [3, 3] would be "
         "right"}},
@@ -668,6 +692,29 @@ TEST_CASE("what is wrong in --set") {
   CHECK(files.said_with({"train.batch=0", "train.seed=x"}) ==
         Lines{"--set:1:13: error: /train/batch: expected an integer of at least 1, found 0",
               "--set:1:12: error: /train/seed: expected an integer of at least 0, found \"x\""});
+}
+
+TEST_CASE("what is wrong is said once: an input that does not begin with the batch, a file that is no profile") {
+  const Files files;
+  files.folder.write("parts/layout.json", replaced(kLayout, "[4, 2]", "\"profile\""));  // which is then needed
+  const Lines lines = files.said_with(
+      {"model.inputs.image={\"channels\":1,\"rows\":28,\"cols\":28}", "model.inputs.depth={\"batch\":10,\"e\":4}"}, Data::needed);
+  REQUIRE(lines.size() == 3);  // and a convolution of three dims, a profile that is missing
+  CHECK(lines[0].ends_with("expected \"batch\" as its first dim"));
+  files.folder.write("here.json", kMesh);
+  CHECK(files.said_with({}, Data::needed) ==
+        Lines{"job.json:3:24: error: /profile/path: here.json:1:1: error: \"kernels\" is missing (measured points)"});
+}
+
+TEST_CASE("what is wrong without --set too is blamed on the file, what follows from several values on all of them") {
+  const Files files;
+  files.folder.write("parts/model.json", replaced(kModel, "[3, 2]", "[3, 99]"));
+  const std::string window = "a window that covers 99 does not fit \"cols\" of size 14; make it smaller or pad more";
+  CHECK(files.said_with({"model.layers.2.bias=true"}) == Lines{"parts/model.json:6:5: error: /layers/2: " + window});
+  files.folder.write("parts/model.json", kModel);
+  CHECK(files.said_with({"model.layers.2.window=[3,99]", "model.layers.2.bias=true", "train.seed=3"}) ==
+        Lines{"parts/model.json:6:5: error: /layers/2: " + window +
+              " (with --set model.layers.2.window=[3,99], --set model.layers.2.bias=true)"});
 }
 
 TEST_CASE("where a job is expected, another file is named by its kind") {
@@ -737,6 +784,43 @@ static Lines without_places(Lines lines) {
     if (const std::size_t file = line.find(".json:"), text = line.find(": error: "); text != std::string::npos)
       line = line.substr(0, file + 5) + ":" + line.substr(text + 8);
   return lines;
+}
+
+TEST_CASE("an error in a model is no further error of the data") {
+  const Files files;
+  files.folder.write("parts/model.json", R"({ "version": 1,
+  "inputs": { "image": { "batch": 2, "channels": 3, "rows": 4, "cols": 4 }, "extra": { "batch": 2, "e": 4 } },
+  "layers": [
+    { "op": "dense", "name": "wide", "from": "extra", "keep": "batch", "out": { "f": 6 } },
+    { "op": "conv2d", "name": "convolved", "from": "image", "out": { "f": 6 }, "window": 3, "padding": "same" },
+    { "op": "mul", "from": ["convolved", "wide"] },
+    { "op": "conv2d", "out": { "classes": 5 }, "window": 1 } ],
+  "loss": { "op": "softmax_cross_entropy", "over": "classes", "ignore_index": -1 } })");
+  files.folder.write("job.json", replaced(replaced(replaced(kJob, "never", "always"), "\"fashion_mnist\"",
+                                                   R"("npy", "images": "images.npy", "labels": "labels.npy",
+            "inputs": { "extra": "extra.npy" }, "augment": { "crop_padding": 1 })"),
+                                          "\"batch\": 32", "\"batch\": 2"));
+  files.folder.write("parts/layout.json", R"({ "version": 1, "split": { "f": "all" } })");
+  write_npy(files.folder.at("images.npy"), {2, 3, 4, 4}, std::vector<float>(96));
+  write_npy(files.folder.at("extra.npy"), {2, 4}, std::vector<float>(8));
+  std::vector<std::int32_t> labels(32, 4);
+  labels.front() = -1;
+  write_npy(files.folder.at("labels.npy"), {2, 4, 4}, labels);
+  REQUIRE(files.said_with({}, Data::needed) == Lines{"fine"});
+  for (const std::string wrong : {"model.layers.1.op=conv3d", "model.layers.1.activation=rellu", "model.layers.0.out.f=7",
+                                  "model.layers.3.out={\"clases\":5}", "model.loss.over=clases", "model.loss.op=softmax",
+                                  "model.loss.lables=y", "model.inputs.image.rows=0", "model.inputs.extra.e=0",
+                                  "model.inputs.label={\"batch\":2,\"rows\":4,\"cols\":4}", "layout.split.f=al"}) {
+    INFO(wrong);
+    CHECK(files.said_with({wrong}, Data::needed).size() == 1);
+  }
+  // What is wrong whatever the model's layers are is said in any case.
+  write_npy(files.folder.at("labels.npy"), {3}, std::vector<std::int32_t>{0, 1, 2});
+  write_npy(files.folder.at("extra.npy"), {2, 5}, std::vector<float>(10));
+  const Lines lines = without_places(files.said_with({"model.layers.1.op=conv3d"}, Data::needed));
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[1] == "job.json: /data/labels: labels.npy: 3 labels for the 2 samples of images.npy");
+  CHECK(lines[2] == "job.json: /data/inputs/extra: extra.npy: an array [2, 5]; expected [samples, 4]");
 }
 
 TEST_CASE("a weight that cannot be shared is complained about once") {
@@ -839,6 +923,9 @@ TEST_CASE("errors of independent parts are said at once") {
     CHECK(lines_of(kMesh, replaced(kModel, what, with), rules).size() == 1);
   }
   CHECK(lines_of(kMesh, replaced(kModel, "\"op\": \"softmax_cross_entropy\", \"over\": \"classes\"", "\"op\": \"mse\""), rules)
+            .size() == 1);
+  CHECK(lines_of(kMesh, replaced(kModel, "\"softmax_cross_entropy\"", "\"mse\""),
+                 R"({ "version": 1, "split": {}, "tensors": { "label": { "batch": null } } })")
             .size() == 1);
   // An input has its dims though no layer that was built reads it.
   CHECK(lines_of(kMesh, R"({ "version": 1, "inputs": { "image": { "batch": 4, "channels": 1, "rows": 28, "cols": 28 } },

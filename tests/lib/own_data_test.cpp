@@ -212,6 +212,22 @@ TEST_CASE("arrays that are missing, damaged or not as expected are refused by na
              Contains("elements of type '<c8'"));
 }
 
+TEST_CASE("a file that becomes shorter while it is used is named") {
+  const Folder in("motley-own-shorter");
+  const std::vector<float> values(3 * 20000);
+  const std::string x = in.write("x.npy", array("<f4", {3, 20000}, values)),
+                    y = in.write("y.npy", array("<i4", {3, 20000}, std::vector<std::int32_t>(values.size(), 1))),
+                    t = in.write("t.bin", std::string(80000, '\0'));
+  const auto arrays = load_npy({x, y}, {.extents = {20000}, .classes = 2, .label_extents = {20000}}).train;
+  const auto tokens = load_tokens({t, t}, {.extents = {100}, .classes = 5, .dtype = DType::i32}).train;
+  std::vector<std::int32_t> labels(20000);
+  for (const std::string& file : {x, y, t}) std::filesystem::resize_file(file, 1000);
+  CHECK_THAT(refused(Exit::data, [&] { all_of(*arrays, 1); }),
+             Contains("x.npy: byte ") && Contains("it had 240128 bytes when it was opened"));
+  CHECK_THAT(refused(Exit::data, [&] { arrays->read_labels(2, {{0, 20000}}, labels); }), Contains("y.npy: byte "));
+  CHECK_THAT(refused(Exit::data, [&] { all_of(*tokens, 300); }), Contains("t.bin: byte "));
+}
+
 TEST_CASE("PNG files of every kind become 1 or 3 channels") {
   const Folder in("motley-own-png");
   const std::string colours = bytes({10, 20, 30, 40, 50, 60, 200, 100, 0, 255, 255, 255});
@@ -306,6 +322,8 @@ TEST_CASE("a folder of pictures: classes by name, files by name") {
 
   const std::vector<std::string> wrong = check_folder(in.at("d"), {.extents = {1, 1, 3}});
   REQUIRE(wrong.size() == 4);
+  for (int n = 0; n < 30; n++) in.write("d/train/dogs/wide" + std::to_string(n) + ".png", png(1, 4, 0, bytes({1, 2, 3, 4})));
+  CHECK(check_folder(in.at("d"), {.extents = {1, 1, 2}}).size() == 30);
   CHECK_THAT(wrong[1], Contains("train/dogs/a.PNG: a picture of 1 x 2 (rows, columns); expected 1 x 3"));
   CHECK_THAT(refused(Exit::data,
                      [&] {

@@ -137,6 +137,10 @@ TEST_CASE("rules that fit") {
 }
 
 TEST_CASE("rules that do not fit") {
+  CHECK(
+      complaints_of(kAll, {{"hidden", "even"}}) ==
+      Lines{
+          R"(/split/hidden/axis/0: the mesh has no axis "even"; that says how to cut, not where: { "axis": "all", "parts": "even" })"});
   CHECK(complaints_of(kAll, {{"filters1", "al"}}) ==
         Lines{"/split/filters1/axis/0: the mesh has no axis \"al\"; did you mean \"all\"?"});
   CHECK(complaints_of(kAll, {{"filter1", "all"}}) ==
@@ -216,6 +220,41 @@ TEST_CASE("two dims of an input or an output on one axis") {
               "of them is not "
               "cut there, as "
               "\"tensors\": { \"flattened\": { \"flat\": null } }"});
+}
+
+TEST_CASE("what a layer has inside is cut without its dims where the advice of one complaint is followed") {
+  const Dim batch{"batch", 6}, positions{"positions", 6};
+  Graph g;
+  const Tensor x = g.input("x", {batch, {"f", 12}, positions});
+  const Tensor normed = group_norm(x, {.groups = 3, .name = "normed"});
+  const Step norms = inference({normed});
+  const Step attends = inference({attention(g.input("y", {batch, positions, {"hidden", 12}}),
+                                            {.heads = {"heads", 3}, .over = positions, .name = "attended"})});
+  const auto said = [](const Step& step, const LayoutRules& rules) {
+    Lines out;
+    for (const RuleComplaint& c : check_rules(step.passes(), kAll, rules)) out.push_back(c.text);
+    if (out.empty())
+      if (const auto c = check_layouts(step.passes(), kAll, rules)) out.push_back(c->text);
+    return out;
+  };
+  const auto advice = [](const std::string& dims, const std::string& tensors) {
+    return "the dims " + dims +
+           " cannot both be cut over one axis, \"all\"; say which of them is not cut there, as \"tensors\": { " + tensors + " }";
+  };
+  const LayoutRules channels{{batch, "all"}, {Dim{"f", 12}, "all"}};
+  CHECK(said(norms, channels) ==
+        Lines{advice(R"("batch", "f" of "x", "normed")", R"("x": { "f": null }, "normed": { "f": null })")});
+  CHECK(said(norms, LayoutRules(channels).tensor("x", {{"f", Axes{}}}).tensor("normed", {{"f", Axes{}}})) == Lines{});
+  const LayoutRules heads{{batch, "all"}, {positions, "all"}, {Dim{"heads", 3}, "all"}};
+  CHECK(said(attends, heads) ==
+        Lines{advice(R"("batch", "positions" of "y", "attended")",
+                     R"("y": { "positions": null }, "attended": { "positions": null })"),
+              advice(R"("batch", "positions", "heads" of "attended")", R"("attended": { "positions": null, "heads": null })")});
+  CHECK(
+      said(
+          attends,
+          LayoutRules(heads).tensor("y", {{"positions", Axes{}}}).tensor("attended", {{"heads", Axes{}}, {"positions", Axes{}}})) ==
+      Lines{});
 }
 
 TEST_CASE("the rule that holds for a dim of a tensor") {

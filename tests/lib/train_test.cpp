@@ -413,6 +413,54 @@ TEST_CASE("learning rates by step", "[train]") {
         {0.8 / 9, 1.6 / 9, 2.4 / 9, 3.2 / 9, 4.0 / 9, 4.8 / 9});  // longer than the run
 }
 
+TEST_CASE("values of optimizers and of training that a job may not have are refused in C++ too", "[train]") {
+  using Kind = RateSchedule::Kind;
+  constexpr double kNot = std::numeric_limits<double>::quiet_NaN();
+  const auto said = [](const auto& optimizer) -> std::string {
+    try {
+      return Optimizer(optimizer).kind;
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  CHECK(said(Sgd{.learning_rate = -1}) == "sgd: learning_rate: expected a number of at least 0, found -1");
+  CHECK(said(Sgd{.learning_rate = kNot}) == "sgd: learning_rate: expected a number of at least 0, found nan");
+  CHECK(said(Sgd{.momentum = 1.5}) == "sgd: momentum: expected a number from 0 to 1, found 1.5");
+  CHECK(said(Sgd{.weight_decay = -0.1}) == "sgd: weight_decay: expected a number of at least 0, found -0.1");
+  CHECK(said(Sgd{.learning_rate = 0, .momentum = 1, .nesterov = true}) == "sgd");
+  CHECK(said(Adam{.beta2 = 1}) == "adam: beta2: expected a number from 0 to below 1, found 1");
+  CHECK(said(Adam{.epsilon = -1}) == "adam: epsilon: expected a number of at least 0, found -1");
+  CHECK(said(AdamW{.learning_rate = -1}) == "adamw: learning_rate: expected a number of at least 0, found -1");
+  CHECK(said(AdamW{.weight_decay = -1}) == "adamw: weight_decay: expected a number of at least 0, found -1");
+  CHECK(said(Lamb{.beta1 = -0.5}) == "lamb: beta1: expected a number from 0 to below 1, found -0.5");
+  CHECK(said(Lamb{.beta1 = 0}) == "lamb");
+
+  Graph g;
+  const Tensor loss = mean(dense(g.input("x", {{"batch", 4}, {"in", 3}}), {.out = {{"out", 2}}}));
+  const auto refused = [&](const TrainingOptions& options) -> std::string {
+    try {
+      training(loss, Sgd{}, options);
+      return "fine";
+    } catch (const UserError& e) {
+      return e.what();
+    }
+  };
+  CHECK(refused({.clip_norm = -1}) == "clip_norm: expected a number above 0, or 0: no clipping, found -1");
+  CHECK(refused({.accumulate = 0}) == "accumulate: expected an integer of at least 1, found 0");
+  CHECK(refused({.average = 1}) == "average: expected a number from 0 to below 1, found 1");
+  CHECK(refused({.schedule = {.warmup_steps = -1}}) == "schedule, warmup_steps: expected an integer of at least 0, found -1");
+  CHECK(refused({.schedule = {.kind = Kind::cosine, .final = kNot}}) ==
+        "schedule, final: expected a number of at least 0, found nan");
+  CHECK(refused({.schedule = {.kind = Kind::step, .milestones = {5, 5}}}) ==
+        "schedule, milestones: expected ascending steps, counted from 1, found 5");
+  CHECK(refused({.schedule = {.kind = Kind::step}}) ==
+        "schedule, milestones: expected the steps from which the rate is smaller, found none");
+  CHECK(
+      refused(
+          {.schedule = {.kind = Kind::step, .milestones = {1, 5}, .factor = 2}, .clip_norm = 3, .accumulate = 2, .average = 0.5}) ==
+      "fine");
+}
+
 TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain loops", "[train]") {
   const bool plain = GENERATE(true, false);  // else by a schedule, clipped
   const std::string named = GENERATE("sgd", "nesterov", "adam", "adamw"), kind = named == "nesterov" ? "sgd" : named;

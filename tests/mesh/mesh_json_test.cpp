@@ -58,7 +58,7 @@ TEST_CASE("a mesh file is read whole") {
 TEST_CASE("what is wrong in a mesh file") {
   const std::vector<std::tuple<std::string, std::string, Lines>> cases{
       {"\"version\": 1,", "", {"m.json:1:1: error: \"version\" is missing (version of the file format)"}},
-      {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: expected an integer 1, found 2"}},
+      {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: expected 1, found 2"}},
       {"\"axes\"", "\"axis\"", {"m.json:2:3: error: /axis: unknown key; did you mean \"axes\"?"}},
       {"\"size\": 2 }, {",
        "\"size\": 2.5 }, {",

@@ -173,7 +173,10 @@ Tensor in_norm(const Layer& layer, const Tensor& x) {
     case 5: return dropout(x, {.rate = 0.3});
     case 6: return dropout(reshape(x, {.in = {f, rows, cols}, .out = {{"all" + std::to_string(layer.id)}}}), {.rate = 0.6});
     case 7: return softmax(x, {.over = layer.inner % 2 == 0 ? f : cols});
-    case 8: return mul(x, sigmoid(sum(x, {rows, cols})));
+    case 8: {
+      const Tensor gate = sigmoid(sum(x, {rows, cols}));
+      return layer.inner % 2 == 0 ? mul(x, gate) : mul(gate, x);
+    }
     case 9: return group_norm(x, {.groups = groups_of(f.size, layer.inner), .epsilon = 1e-2});
     case 10: return group_norm(x, {.groups = groups_of(rows.size, layer.inner), .of = rows, .epsilon = 1e-2});
     default: return leaky_relu(hard_swish(x), {.slope = 0.2});

@@ -10,6 +10,15 @@ namespace motley {
 
 namespace {
 
+const std::vector<OptimizerKey>& keys() {
+  static const std::vector<OptimizerKey> list{
+      {"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1, true},
+      {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1, true},
+      {"epsilon", "added to the root", Adam{}.epsilon},
+      {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}};
+  return list;
+}
+
 // 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
 Formula scalars_of(double beta1, double beta2) {
   const Value t = operand(0);
@@ -25,14 +34,9 @@ Formula update_of(const Adam& a) {
 
 const Compiled kCompiled(formulas_of({Adam{.weight_decay = 0.25}, Adam{}}));
 
-const OptimizerKind kKind("adam",
-                          {{"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1, true},
-                           {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1, true},
-                           {"epsilon", "added to the root", Adam{}.epsilon},
-                           {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}},
-                          [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
-                            return Adam{rate, v[0], v[1], v[2], v[3], decay};
-                          });
+const OptimizerKind kKind("adam", keys(), [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
+  return Adam{rate, v[0], v[1], v[2], v[3], decay};
+});
 
 }  // namespace
 
@@ -43,6 +47,7 @@ Optimizer::Optimizer(const Adam& adam)
       scalars(scalars_of(adam.beta1, adam.beta2)),
       update(update_of(adam)),
       undecayed_update(update) {
+  check_values(kind, learning_rate, keys(), {adam.beta1, adam.beta2, adam.epsilon, adam.weight_decay});
   if (adam.decay == Decay::all) return;
   Adam plain = adam;
   plain.weight_decay = 0;

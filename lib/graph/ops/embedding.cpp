@@ -39,7 +39,9 @@ class Embedding final : public Op {
 
 Tensor embedding(const Tensor& x, const EmbeddingOptions& o) {
   auto graph = GraphNodes::graph_of({x});
-  if (x.dtype() != DType::i32 || GraphNodes::node(x).op)
+  if (GraphNodes::node(x).op)
+    throw UserError("embedding reads whole numbers, which an input holds (\"dtype\": \"i32\"); \"" + x.name() + "\" is computed");
+  if (x.dtype() != DType::i32)
     throw UserError("embedding reads whole numbers: declare the input \"" + x.name() + "\" with \"dtype\": \"i32\"");
   graph->check_weight(o.weight);
   std::vector<Dim> dims = x.shape().dims();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a * b, b broadcast over the dims of a that it lacks; da = dy b, db = sum of dy a.
+// y = a * b, the one of fewer dims, b, broadcast over those that it lacks; da = dy b, db = sum of dy a.
 #include "graph/compiled.h"
 #include "graph/layer_kind.h"
 #include "graph/nodes.h"
@@ -34,10 +34,11 @@ Tensor mul(const Tensor& a, const Tensor& b, const NameOption& o) {
   auto graph = GraphNodes::graph_of({a, b});
   floats_only("mul", a);
   floats_only("mul", b);
+  if (b.shape().rank() > a.shape().rank()) return mul(b, a, o);
   for (const Dim& d : b.shape().dims()) {
     if (!a.shape().has(d.name))
       throw UserError("\"" + a.name() + "\" cannot be multiplied by \"" + b.name() + "\": it lacks its dim \"" + d.name +
-                      "\"; the first has all dims of the second");
+                      "\"; one of the two has all dims of the other");
     if (a.shape().size_of(d.name) != d.size)
       throw UserError("\"" + a.name() + "\" and \"" + b.name() + "\" cannot be multiplied: \"" + d.name + "\" has the size " +
                       std::to_string(a.shape().size_of(d.name)) + " in one and " + std::to_string(d.size) + " in the other");

@@ -28,10 +28,15 @@ class Reshape final : public Op {
   std::vector<DimMap> maps_;
 };
 
+// "2 x 3 = 6", or one size alone
 std::string product_text(const std::vector<Dim>& dims) {
   std::string out;
-  for (const Dim& d : dims) out += (out.empty() ? "" : " x ") + std::to_string(d.size);
-  return out;
+  Index product = 1;
+  for (const Dim& d : dims) {
+    out += (out.empty() ? "" : " x ") + std::to_string(d.size);
+    product *= d.size;
+  }
+  return out + (dims.size() > 1 ? " = " + std::to_string(product) : "");
 }
 
 // The sizes of `out`, at most one of which is left open.
@@ -47,10 +52,8 @@ std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vecto
     else
       open = &d;
   }
-  const std::string from =
-      "\"" + x.name() + "\" has " + product_text(in) + (in.size() > 1 ? " = " + std::to_string(all) : "") + " in `in`";
-  if (open == nullptr && given != all)
-    throw UserError(op + ": `out` makes " + product_text(out) + " = " + std::to_string(given) + " elements, " + from);
+  const std::string from = "\"" + x.name() + "\" has " + product_text(in) + " in `in`";
+  if (open == nullptr && given != all) throw UserError(op + ": `out` makes " + product_text(out) + " elements, " + from);
   if (open != nullptr && all % given != 0)
     throw UserError(op + ": " + from + ", which " + std::to_string(given) + " does not divide: \"" + open->name +
                     "\" would not have an integer size");

@@ -12,6 +12,14 @@ namespace motley {
 
 namespace {
 
+const std::vector<OptimizerKey>& keys() {
+  static const std::vector<OptimizerKey> list{
+      {"momentum", "fraction of the previous update that is kept", Sgd{}.momentum, 1},
+      {"weight_decay", "times the parameter, added to its gradient", Sgd{}.weight_decay},
+      {.name = "nesterov", .doc = "whether the momentum looks ahead", .most = 1, .flag = true}};
+  return list;
+}
+
 Formula update_of(double momentum, double weight_decay, bool nesterov = false) {
   const Value g = operand(2), v = operand(3), w = operand(4);
   const Value slope = gradient_factor() * g + weight_decay * w, velocity = momentum * v + slope;
@@ -22,17 +30,9 @@ const Compiled kCompiled(formulas_of({Sgd{.momentum = 0.5, .weight_decay = 0.25}
                                       Sgd{}, Sgd{.momentum = 0.5, .weight_decay = 0.25, .nesterov = true},
                                       Sgd{.momentum = 0.5, .nesterov = true}}));
 
-const OptimizerKind kKind("sgd",
-                          {{"momentum", "fraction of the previous update that is kept", Sgd{}.momentum, 1},
-                           {"weight_decay", "times the parameter, added to its gradient", Sgd{}.weight_decay},
-                           {.name = "nesterov", .doc = "whether the momentum looks ahead", .flag = true}},
-                          [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
-                            return Sgd{.learning_rate = rate,
-                                       .momentum = values[0],
-                                       .weight_decay = values[1],
-                                       .nesterov = values[2] != 0,
-                                       .decay = decay};
-                          });
+const OptimizerKind kKind("sgd", keys(), [](double rate, const std::vector<double>& values, Decay decay) -> Optimizer {
+  return Sgd{.learning_rate = rate, .momentum = values[0], .weight_decay = values[1], .nesterov = values[2] != 0, .decay = decay};
+});
 
 }  // namespace
 
@@ -42,6 +42,7 @@ Optimizer::Optimizer(const Sgd& sgd)
       slots{"velocity"},
       update(update_of(sgd.momentum, sgd.weight_decay, sgd.nesterov)),
       undecayed_update(sgd.decay == Decay::all ? update : update_of(sgd.momentum, 0, sgd.nesterov)) {
+  check_values(kind, learning_rate, keys(), {sgd.momentum, sgd.weight_decay, sgd.nesterov ? 1.0 : 0.0});
   if (sgd.nesterov && !(sgd.momentum > 0)) throw UserError("nesterov needs a momentum above 0");
 }
 

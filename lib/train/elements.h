@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of a file, read where they are needed. Not mapped: of a file that becomes shorter, a mapping ends the process.
+#pragma once
+#include <motley/dims.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/files.h"
+
+namespace motley {
+
+// `count` elements of type T from byte `start` of a file on, read in blocks that the next ones often are in. Of one thread.
+template <class T>
+class Elements {
+ public:
+  Elements(const InputFile& file, std::size_t start, Index count) : file_(file), start_(start), count_(count) {}
+  // Element i and those after it that have been read too, `most` at most. UserError: 65 the file has become shorter, 74.
+  std::span<const T> from(Index i, Index most) {
+    check(i >= 0 && most > 0 && i + most <= count_, "elements of the file");
+    if (i < begin_ || i >= end_) {
+      const Index ahead = i == end_ ? kBlock : kBlock / 8;  // more of what is read one after another
+      const Index size = std::min({std::max(most, ahead), kBlock, count_ - i});
+      file_.read(start_ + static_cast<std::size_t>(i) * sizeof(T),
+                 std::as_writable_bytes(std::span(block_).first(static_cast<std::size_t>(size))));
+      begin_ = i;
+      end_ = i + size;
+    }
+    return std::span<const T>(block_).subspan(static_cast<std::size_t>(i - begin_),
+                                              static_cast<std::size_t>(std::min(most, end_ - i)));
+  }
+  // use(i, element i) for `count` of them.
+  template <class F>
+  void each(Index first, Index count, F&& use) {
+    for (Index i = first; i < first + count;)
+      for (const T value : from(i, first + count - i)) use(i++, value);
+  }
+
+ private:
+  static constexpr Index kBlock = 32768 / sizeof(T);  // 32 KiB: a call of the kernel costs a tenth of copying that
+  const InputFile& file_;
+  const std::size_t start_;
+  const Index count_;
+  Index begin_ = 0, end_ = 0;  // what is in the block
+  std::array<T, static_cast<std::size_t>(kBlock)> block_;
+};
+
+}  // namespace motley
