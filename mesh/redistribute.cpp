@@ -3,10 +3,11 @@
 #include <motley/redistribute.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/copy_box.h"
+#include "mesh/control.h"
 
 namespace motley {
 
@@ -98,19 +99,14 @@ struct Slice {
   std::size_t item = 0;
 
   Byte* at(const Box& part) const { return bytes.data() + static_cast<std::size_t>(item_of(box, strides, part)) * item; }
-  bool whole_runs(const Box& part) const {  // the part is row-major and without gaps
-    const std::vector<Index> dense = row_major(part);
-    for (std::size_t d = 0; d < part.size(); d++)
-      if (part[d].size() > 1 && strides[d] != dense[d]) return false;
-    return true;
-  }
 };
 
 void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, const Box& part) {
   copy_box(extents_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
 }
 
-// All parts that one rank sends another: one message, part after part, each row-major.
+// All parts that one rank sends another: one message, part after part, each row-major. In memory of its own, which may outlive the
+// caller's where an error leaves the message unfinished.
 struct Packet {
   std::vector<Box> parts{};
   std::vector<std::byte> packed{};
@@ -128,7 +124,9 @@ struct Packet {
 void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result,
               Transport& transport) {
   const int me = transport.rank();
-  std::map<int, Packet> outgoing, incoming;
+  using Packets = std::map<int, Packet>;
+  const auto packets = std::make_shared<std::pair<Packets, Packets>>();
+  auto& [outgoing, incoming] = *packets;
   for (const BoxMessage& m : messages) {
     if (m.from == me && m.to == me)
       move_part(mine, result, m.box);
@@ -137,33 +135,22 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
     else if (m.to == me)
       incoming[m.from].parts.push_back(m.box);
   }
-  std::vector<Transport::Ticket> tickets;
+  control::InFlight in_flight(transport, packets);
   for (auto& [from, packet] : incoming) {
-    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * result.item;
-    if (packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
-      tickets.push_back(transport.receive(from, kTag, {result.at(packet.parts[0]), bytes}));
-      continue;
-    }
-    packet.packed.resize(bytes);
-    tickets.push_back(transport.receive(from, kTag, packet.packed));
+    packet.packed.resize(static_cast<std::size_t>(packet.items()) * result.item);
+    in_flight.receive(from, kTag, packet.packed);
   }
   for (auto& [to, packet] : outgoing) {
-    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * mine.item;
-    if (packet.parts.size() == 1 && mine.whole_runs(packet.parts[0])) {
-      tickets.push_back(transport.send(to, kTag, {mine.at(packet.parts[0]), bytes}));
-      continue;
-    }
-    packet.packed.resize(bytes);
+    packet.packed.resize(static_cast<std::size_t>(packet.items()) * mine.item);
     Index first = 0;
     for (const Box& part : packet.parts) {
       move_part(mine, packet.slice(first, part, mine.item), part);
       first += volume(part);
     }
-    tickets.push_back(transport.send(to, kTag, packet.packed));
+    in_flight.send(to, kTag, packet.packed);
   }
-  wait(transport, tickets, "redistribute");
+  in_flight.finish("redistribute");
   for (auto& [from, packet] : incoming) {
-    if (packet.packed.empty()) continue;
     Index first = 0;
     for (const Box& part : packet.parts) {
       const Slice<std::byte> arrived = packet.slice(first, part, result.item);
