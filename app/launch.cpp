@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "app/launch_processes.h"
+#include "base/host.h"
 #include "run/start.h"
 
 namespace motley {
@@ -109,11 +110,6 @@ std::string records_variable(const std::filesystem::path& records) {
 
 Handle open_process(pid_t pid) {
   return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-}
-
-std::string this_host() {
-  std::array<char, 64> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 void Handle::reset() {
@@ -257,7 +253,7 @@ void Launch::find_processes() {
     const auto its = started.find(static_cast<int>(r));
     if (!now && its == started.end()) continue;
     ranks_[r].known = true;
-    if (now && now->host != this_host()) continue;
+    if (now && now->host != host_name()) continue;
     ranks_[r].process = open_process(now ? now->pid : its->second);
     if (ranks_[r].process)
       await_end(ends_, ranks_[r].process, r);

@@ -92,7 +92,6 @@ constexpr std::chrono::minutes kSavePatience{10};  // for ranks that save after 
 std::string records_variable(const std::filesystem::path& records);  // NAME=value: the ranks of a launch have it, and mpiexec
 Error io_error(const std::string& what);                             // with errno's text
 Handle open_process(pid_t pid);                                      // readable once it has ended; none: errno says why
-std::string this_host();
 // Signals that ask to stop, so far.
 int signals_so_far();
 // While it lives, such signals are counted and not acted on; held back ones (blocked by the caller) are counted too.

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <random>
 #include <utility>
 
+#include "base/host.h"
 #include "mesh/control.h"
 #include "mesh/mpi_check.h"
 #include "mesh/mpi_session.h"
@@ -63,8 +63,7 @@ bool maps(const Seat& seat) {
 
 Seat my_seat() {
   Seat seat;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (!boot.read(seat.machine.data(), 36) && gethostname(seat.machine.data(), seat.machine.size() - 1) != 0) seat.machine[0] = '?';
+  machine_id().copy(seat.machine.data(), seat.machine.size() - 1);
   CPU_ZERO(&seat.cores);
   if (sched_getaffinity(0, sizeof seat.cores, &seat.cores) != 0) CPU_SET(0, &seat.cores);
   return seat;
