@@ -32,7 +32,8 @@ class Console {
   Clock::time_point next_{};
 };
 
-void print_error(const std::string& text);  // to stderr, as it is; where no one reads that, nothing
+// To stderr, as it is. Where its reader has stopped it waits, as print_result() does, until this process is asked to stop.
+void print_error(const std::string& text);
 // The whole result. Error(io).
 void print_result(const std::string& text);
 // Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).

@@ -9,6 +9,7 @@
 
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "app/outlet.h"
 #include "run/watch.h"
 
 namespace motley {
@@ -48,6 +49,7 @@ class Launch {
   void start(const LaunchOptions& options);
   void poll_once();
   void see_ends();
+  bool reads(const Outlet& to) const;  // what ranks write for that one is read now
   void read_streams();
   void find_processes();
   bool all_known() const;  // each rank has been seen
@@ -71,9 +73,10 @@ class Launch {
   std::vector<Rank> ranks_;
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
-  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false, early_ = false;
+  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, gave_up_ = false, early_ = false;
   Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which reports their ends in order
   Handle output_, errors_;         // of mpiexec and the ranks
+  Outlet to_stdout_, to_stderr_;
   BannerFilter output_filter_;
   NoiseFilter errors_filter_;
   bool mpiexec_first_ = false;     // it ended before any rank did

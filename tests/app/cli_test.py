@@ -838,6 +838,30 @@ def closed_pipe():
         os.close(write)
 
 
+def full_pipes():
+    """What is said has a reader that has stopped: a request to stop is heard all the same, while steps are done and after them."""
+    for ranks, parts, steps, status in [(1, [6], 50, "done"), (2, [4, 2], 100000000, "stopped")]:
+        room = Room()
+        room.write("job.json", job(ranks, parts, max_steps=steps))
+        read, write = os.pipe()
+        process = subprocess.Popen([MOTLEY, "train", "job.json", "--run-dir", "run"], cwd=room.path, env=room.env,
+                                   stdin=subprocess.DEVNULL, stdout=write, stderr=write)
+        wait_for(lambda: len(ranks_of(process.pid)) == ranks, "ranks run")
+        full = os.open(f"/proc/self/fd/{write}", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, b"x" * 512)
+        run = room.path / "run"
+        wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 1000, "steps are done")
+        wait_for(lambda: status == "stopped" or (run / "run.json").exists(), "all steps are done")
+        time.sleep(6 if status == "stopped" else 1)  # until a line of progress is written, until the result is
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 75, process.returncode
+        assert room.json("run/run.json")["status"] == status and (run / "weights.safetensors").exists()
+        for end in [read, write, full]:
+            os.close(end)
+
+
 def refuses_weights():
     room = Room()
     room.write("job.json", job())
@@ -1489,7 +1513,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():
