@@ -1270,6 +1270,19 @@ def restarts():
     has(err, "restart 1 of 1: from the beginning, there is no checkpoint yet")
     run = room.json("none/run.json")
     assert run["status"] == "failed" and run["code"] == 86, run
+    # Stopped before the first step of a restart: the weights are those of the checkpoint that it went on from.
+    room.write("job.json", job(max_steps=100000000, checkpoint={"every_steps": 200}))
+    process = room.start("train", "job.json", "--run-dir", "early", "--restart", "2")
+    wait_for(lambda: list((room.path / "early/checkpoints").glob("step-*/complete")), "a checkpoint is there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    wait_for(lambda: (room.path / "early/.before").exists(), "it is started again")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 75, (process.returncode, err)
+    run = room.json("early/run.json")
+    assert run["status"] == "stopped" and (room.path / f"early/checkpoints/step-{run['steps']}").exists(), run
+    room.run("convert", f"early/checkpoints/step-{run['steps']}", "same.safetensors")
+    assert (room.path / "same.safetensors").read_bytes() == (room.path / "early/weights.safetensors").read_bytes()
     # Not the launcher's own: refused.
     mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
