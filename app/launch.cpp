@@ -33,6 +33,7 @@ constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken
 
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
+constexpr auto kForkPatience = 3s;     // for the other ranks' processes, once one is there
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
 constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
@@ -140,9 +141,9 @@ Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
     : records_(std::move(records)),
       variable_(records_variable(records_)),
       watch_(records_, static_cast<int>(options.devices.size()), Limits::from_environment()),
-      ranks_(options.devices.size()),
       to_stdout_(STDOUT_FILENO),
       to_stderr_(STDERR_FILENO) {
+  for (const Device& device : options.devices) ranks_.push_back({.device = device.name, .here = on_one_host(options.devices)});
   start(options);
 }
 
@@ -258,6 +259,7 @@ void Launch::find_processes() {
     const auto its = started.find(static_cast<int>(r));
     if (!now && its == started.end()) continue;
     ranks_[r].known = true;
+    seen_ = Clock::now();
     if (now && now->host != host_name()) continue;
     ranks_[r].process = open_process(now ? now->pid : its->second);
     if (ranks_[r].process)
@@ -265,6 +267,21 @@ void Launch::find_processes() {
     else if (errno == ESRCH)
       rank_is_gone(r, Order::unknown);
   }
+  miss_ranks();
+}
+
+std::vector<std::size_t> Launch::unseen() const {
+  std::vector<std::size_t> out;
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (!ranks_[r].known && ranks_[r].here) out.push_back(r);
+  return out;
+}
+
+// mpiexec forks the ranks of a host within milliseconds of each other, and outlives one that exits.
+void Launch::miss_ranks() {
+  if (killed_ || !died_.empty() || !seen_ || Clock::now() - *seen_ < kForkPatience) return;
+  died_ = unseen();
+  if (!died_.empty()) failed_ = failed_.value_or(Clock::now());
 }
 
 void Launch::rank_is_gone(std::size_t rank, Order order) {
@@ -344,11 +361,18 @@ Outcome Launch::worst_record() const {
   return worst;
 }
 
+// Where some died, those that had died before they were seen: what became of the others came after.
+std::vector<std::size_t> Launch::first_dead() const {
+  const std::vector<std::size_t> before = died_.empty() ? died_ : unseen();
+  return before.empty() ? died_ : before;
+}
+
 std::string Launch::obituary() const {
   std::string names;
-  for (const std::size_t r : died_) {
+  for (const std::size_t r : first_dead()) {
     const auto now = record(r);
-    const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'" : "rank " + std::to_string(r) + " died";
+    const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'"
+                                 : "rank " + std::to_string(r) + " (\"" + ranks_[r].device + "\") died as it started";
     names += (names.empty() ? "" : ", ") + name;
   }
   return names;
@@ -377,8 +401,8 @@ Outcome Launch::outcome() const {
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
-  // One that was never seen may have died first.
-  if (!died_.empty()) return {kHung, died_.size() == 1 && all_known() ? static_cast<int>(died_[0]) : -1, obituary(), false};
+  if (const auto dead = first_dead(); !dead.empty())
+    return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
   if (started == 0) {
     const std::string how =

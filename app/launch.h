@@ -43,6 +43,8 @@ class Launch {
  private:
   using Clock = std::chrono::steady_clock;
   struct Rank {
+    std::string device{};
+    bool here = true;  // like all ranks on this host: its process is below mpiexec
     Handle process{};
     bool known = false;
   };
@@ -56,6 +58,8 @@ class Launch {
   // Order: whether processes that ended are reported in the order in which they ended.
   enum class Order { known, unknown };
   void rank_is_gone(std::size_t rank, Order order);
+  void miss_ranks();  // those that had died before their processes were seen
+  std::vector<std::size_t> unseen() const;
   bool saves() const;  // some rank writes weights or a checkpoint
   void heed_signals();
   void heed_failures();
@@ -63,6 +67,7 @@ class Launch {
   bool mpiexec_ended();
   std::optional<Record> record(std::size_t rank) const;
   Outcome outcome() const;
+  std::vector<std::size_t> first_dead() const;
   std::string obituary() const;
   Outcome worst_record() const;
 
@@ -84,7 +89,7 @@ class Launch {
   int looks_ = 0, died_look_ = 0;  // at the processes so far; when died_ was seen
   std::optional<Hung> hung_;       // what the watch found
   int heeded_ = 0;                 // signals acted on
-  std::optional<Clock::time_point> asked_{}, failed_{};  // first signal; first failure
+  std::optional<Clock::time_point> asked_{}, failed_{}, seen_{};  // first signal; first failure; the last process that was seen
   Clock::time_point next_beat_ = Clock::now();
 };
 

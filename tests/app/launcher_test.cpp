@@ -20,6 +20,7 @@
 #include "app/mpiexec.h"
 #include "base/clock.h"
 #include "run/records.h"
+#include "tests/support/directory.h"
 
 namespace {
 
@@ -217,6 +218,16 @@ TEST_CASE("a rank dies") {
     CHECK_THAT(probe.err, Contains(") died in phase 'conv2d_2 backward'\n"));
     CHECK(probe.seconds < kSoon);
   }
+}
+
+TEST_CASE("a rank that ends before its process is seen is named") {
+  const testing::Directory folder;
+  const fs::path program = folder.path / "program";
+  std::ofstream(program) << "#!/bin/sh\n[ \"$PMI_RANK\" = 1 ] && exit 1\nexec " << LAUNCH_PROBE << " \"$@\"\n";
+  fs::permissions(program, fs::perms::owner_all);
+  Probe probe({.mode = "train", .environment = {"PROGRAM=" + program.string()}});
+  CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\") died as it started\n");
+  CHECK(probe.seconds < kSoon);
 }
 
 TEST_CASE("a rank throws: its sentence once, its code") {
