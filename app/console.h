@@ -27,7 +27,7 @@ class Console {
   using Clock = std::chrono::steady_clock;
   bool speaks_, progress_, rewrites_;
   LogLevel level_;
-  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that stands there
+  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that is shown
   std::string unsaid_{};
   Clock::time_point next_{};
 };

@@ -15,7 +15,7 @@
 
 namespace motley::control {
 
-// Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
+// Tags below 0 are motley's own: a transport keeps them apart from users' tags and does not count their bytes.
 constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7;
 
 // Messages in flight, and the memory that they use. Where an error leaves some unfinished the transport keeps that memory: MPI may

@@ -165,7 +165,7 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
       std::vector<std::pair<Index, double>> points;
       if (me == a || me == b)
         points = measure_pair(transport, me == a ? b : a, me == a, memory, options.budget_seconds / pairs, options.most_rounds);
-      // Everybody waits here, so that pairs do not disturb each other, and learns the starting rank's numbers.
+      // All ranks wait here, so that pairs do not disturb each other, and learns the starting rank's numbers.
       const auto all = transport.gather_all(std::as_bytes(std::span(points)));
       const auto& bytes = all[static_cast<std::size_t>(a)];
       points.resize(bytes.size() / sizeof(points[0]));

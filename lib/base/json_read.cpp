@@ -13,7 +13,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double tells apart
+constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double represents exactly
 constexpr std::size_t kMostPrinted = 10, kWindow = 100, kLongest = 200;
 
 struct Position {

@@ -38,7 +38,7 @@ struct Introduction {
 };
 
 void read_link(const char* path, std::array<char, 32>& to) {
-  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are told apart by the machine alone
+  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are distinguished by the machine alone
 }
 
 Introduction introduction(const HostListener* listener) {

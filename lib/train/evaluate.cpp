@@ -57,7 +57,7 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   return out;
 }
 
-// Where an output has its samples and its classes; no classes: behind its last dim.
+// Where an output has its samples and its classes; no classes: after its last dim.
 struct OutputDims {
   std::size_t samples = 0, classes = 0;
 };

@@ -1020,7 +1020,7 @@ def stopped_runs():
     room.run("train", "job.json", "--resume", "auto", "--set", f"train.max_steps={total}")
     room.run("train", "job.json", "--run-dir", "whole", "--set", f"train.max_steps={total}")
     assert losses(room, f"runs/{run.name}") == losses(room, "whole")
-    # It is done now: the next one begins anew, and says so.
+    # It is done now: the next one is a new run, and says so.
     has(room.run("train", "job.json", "--resume", "--set", "train.max_steps=2").err, "nothing to go on with: a new run begins")
     assert len(list((room.path / "runs").iterdir())) == 2
     # Killed: what was kept before counts.

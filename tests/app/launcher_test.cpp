@@ -53,7 +53,7 @@ bool is_used(const std::string& file) {
   return false;
 }
 
-// What is in /dev/shm since `before` and nobody's: another job's files are in use, or soon gone with it.
+// What is in /dev/shm since `before` and in no process's use: another job's files are in use, or soon gone with it.
 std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
   std::set<std::string> left;
   for (const double until = seconds_now() + 2; seconds_now() < until; pause_ms(20)) {

@@ -347,7 +347,7 @@ TEST_CASE("any box of a checkpoint is read, whatever chunks its rows are in") {
     }
 }
 
-TEST_CASE("names and shapes that differ are told all at once") {
+TEST_CASE("names and shapes that differ are reported all at once") {
   const std::vector<NamedShape> state{{"conv1.weight", {3, 2}}, {"fc.bias", {4}}, {"fc.weight", {4, 5}}};
   CHECK(differences(state, state).empty());
   const std::string said = differences(state, {{"conv_1.weight", {3, 2}}, {"fc.weight", {5, 4}}, {"x", {}}});
