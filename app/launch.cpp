@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
-constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken
+constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken; no pipe holds more
 
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
 constexpr auto kForkPatience = 3s;     // for the other ranks' processes, once one is there
@@ -60,20 +60,23 @@ void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
   if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
 }
 
-// What there is now of a stream, through its filter.
+// What there is now of a stream, as much as a pipe holds, through its filter.
 template <class Filter>
 void forward(Handle& from, Outlet& to, Filter& filter) {
   std::array<char, 65536> block{};
-  for (;;) {
+  for (std::size_t taken = 0; taken < kMostWaiting;) {
     pollfd file{from.get(), POLLIN, 0};
-    if (!from || ::poll(&file, 1, 0) <= 0) return to.flush();
+    if (!from || ::poll(&file, 1, 0) <= 0) break;
     const ssize_t n = ::read(from.get(), block.data(), block.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
+    if (n <= 0) {
       from.reset();
-    else
-      to.add(filter.pass({block.data(), static_cast<std::size_t>(n)}));
+      break;
+    }
+    to.add(filter.pass({block.data(), static_cast<std::size_t>(n)}));
+    taken += static_cast<std::size_t>(n);
   }
+  to.flush();
 }
 
 // In the child, between fork and exec: nothing that allocates.

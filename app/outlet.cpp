@@ -38,8 +38,8 @@ void Outlet::flush() {
       written_ += static_cast<std::size_t>(n);
     }
   }
-  if (waiting() > 0) return;
-  waiting_.clear();
+  if (2 * written_ < waiting_.size()) return;
+  waiting_.erase(0, written_);
   written_ = 0;
 }
 
