@@ -751,6 +751,16 @@ def own_data():
     room.run("train", "--resume", f"run {seed}")
     room.run("train", "pictures.json", "--run-dir", "run mended", "--set", f"train.seed={seed}")
     assert losses(f"run {seed}") == losses("run mended")
+    # A damaged picture of the test part, found by the evaluation after the first epoch.
+    test = room.path / "pictures/test/class 0/000.png"
+    good = test.read_bytes()
+    test.write_bytes(good[:-14])
+    has(room.run("train", "pictures.json", "--run-dir", "untested", "--set", "train.evaluate_every_epochs=1", code=65).err, "000.png: a damaged PNG file")
+    steps = room.json("untested/run.json")["steps"]
+    assert steps > 0 and len(losses("untested")) == steps and (room.path / f"untested/checkpoints/step-{steps}/complete").exists()
+    assert (room.path / "untested/weights.safetensors").exists()
+    test.write_bytes(good)
+    assert room.run("train", "--resume", "untested").returncode == 0 and len(losses("untested")) > steps
 
 
 def stores_in_bf16():
