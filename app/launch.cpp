@@ -262,7 +262,7 @@ void Launch::find_processes() {
     const auto its = started.find(static_cast<int>(r));
     if (!now && its == started.end()) continue;
     ranks_[r].known = true;
-    seen_ = Clock::now();
+    if (its != started.end()) seen_ = Clock::now();
     if (now && now->host != host_name()) continue;
     ranks_[r].process = open_process(now ? now->pid : its->second);
     if (ranks_[r].process)

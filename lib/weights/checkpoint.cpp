@@ -141,7 +141,7 @@ class Structure {
     const StoredPosition& now = manifest_.data;
     const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
     if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
-      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is no position in a training",
+      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
                           manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));
     std::set<std::pair<std::string, std::string>> names;
     std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(manifest_.files.size());

@@ -422,7 +422,7 @@ TEST_CASE("mpiexec's banner is no result") {
   }
 }
 
-TEST_CASE("cores are dealt in turn") {
+TEST_CASE("cores are distributed in turn") {
   const auto deal = [](std::vector<Device> devices) { return deal_cores(devices, {0, 1, 2, 3}); };
   using Cores = std::vector<std::vector<int>>;
   CHECK(deal({{.threads = 2}, {.threads = 2}}) == Cores{{0, 1}, {2, 3}});
