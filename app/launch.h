@@ -89,8 +89,8 @@ class Launch {
   int looks_ = 0, died_look_ = 0;  // at the processes so far; when died_ was seen
   std::optional<Hung> hung_;       // what the watch found
   int heeded_ = 0;                 // signals acted on
-  std::optional<Clock::time_point> asked_{}, failed_{},
-      seen_{};  // first signal; first failure; the last process seen below mpiexec
+  std::optional<Clock::time_point> asked_{}, failed_{};  // first signal; first failure
+  std::optional<Clock::time_point> seen_{};              // when the last process below mpiexec was seen
   Clock::time_point next_beat_ = Clock::now();
 };
 
