@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "app/launch.h"
+#include "app/outlet.h"
+#include "app/run_directory.h"
 #include "base/json.h"
 
 namespace motley {
@@ -38,8 +39,9 @@ std::size_t columns() {
   return given > 10 ? static_cast<std::size_t>(given) : 80;
 }
 
-void to_stderr(const std::string& text) {
-  if (std::fputs(text.c_str(), stderr) < 0 || std::fflush(stderr) != 0) return;  // no one listens
+// Where no one reads, what is written waits for a reader until this process is asked to stop.
+bool stopped() {
+  return signals_so_far() > 0 || HeldSignals::stop_is_waiting();
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ Console::~Console() {
 void Console::say(LogLevel level, const std::string& text) {
   if (!speaks_ || level > level_) return;
   progress_done();
-  to_stderr(text + "\n");
+  print_error(text + "\n");
 }
 
 void Console::progress(const std::string& line) {
@@ -68,9 +70,9 @@ void Console::progress(const std::string& line) {
   if (now < next_) return;
   next_ = now + (rewrites_ ? Clock::duration(kRewriteEvery) : Clock::duration(kLineEvery));
   unsaid_.clear();
-  if (!rewrites_) return to_stderr(line + "\n");
+  if (!rewrites_) return print_error(line + "\n");
   const std::string cut = line.substr(0, columns_ - 1);
-  to_stderr("\r" + cut + std::string(shown_ > cut.size() ? shown_ - cut.size() : 0, ' '));
+  print_error("\r" + cut + std::string(shown_ > cut.size() ? shown_ - cut.size() : 0, ' '));
   shown_ = cut.size();
 }
 
@@ -79,18 +81,22 @@ void Console::progress_done() {
     next_ = {};
     progress(std::string(unsaid_));
   }
-  if (rewrites_ && shown_ > 0) to_stderr("\n");
+  if (rewrites_ && shown_ > 0) print_error("\n");
   shown_ = 0;
   next_ = {};
 }
 
 void print_error(const std::string& text) {
-  std::fputs(text.c_str(), stderr);
+  Outlet to(STDERR_FILENO);
+  to.add(text);
+  to.finish(stopped);
 }
 
 void print_result(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-    throw Error(Exit::io, std::string("stdout: ") + std::strerror(errno));
+  Outlet to(STDOUT_FILENO);
+  to.add(text);
+  to.finish(stopped);
+  if (to.error() != 0) throw Error(Exit::io, std::string("stdout: ") + std::strerror(to.error()));
 }
 
 void give_result(const std::string& text, const std::filesystem::path& file, Console& console) {

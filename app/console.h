@@ -27,12 +27,13 @@ class Console {
   using Clock = std::chrono::steady_clock;
   bool speaks_, progress_, rewrites_;
   LogLevel level_;
-  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that stands there
+  std::size_t columns_ = 80, shown_ = 0;  // characters of the line that is shown
   std::string unsaid_{};
   Clock::time_point next_{};
 };
 
-void print_error(const std::string& text);  // to stderr, as it is; where no one reads that, nothing
+// To stderr, as it is. Where its reader has stopped it waits, as print_result() does, until this process is asked to stop.
+void print_error(const std::string& text);
 // The whole result. Error(io).
 void print_result(const std::string& text);
 // Into `file` where one was given (and a word about it on stderr), else to stdout. Error(io).

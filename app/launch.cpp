@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "app/launch_processes.h"
+#include "base/host.h"
 #include "run/start.h"
 
 namespace motley {
@@ -29,7 +30,10 @@ using namespace std::chrono_literals;
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
 constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
+constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken; no pipe holds more
+
 constexpr auto kStopPatience = 20s;    // for ranks that were asked to stop
+constexpr auto kForkPatience = 3s;     // for the other ranks' processes, once one is there
 constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a rank died
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
 constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
@@ -56,31 +60,23 @@ void await_end(const Handle& ends, const Handle& process, std::uint64_t whose) {
   if (epoll_ctl(ends.get(), EPOLL_CTL_ADD, process.get(), &event) != 0) throw io_error("epoll_ctl");
 }
 
-bool write_all(int fd, const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(fd, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    at += static_cast<std::size_t>(n);
-  }
-  return true;
-}
-
-// What there is now of a stream, through its filter.
+// What there is now of a stream, as much as a pipe holds, through its filter.
 template <class Filter>
-bool forward(Handle& from, int to, Filter& filter) {
+void forward(Handle& from, Outlet& to, Filter& filter) {
   std::array<char, 65536> block{};
-  bool written = true;
-  for (;;) {
+  for (std::size_t taken = 0; taken < kMostWaiting;) {
     pollfd file{from.get(), POLLIN, 0};
-    if (!from || ::poll(&file, 1, 0) <= 0) return written;
+    if (!from || ::poll(&file, 1, 0) <= 0) break;
     const ssize_t n = ::read(from.get(), block.data(), block.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
+    if (n <= 0) {
       from.reset();
-    else
-      written = write_all(to, filter.pass({block.data(), static_cast<std::size_t>(n)})) && written;
+      break;
+    }
+    to.add(filter.pass({block.data(), static_cast<std::size_t>(n)}));
+    taken += static_cast<std::size_t>(n);
   }
+  to.flush();
 }
 
 // In the child, between fork and exec: nothing that allocates.
@@ -109,11 +105,6 @@ std::string records_variable(const std::filesystem::path& records) {
 
 Handle open_process(pid_t pid) {
   return Handle(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-}
-
-std::string this_host() {
-  std::array<char, 64> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 void Handle::reset() {
@@ -153,12 +144,15 @@ Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
     : records_(std::move(records)),
       variable_(records_variable(records_)),
       watch_(records_, static_cast<int>(options.devices.size()), Limits::from_environment()),
-      ranks_(options.devices.size()) {
+      to_stdout_(STDOUT_FILENO),
+      to_stderr_(STDERR_FILENO) {
+  for (const Device& device : options.devices) ranks_.push_back({.device = device.name, .here = on_one_host(options.devices)});
   start(options);
 }
 
 Launch::~Launch() {
   if (!ended_) end_at_once();
+  to_stderr_.flush();
 }
 
 void Launch::start(const LaunchOptions& options) {
@@ -205,15 +199,21 @@ Outcome Launch::wait() {
   if (!killed_) see_ends();
   end_at_once();
   read_streams();
-  if (!write_all(STDOUT_FILENO, output_filter_.rest())) output_failed_ = true;
-  static_cast<void>(write_all(STDERR_FILENO, errors_filter_.rest()));
+  to_stdout_.add(output_filter_.rest());
+  to_stderr_.add(errors_filter_.rest());
+  for (Outlet* to : {&to_stdout_, &to_stderr_}) to->finish([] { return signals_so_far() > 0; });
   return outcome();
 }
 
 void Launch::poll_once() {
   looks_++;
-  std::array<pollfd, 3> files{
-      {{ends_.get(), POLLIN, 0}, {output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};  // those below 0 are skipped
+  const auto source = [&](const Handle& from, const Outlet& to) { return pollfd{reads(to) ? from.get() : -1, POLLIN, 0}; };
+  const auto target = [](const Outlet& to) { return pollfd{to.waiting() > 0 ? to.stream() : -1, POLLOUT, 0}; };
+  std::array<pollfd, 5> files{{{ends_.get(), POLLIN, 0},
+                               source(output_, to_stdout_),
+                               source(errors_, to_stderr_),
+                               target(to_stdout_),
+                               target(to_stderr_)}};  // those below 0 are skipped
   // While processes are still to be found, the look for them must not come after their death.
   const int patience = all_known() ? 50 : 5;
   if (::poll(files.data(), files.size(), patience) < 0) return;  // a signal
@@ -233,9 +233,14 @@ void Launch::see_ends() {
   }
 }
 
+// A reader that does not keep up slows the ranks down; not when they are to end.
+bool Launch::reads(const Outlet& to) const {
+  return to.waiting() < kMostWaiting || asked_ || failed_ || ended_;
+}
+
 void Launch::read_streams() {
-  if (!forward(output_, STDOUT_FILENO, output_filter_)) output_failed_ = true;
-  static_cast<void>(forward(errors_, STDERR_FILENO, errors_filter_));  // there is nowhere left to complain
+  reads(to_stdout_) ? forward(output_, to_stdout_, output_filter_) : to_stdout_.flush();
+  reads(to_stderr_) ? forward(errors_, to_stderr_, errors_filter_) : to_stderr_.flush();
 }
 
 std::optional<Record> Launch::record(std::size_t rank) const {
@@ -257,13 +262,29 @@ void Launch::find_processes() {
     const auto its = started.find(static_cast<int>(r));
     if (!now && its == started.end()) continue;
     ranks_[r].known = true;
-    if (now && now->host != this_host()) continue;
+    if (its != started.end()) seen_ = Clock::now();
+    if (now && now->host != host_name()) continue;
     ranks_[r].process = open_process(now ? now->pid : its->second);
     if (ranks_[r].process)
       await_end(ends_, ranks_[r].process, r);
     else if (errno == ESRCH)
       rank_is_gone(r, Order::unknown);
   }
+  miss_ranks();
+}
+
+std::vector<std::size_t> Launch::unseen() const {
+  std::vector<std::size_t> out;
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (!ranks_[r].known && ranks_[r].here) out.push_back(r);
+  return out;
+}
+
+// mpiexec forks the ranks of a host within milliseconds of each other, and outlives one that exits.
+void Launch::miss_ranks() {
+  if (killed_ || !died_.empty() || !seen_ || Clock::now() - *seen_ < kForkPatience) return;
+  died_ = unseen();
+  if (!died_.empty()) failed_ = failed_.value_or(Clock::now());
 }
 
 void Launch::rank_is_gone(std::size_t rank, Order order) {
@@ -327,7 +348,7 @@ void Launch::end_at_once() {
   if (!ended_ && kill(mpiexec_, SIGKILL) == 0 && waitpid(mpiexec_, &status_, 0) == mpiexec_) ended_ = true;
   static_cast<void>(watch_.beat());  // the last records
   if (!watch_.all_ready()) remove_orphan_segments(began_);
-  if (!all) write_all(STDERR_FILENO, "motley: some ranks could not be ended\n");
+  if (!all) to_stderr_.add("motley: some ranks could not be ended\n");
 }
 
 bool Launch::mpiexec_ended() {
@@ -343,11 +364,18 @@ Outcome Launch::worst_record() const {
   return worst;
 }
 
+// Where some died, those that had died before they were seen: what became of the others came after.
+std::vector<std::size_t> Launch::first_dead() const {
+  const std::vector<std::size_t> before = died_.empty() ? died_ : unseen();
+  return before.empty() ? died_ : before;
+}
+
 std::string Launch::obituary() const {
   std::string names;
-  for (const std::size_t r : died_) {
+  for (const std::size_t r : first_dead()) {
     const auto now = record(r);
-    const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'" : "rank " + std::to_string(r) + " died";
+    const std::string name = now ? who(*now) + " died in phase '" + now->phase + "'"
+                                 : "rank " + std::to_string(r) + " (\"" + ranks_[r].device + "\") died as it started";
     names += (names.empty() ? "" : ", ") + name;
   }
   return names;
@@ -362,7 +390,8 @@ Outcome Launch::outcome() const {
   }
   const Outcome worst = worst_record();
   // Also where a rank died or hung meanwhile.
-  if (signals_so_far() > 0 && (worst.code == 0 ? bare >= 0 || hung_ : worst.code == kStopped || worst.code == kHung)) {
+  if (signals_so_far() > 0 &&
+      (worst.code == 0 ? bare >= 0 || hung_ || to_stdout_.dropped() : worst.code == kStopped || worst.code == kHung)) {
     const std::string why = worst.code == kHung ? worst.reason : hung_ ? hung_->text : "";
     std::string reason = "stopped on request";
     if (!why.empty())
@@ -375,8 +404,8 @@ Outcome Launch::outcome() const {
   // SIGPIPE: it fell over a rank's death.
   if (!killed_mpiexec_ && WIFSIGNALED(status_) && WTERMSIG(status_) != SIGPIPE)
     return {kHung, -1, "mpiexec was ended by signal " + std::to_string(WTERMSIG(status_)), false};
-  // One that was never seen may have died first.
-  if (!died_.empty()) return {kHung, died_.size() == 1 && all_known() ? static_cast<int>(died_[0]) : -1, obituary(), false};
+  if (const auto dead = first_dead(); !dead.empty())
+    return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
   if (started == 0) {
     const std::string how =
@@ -392,7 +421,7 @@ Outcome Launch::outcome() const {
                                  : "rank " + std::to_string(bare) + " never started";
     return {kHung, bare, rank, false};
   }
-  if (output_failed_) return {static_cast<int>(Exit::io), -1, "could not write to stdout", false};
+  if (to_stdout_.error() != 0) return {static_cast<int>(Exit::io), -1, "could not write to stdout", false};
   return {};
 }
 

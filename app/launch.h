@@ -9,6 +9,7 @@
 
 #include "app/launcher.h"
 #include "app/mpiexec.h"
+#include "app/outlet.h"
 #include "run/watch.h"
 
 namespace motley {
@@ -42,18 +43,23 @@ class Launch {
  private:
   using Clock = std::chrono::steady_clock;
   struct Rank {
+    std::string device{};
+    bool here = true;  // like all ranks on this host: its process is below mpiexec
     Handle process{};
     bool known = false;
   };
   void start(const LaunchOptions& options);
   void poll_once();
   void see_ends();
+  bool reads(const Outlet& to) const;  // what ranks write for that one is read now
   void read_streams();
   void find_processes();
   bool all_known() const;  // each rank has been seen
   // Order: whether processes that ended are reported in the order in which they ended.
   enum class Order { known, unknown };
   void rank_is_gone(std::size_t rank, Order order);
+  void miss_ranks();  // those that had died before their processes were seen
+  std::vector<std::size_t> unseen() const;
   bool saves() const;  // some rank writes weights or a checkpoint
   void heed_signals();
   void heed_failures();
@@ -61,6 +67,7 @@ class Launch {
   bool mpiexec_ended();
   std::optional<Record> record(std::size_t rank) const;
   Outcome outcome() const;
+  std::vector<std::size_t> first_dead() const;
   std::string obituary() const;
   Outcome worst_record() const;
 
@@ -71,9 +78,10 @@ class Launch {
   std::vector<Rank> ranks_;
   pid_t mpiexec_ = -1;
   int status_ = 0;  // of mpiexec, once it has ended
-  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, output_failed_ = false, gave_up_ = false, early_ = false;
+  bool ended_ = false, killed_ = false, killed_mpiexec_ = false, gave_up_ = false, early_ = false;
   Handle mpiexec_process_, ends_;  // ends_: an epoll over all processes, which reports their ends in order
   Handle output_, errors_;         // of mpiexec and the ranks
+  Outlet to_stdout_, to_stderr_;
   BannerFilter output_filter_;
   NoiseFilter errors_filter_;
   bool mpiexec_first_ = false;     // it ended before any rank did
@@ -82,6 +90,7 @@ class Launch {
   std::optional<Hung> hung_;       // what the watch found
   int heeded_ = 0;                 // signals acted on
   std::optional<Clock::time_point> asked_{}, failed_{};  // first signal; first failure
+  std::optional<Clock::time_point> seen_{};              // when the last process below mpiexec was seen
   Clock::time_point next_beat_ = Clock::now();
 };
 
@@ -92,7 +101,6 @@ constexpr std::chrono::minutes kSavePatience{10};  // for ranks that save after 
 std::string records_variable(const std::filesystem::path& records);  // NAME=value: the ranks of a launch have it, and mpiexec
 Error io_error(const std::string& what);                             // with errno's text
 Handle open_process(pid_t pid);                                      // readable once it has ended; none: errno says why
-std::string this_host();
 // Signals that ask to stop, so far.
 int signals_so_far();
 // While it lives, such signals are counted and not acted on; held back ones (blocked by the caller) are counted too.

@@ -20,6 +20,7 @@
 
 #include "app/launch.h"
 #include "base/at.h"
+#include "base/host.h"
 
 extern char** environ;
 
@@ -44,7 +45,7 @@ std::string text_of(const sockaddr* address) {
 
 // This machine by its name or one of its addresses: mpiexec starts ranks there itself.
 bool is_here(const std::string& host) {
-  bool here = host == "localhost" || host == this_host();
+  bool here = host == "localhost" || host == host_name();
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return here;
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) here = here || host == text_of(one->ifa_addr);

@@ -55,7 +55,7 @@ bool holds_a_run(const fs::path& directory) {
   return false;
 }
 
-// A lock file that was removed by its last user is no lock any more.
+// A lock file that was removed by its last user is not a lock any more.
 bool is_still(int file, const fs::path& path) {
   struct stat opened {
   }, named{};

@@ -4,10 +4,15 @@
 #include <motley/error.h>
 
 #include <fstream>
+#include <optional>
 
+#include "app/launch.h"
+#include "app/resume.h"
 #include "app/run_directory.h"
 #include "base/json.h"
 #include "train/run_files.h"
+#include "weights/checkpoint.h"
+#include "weights/weights_file.h"
 
 namespace motley::app {
 
@@ -20,20 +25,22 @@ std::optional<Json> parsed(const fs::path& name, const std::string& text) {
   return read_json(name.string(), text, complaints);
 }
 
-std::optional<Json> last_metrics(const fs::path& directory) {
-  std::ifstream in(directory / kMetrics);
-  std::optional<Json> last;
-  for (std::string line; std::getline(in, line);)
-    if (auto json = parsed(directory / kMetrics, line)) last = std::move(json);
-  return last;
-}
-
 std::optional<double> number_in(const Json& json, const std::string& key) {
   const Json* value = json.find(key);
   if (value == nullptr) return {};
   if (const auto* whole = std::get_if<std::int64_t>(&value->value)) return static_cast<double>(*whole);
   const auto* number = std::get_if<double>(&value->value);
   return number == nullptr ? std::nullopt : std::optional(*number);
+}
+
+// The last one's, up to that step.
+std::optional<Json> last_metrics(const fs::path& directory, std::optional<Index> step = {}) {
+  std::ifstream in(directory / kMetrics);
+  std::optional<Json> last;
+  for (std::string line; std::getline(in, line);)
+    if (auto json = parsed(directory / kMetrics, line); json && (!step || number_in(*json, "step") <= static_cast<double>(*step)))
+      last = std::move(json);
+  return last;
 }
 
 // Of run.json; empty: it is not there, or has none.
@@ -45,9 +52,18 @@ std::string status_in(const fs::path& file) {
   return word == nullptr ? "" : *word;
 }
 
-bool says_how_it_ended(const fs::path& file) {
-  const std::string word = status_in(file);
-  return word == "done" || word == "stopped" || word == "failed";
+// Those of the newest good checkpoint, where there are none. The step that they are of; nothing: there is no checkpoint.
+std::optional<Index> keep_weights(const fs::path& directory) {
+  for (const fs::path& file : {directory / kWeightsFile, directory / kAside / kWeightsFile})
+    if (fs::exists(file)) return std::nullopt;
+  std::vector<std::string> damaged;
+  const auto checkpoint = last_good(directory, damaged);
+  if (!checkpoint) return std::nullopt;
+  const auto from = open_checkpoint(*checkpoint);
+  const auto to = new_safetensors(directory / kWeightsFile, from->tensors(), {});
+  for (std::size_t i = 0; i < from->tensors().size(); i++) to->add(from->read(static_cast<int>(i)));
+  to->finish();
+  return step_of(*checkpoint);
 }
 
 }  // namespace
@@ -60,22 +76,30 @@ bool has_stepped(const fs::path& directory) {
   return !fs::exists(directory / kAside) && last_metrics(directory).has_value();
 }
 
-bool has_begun(const fs::path& directory) {
-  return says_how_it_ended(directory / kRunFile) || last_metrics(directory).has_value();
+bool has_ended(const fs::path& directory) {
+  const std::string word = status_in(directory / kRunFile);
+  return word == "done" || word == "stopped" || word == "failed";
 }
 
 void write_failed_run(const fs::path& directory, const Outcome& end, const Mesh& mesh) {
-  if (says_how_it_ended(directory / kRunFile)) return;
+  if (has_ended(directory)) return;
   TrainSummary run;
   run.status = end.code == static_cast<int>(Exit::stopped) ? "stopped" : "failed";
   run.code = end.code;
   run.rank = end.rank;
   run.reason = end.reason;
   run.ranks.resize(static_cast<std::size_t>(mesh.ranks()));
-  if (const auto last = last_metrics(directory)) {
+  std::optional<Index> kept;
+  if (run.status == "stopped" && signals_so_far() < 2) try {
+      kept = keep_weights(directory);
+    } catch (const Error& e) {
+      run.reason += std::string("; no weights are kept: ") + e.what();
+    }
+  if (const auto last = last_metrics(directory, kept)) {
     run.steps = static_cast<Index>(number_in(*last, "step").value_or(0));
     run.train_loss = number_in(*last, "loss");
   }
+  if (kept) run.steps = *kept;
   write_run_json(directory, run);
 }
 

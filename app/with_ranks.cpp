@@ -223,7 +223,7 @@ std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
 // Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
   const fs::path& path = directory.path();
-  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_begun(path)) &&
+  if (!directory.resumed() && end.code == static_cast<int>(Exit::stopped) && (end.early || !has_ended(path)) &&
       !has_results(path)) {
     directory.forget();
     return true;

@@ -16,9 +16,9 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "bench/support/exchanges.h"
+#include "bench/support/mpi_collectives.h"
 #include "bench/support/mpi_ranks.h"
 #include "bench/support/reported.h"
-#include "mesh/mpi_collectives.h"
 
 using namespace motley;
 

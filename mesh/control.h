@@ -10,12 +10,37 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace motley::control {
 
-// Tags below 0 are the house's own: a transport keeps them apart from users' tags and does not count their bytes.
+// Tags below 0 are motley's own: a transport keeps them apart from users' tags and does not count their bytes.
 constexpr int kGather = -1, kFarewell = -2, kTrace = -3, kCopies = -4, kVerdict = -5, kFigures = -6, kToFirst = -7;
+
+// Messages in flight, and the memory that they use. Where an error leaves some unfinished the transport keeps that memory: MPI may
+// read and write it until they end, and one to a rank that does not answer can be neither finished nor cancelled for certain.
+class InFlight {
+ public:
+  InFlight(Transport& transport, std::shared_ptr<const void> memory) : transport_(transport), memory_(std::move(memory)) {}
+  ~InFlight() {
+    if (!open_.empty()) transport_.keep(std::move(memory_));
+  }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  // The bytes are in `memory`.
+  void send(int to, int tag, std::span<const std::byte> bytes) { open_.push_back(transport_.send(to, tag, bytes)); }
+  void receive(int from, int tag, std::span<std::byte> bytes) { open_.push_back(transport_.receive(from, tag, bytes)); }
+  void finish(const std::string& what) {
+    wait(transport_, open_, what);
+    open_.clear();
+  }
+
+ private:
+  Transport& transport_;
+  std::shared_ptr<const void> memory_;
+  std::vector<Transport::Ticket> open_{};
+};
 
 // Every rank's bytes on every rank, begun now and finished later: the messages travel while the rank computes. One at a time per
 // tag.
@@ -24,9 +49,6 @@ class Gathering {
   static constexpr std::size_t kMost = 248;  // bytes of a rank
   // `size`: what all ranks learn of what this rank has for them in all, its first bytes `mine`.
   Gathering(Transport& transport, int tag, std::span<const std::byte> mine, std::uint64_t size);
-  ~Gathering();  // unfinished (an error): the transport keeps the memory
-  Gathering(const Gathering&) = delete;
-  Gathering& operator=(const Gathering&) = delete;
   struct Frame {
     std::uint64_t size = 0;
     std::array<std::byte, kMost> bytes{};
@@ -34,9 +56,8 @@ class Gathering {
   const std::vector<Frame>& finish(const std::string& what);  // by rank
 
  private:
-  Transport& transport_;
   std::shared_ptr<std::vector<Frame>> frames_;
-  std::vector<Transport::Ticket> receives_{}, sends_{};
+  InFlight messages_;
 };
 
 // Every rank's value of a plain type, on every rank. Collective.

@@ -3,7 +3,6 @@
 
 #include <motley/error.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,8 @@
 #include <map>
 #include <optional>
 #include <utility>
+
+#include "base/host.h"
 
 namespace motley {
 
@@ -122,10 +123,8 @@ struct Shared {
 
 MemoryReading read_memory(const fs::path& root) {
   MemoryReading out;
-  std::array<char, 64> name{};
-  out.host = gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-  std::ifstream boot(root / "proc/sys/kernel/random/boot_id");
-  if (!(boot >> out.machine)) out.machine = out.host;
+  out.host = host_name();
+  out.machine = machine_id(root);
   if (const std::uint64_t kib = number_of(root / "proc/meminfo", "MemAvailable:"); kib > 0)
     out.limits.push_back({0, kib * 1024, "the machine"});
   add_groups(root, out.limits);

@@ -119,7 +119,7 @@ void refuse_foreign_keys(Reader& r, const Json& j, const Device& d) {
       });
 }
 
-// An emulated device and the one inside describe one machine: what stands in either holds for both.
+// An emulated device and the one inside describe one machine: what is written in either holds for both.
 void join_inner(Reader& r, const Json& outer, const Json& inner, Device& d, Device& of) {
   for (const char* key : {"index", "threads", "cores", "isa", "library", "memory_bytes", "host"})
     if (outer.find(key) != nullptr && inner.find(key) != nullptr)

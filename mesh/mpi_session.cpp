@@ -66,7 +66,7 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   int already = 0;
   mpi_check(MPI_Initialized(&already), "MPI_Initialized");
   if (already != 0) return;
-  // Whoever aborts has said why; MPICH's own line would only hide it.
+  // A rank that aborts has said why; MPICH's own line would only hide it.
   if (setenv("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1", 0) != 0) throw DeviceError("setenv failed");
   int level = MPI_THREAD_SINGLE;
   mpi_check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");

@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <random>
 #include <utility>
 
+#include "base/host.h"
 #include "mesh/control.h"
 #include "mesh/mpi_check.h"
 #include "mesh/mpi_session.h"
@@ -63,8 +63,7 @@ bool maps(const Seat& seat) {
 
 Seat my_seat() {
   Seat seat;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (!boot.read(seat.machine.data(), 36) && gethostname(seat.machine.data(), seat.machine.size() - 1) != 0) seat.machine[0] = '?';
+  machine_id().copy(seat.machine.data(), seat.machine.size() - 1);
   CPU_ZERO(&seat.cores);
   if (sched_getaffinity(0, sizeof seat.cores, &seat.cores) != 0) CPU_SET(0, &seat.cores);
   return seat;
@@ -72,7 +71,11 @@ Seat my_seat() {
 
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(MPI_Comm comm) {
+  MpiTransport() = default;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+
+  void connect(MPI_Comm comm) {
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread");
     if (level < MPI_THREAD_FUNNELED)
@@ -87,13 +90,12 @@ class MpiTransport final : public Transport {
     if (found != 0) last_tag_ = *static_cast<int*>(limit);
     find_neighbours();
   }
-  MpiTransport(const MpiTransport&) = delete;
-  MpiTransport& operator=(const MpiTransport&) = delete;
 
   ~MpiTransport() override {
     int finalized = 0;
     const bool over = MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
-    // With messages open the job is failing: their communicators stay.
+    // With messages open the job is failing: their communicators and their memory stay.
+    if (!over && !idle()) leak_kept();
     if (over || !idle() || std::uncaught_exceptions() > 0) return;
     for (MPI_Comm* comm : {&data_, &control_})
       if (MPI_Comm_free(comm) != MPI_SUCCESS) std::fputs("motley: MPI_Comm_free failed\n", stderr);
@@ -252,7 +254,15 @@ class MpiTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> mpi_transport(MPI_Comm comm) {
-  return std::make_unique<MpiTransport>(comm);
+  auto transport = std::make_unique<MpiTransport>();
+  try {
+    transport->connect(comm);
+  } catch (...) {
+    // MPI may still write into the members and the memory of what is unfinished.
+    if (!transport->idle()) static_cast<void>(transport.release());
+    throw;
+  }
+  return transport;
 }
 
 }  // namespace motley

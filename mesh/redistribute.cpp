@@ -3,10 +3,11 @@
 #include <motley/redistribute.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <memory>
 
 #include "base/copy_box.h"
+#include "mesh/control.h"
 
 namespace motley {
 
@@ -110,10 +111,17 @@ void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, c
   copy_box(extents_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
 }
 
-// All parts that one rank sends another: one message, part after part, each row-major.
+// All parts that one rank sends another: one message, part after part, each row-major. In memory of its own, which may outlive the
+// caller's where an error leaves the message unfinished.
 struct Packet {
   std::vector<Box> parts{};
-  std::vector<std::byte> packed{};
+  std::unique_ptr<std::byte[]> memory{};
+  std::span<std::byte> packed{};  // in `memory`; empty: the message goes where the part is in the result
+  void allocate(std::size_t item) {
+    const std::size_t bytes = static_cast<std::size_t>(items()) * item;
+    memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    packed = {memory.get(), bytes};
+  }
   Index items() const {
     Index sum = 0;
     for (const Box& b : parts) sum += volume(b);
@@ -121,14 +129,20 @@ struct Packet {
   }
   Slice<std::byte> slice(Index first, const Box& part, std::size_t item) {
     const std::size_t at = static_cast<std::size_t>(first) * item;
-    return {std::span(packed).subspan(at, static_cast<std::size_t>(volume(part)) * item), part, row_major(part), item};
+    return {packed.subspan(at, static_cast<std::size_t>(volume(part)) * item), part, row_major(part), item};
   }
 };
 
 void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::byte>& mine, const Slice<std::byte>& result,
-              Transport& transport) {
+              Transport& transport, const std::shared_ptr<const void>& result_owner) {
   const int me = transport.rank();
-  std::map<int, Packet> outgoing, incoming;
+  struct Memory {
+    std::map<int, Packet> outgoing{}, incoming{};
+    std::shared_ptr<const void> result{};
+  };
+  const auto memory = std::make_shared<Memory>();
+  auto& [outgoing, incoming, kept] = *memory;
+  kept = result_owner;
   for (const BoxMessage& m : messages) {
     if (m.from == me && m.to == me)
       move_part(mine, result, m.box);
@@ -137,31 +151,25 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
     else if (m.to == me)
       incoming[m.from].parts.push_back(m.box);
   }
-  std::vector<Transport::Ticket> tickets;
+  control::InFlight in_flight(transport, memory);
   for (auto& [from, packet] : incoming) {
-    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * result.item;
-    if (packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
-      tickets.push_back(transport.receive(from, kTag, {result.at(packet.parts[0]), bytes}));
+    if (result_owner != nullptr && packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
+      in_flight.receive(from, kTag, {result.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * result.item});
       continue;
     }
-    packet.packed.resize(bytes);
-    tickets.push_back(transport.receive(from, kTag, packet.packed));
+    packet.allocate(result.item);
+    in_flight.receive(from, kTag, packet.packed);
   }
   for (auto& [to, packet] : outgoing) {
-    const std::size_t bytes = static_cast<std::size_t>(packet.items()) * mine.item;
-    if (packet.parts.size() == 1 && mine.whole_runs(packet.parts[0])) {
-      tickets.push_back(transport.send(to, kTag, {mine.at(packet.parts[0]), bytes}));
-      continue;
-    }
-    packet.packed.resize(bytes);
+    packet.allocate(mine.item);
     Index first = 0;
     for (const Box& part : packet.parts) {
       move_part(mine, packet.slice(first, part, mine.item), part);
       first += volume(part);
     }
-    tickets.push_back(transport.send(to, kTag, packet.packed));
+    in_flight.send(to, kTag, packet.packed);
   }
-  wait(transport, tickets, "redistribute");
+  in_flight.finish("redistribute");
   for (auto& [from, packet] : incoming) {
     if (packet.packed.empty()) continue;
     Index first = 0;
@@ -181,23 +189,9 @@ void check_size(std::size_t found, const LaidOut& at, std::size_t item, const st
                     " were given; size it by layout.box(mesh, rank)");
 }
 
-template <class T>
-std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
-  std::vector<T> result(static_cast<std::size_t>(values_of(to, transport.rank())));
-  redistribute(std::as_bytes(local), std::as_writable_bytes(std::span(result)), dtype, from, to, transport);
-  return result;
-}
-
-}  // namespace
-
-std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to) {
-  check_cuts(from);
-  check_cuts(to);
-  return fill(held_by(from, as_is(from.layout.shape)), held_by(to, order_of(to.layout.shape, from.layout.shape)));
-}
-
-void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
-                  const LaidOut& to, Transport& transport) {
+// result_owner: of the memory of `result`; none: it is the caller's.
+void redistribute_into(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
+                       const LaidOut& to, Transport& transport, const std::shared_ptr<const void>& result_owner) {
   const std::vector<BoxMessage> messages = moves(from, to);
   const int me = transport.rank();
   const std::size_t item = bytes_of(dtype);
@@ -210,7 +204,27 @@ void redistribute(std::span<const std::byte> local, std::span<std::byte> result,
   const std::vector<std::size_t> order = order_of(to.layout.shape, from.layout.shape);
   const Box had = box_of(from, me), gets = box_of(to, me);
   exchange(messages, {local, had, row_major(had), item}, {result, ordered(gets, order), ordered(row_major(gets), order), item},
-           transport);
+           transport, result_owner);
+}
+
+template <class T>
+std::vector<T> moved(std::span<const T> local, DType dtype, const LaidOut& from, const LaidOut& to, Transport& transport) {
+  const auto result = std::make_shared<std::vector<T>>(static_cast<std::size_t>(values_of(to, transport.rank())));
+  redistribute_into(std::as_bytes(local), std::as_writable_bytes(std::span(*result)), dtype, from, to, transport, result);
+  return std::move(*result);
+}
+
+}  // namespace
+
+std::vector<BoxMessage> moves(const LaidOut& from, const LaidOut& to) {
+  check_cuts(from);
+  check_cuts(to);
+  return fill(held_by(from, as_is(from.layout.shape)), held_by(to, order_of(to.layout.shape, from.layout.shape)));
+}
+
+void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
+                  const LaidOut& to, Transport& transport) {
+  redistribute_into(local, result, dtype, from, to, transport, nullptr);
 }
 
 std::vector<float> redistribute(std::span<const float> local, const LaidOut& from, const LaidOut& to, Transport& transport) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "mesh/backoff.h"
@@ -93,6 +94,13 @@ double deadline_seconds() {
   return g_deadline_seconds;
 }
 
+void Transport::leak_kept() {
+  static std::mutex mutex;
+  static auto* const leaked = new std::vector<std::shared_ptr<const void>>;
+  const std::lock_guard lock(mutex);
+  leaked->insert(leaked->end(), kept_.begin(), kept_.end());
+}
+
 void wait(Transport& transport, std::span<const Ticket> tickets, const std::string& what, const std::function<bool()>& also) {
   thread_local std::vector<Ticket> open;  // the unfinished ones, the first at the back; kept, so that a wait allocates nothing
   open.assign(tickets.rbegin(), tickets.rend());
@@ -150,7 +158,7 @@ Verdict agree(Transport& transport, int status, const std::string& text) {
 namespace control {
 
 Gathering::Gathering(Transport& transport, int tag, std::span<const std::byte> mine, std::uint64_t size)
-    : transport_(transport), frames_(std::make_shared<std::vector<Frame>>(static_cast<std::size_t>(transport.size()))) {
+    : frames_(std::make_shared<std::vector<Frame>>(static_cast<std::size_t>(transport.size()))), messages_(transport, frames_) {
   const auto me = static_cast<std::size_t>(transport.rank());
   std::vector<Frame>& frames = *frames_;
   check(mine.size() <= kMost, "a control message's first bytes");
@@ -159,55 +167,40 @@ Gathering::Gathering(Transport& transport, int tag, std::span<const std::byte> m
   for (std::size_t r = 0; r < frames.size(); r++) {
     if (r == me) continue;
     const int other = static_cast<int>(r);
-    sends_.push_back(transport.send(other, tag, bytes_of(frames[me])));
-    receives_.push_back(transport.receive(other, tag, std::as_writable_bytes(std::span(&frames[r], 1))));
+    messages_.send(other, tag, bytes_of(frames[me]));
+    messages_.receive(other, tag, std::as_writable_bytes(std::span(&frames[r], 1)));
   }
 }
 
-Gathering::~Gathering() {
-  if (!receives_.empty() || !sends_.empty()) transport_.keep(frames_);
-}
-
 const std::vector<Gathering::Frame>& Gathering::finish(const std::string& what) {
-  receives_.insert(receives_.end(), sends_.begin(), sends_.end());
-  wait(transport_, receives_, what);
-  receives_.clear();
-  sends_.clear();
+  messages_.finish(what);
   return *frames_;
 }
 
 // What travels first is the size, and with it all of a small message, so that small ones take one round.
 void to_first(Transport& transport, std::span<const std::byte> mine, const std::string& what,
               const std::function<void(int rank, std::span<const std::byte> bytes)>& take) {
-  // The memory of what an error leaves unfinished lives as long as the transport.
   struct Message {
     std::uint64_t size = 0;
     std::vector<std::byte> bytes{};
   };
   if (transport.rank() != 0) {
     const auto out = std::make_shared<Message>(Message{mine.size(), {mine.begin(), mine.end()}});
-    const std::array<Ticket, 2> tickets{transport.send(0, kToFirst, bytes_of(out->size)), transport.send(0, kToFirst, out->bytes)};
-    try {
-      wait(transport, tickets, what);
-    } catch (...) {
-      transport.keep(out);
-      throw;
-    }
+    InFlight messages(transport, out);
+    messages.send(0, kToFirst, bytes_of(out->size));
+    messages.send(0, kToFirst, out->bytes);
+    messages.finish(what);
     return;
   }
   take(0, mine);
   for (int from = 1; from < transport.size(); from++) {
     const auto in = std::make_shared<Message>();
-    try {
-      const Ticket size = transport.receive(from, kToFirst, std::as_writable_bytes(std::span(&in->size, 1)));
-      wait(transport, std::span(&size, 1), what);
-      in->bytes.resize(in->size);
-      const Ticket bytes = transport.receive(from, kToFirst, in->bytes);
-      wait(transport, std::span(&bytes, 1), what);
-    } catch (...) {
-      transport.keep(in);
-      throw;
-    }
+    InFlight messages(transport, in);
+    messages.receive(from, kToFirst, std::as_writable_bytes(std::span(&in->size, 1)));
+    messages.finish(what);
+    in->bytes.resize(in->size);
+    messages.receive(from, kToFirst, in->bytes);
+    messages.finish(what);
     take(from, in->bytes);
   }
 }
@@ -216,20 +209,21 @@ std::vector<std::vector<std::byte>> gather(Transport& transport, std::span<const
   const auto ranks = static_cast<std::size_t>(transport.size()), me = static_cast<std::size_t>(transport.rank());
   constexpr std::size_t kFirst = Gathering::kMost;
   Gathering heads(transport, kGather, mine.first(std::min(mine.size(), kFirst)), mine.size());
-  std::vector<Ticket> open;
+  const auto memory = std::make_shared<std::vector<std::vector<std::byte>>>(ranks);
+  std::vector<std::vector<std::byte>>& all = *memory;
+  all[me].assign(mine.begin(), mine.end());
+  InFlight rest(transport, memory);
   for (std::size_t r = 0; r < ranks && mine.size() > kFirst; r++)
-    if (r != me) open.push_back(transport.send(static_cast<int>(r), kGather, mine.subspan(kFirst)));
+    if (r != me) rest.send(static_cast<int>(r), kGather, std::span(all[me]).subspan(kFirst));
   const std::vector<Gathering::Frame>& frames = heads.finish("gather_all");
-  std::vector<std::vector<std::byte>> all(ranks);
   for (std::size_t r = 0; r < ranks; r++) {
+    if (r == me) continue;
     all[r].resize(frames[r].size);
-    std::copy_n(r == me ? mine.data() : frames[r].bytes.data(), r == me ? mine.size() : std::min(all[r].size(), kFirst),
-                all[r].begin());
-    if (r != me && all[r].size() > kFirst)
-      open.push_back(transport.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(kFirst)));
+    std::copy_n(frames[r].bytes.data(), std::min(all[r].size(), kFirst), all[r].begin());
+    if (all[r].size() > kFirst) rest.receive(static_cast<int>(r), kGather, std::span(all[r]).subspan(kFirst));
   }
-  wait(transport, open, "gather_all");
-  return all;
+  rest.finish("gather_all");
+  return std::move(all);
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "mesh/control.h"
 
 namespace motley {
 
@@ -72,13 +73,14 @@ double median(std::vector<double> v) {
 double ping_pong(Transport& transport, int peer, bool starts, const Memory& memory, std::size_t bytes, int rounds) {
   const std::span<std::byte> buffer = memory.first(bytes);
   std::vector<double> halves;
+  control::InFlight messages(transport, memory.block);
   const auto send = [&] {
-    const Transport::Ticket t = transport.send(peer, kTag, buffer);
-    wait(transport, {&t, 1}, "measuring links");
+    messages.send(peer, kTag, buffer);
+    messages.finish("measuring links");
   };
   const auto receive = [&] {
-    const Transport::Ticket t = transport.receive(peer, kTag, buffer);
-    wait(transport, {&t, 1}, "measuring links");
+    messages.receive(peer, kTag, buffer);
+    messages.finish("measuring links");
   };
   for (int i = 0; i <= rounds; i++) {  // the first is untimed
     const double start = seconds_now();
@@ -96,11 +98,12 @@ double ping_pong(Transport& transport, int peer, bool starts, const Memory& memo
 
 // The starting rank decides how many rounds fit and sends it to the other.
 int agreed_rounds(Transport& transport, int peer, bool starts, int mine) {
-  std::int32_t rounds = mine;
-  const auto bytes = std::as_writable_bytes(std::span(&rounds, 1));
-  const Transport::Ticket t = starts ? transport.send(peer, kTag, bytes) : transport.receive(peer, kTag, bytes);
-  wait(transport, {&t, 1}, "measuring links");
-  return rounds;
+  const auto rounds = std::make_shared<std::int32_t>(mine);
+  const auto bytes = std::as_writable_bytes(std::span(rounds.get(), 1));
+  control::InFlight messages(transport, rounds);
+  starts ? messages.send(peer, kTag, bytes) : messages.receive(peer, kTag, bytes);
+  messages.finish("measuring links");
+  return *rounds;
 }
 
 std::vector<std::pair<Index, double>> measure_pair(Transport& transport, int peer, bool starts, const Memory& memory, double budget,
@@ -162,7 +165,7 @@ std::vector<Link> measure_links(Transport& transport, const LinkOptions& options
       std::vector<std::pair<Index, double>> points;
       if (me == a || me == b)
         points = measure_pair(transport, me == a ? b : a, me == a, memory, options.budget_seconds / pairs, options.most_rounds);
-      // Everybody waits here, so that pairs do not disturb each other, and learns the starting rank's numbers.
+      // All ranks wait here, so that pairs do not disturb each other, and learns the starting rank's numbers.
       const auto all = transport.gather_all(std::as_bytes(std::span(points)));
       const auto& bytes = all[static_cast<std::size_t>(a)];
       points.resize(bytes.size() / sizeof(points[0]));

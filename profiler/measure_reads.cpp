@@ -2,9 +2,12 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
+#include "mesh/control.h"
 #include "profiler/measure_links.h"
 #include "profiler/run_clock.h"
 
@@ -61,9 +64,11 @@ class PairReader {
 
  private:
   void meet() {
-    std::byte out{1}, in{};
-    const Transport::Ticket both[] = {transport_.send(peer_, kTag, {&out, 1}), transport_.receive(peer_, kTag, {&in, 1})};
-    wait(transport_, both, "measuring reads in place");
+    const auto memory = std::make_shared<std::array<std::byte, 2>>();
+    control::InFlight messages(transport_, memory);
+    messages.send(peer_, kTag, {memory->data(), 1});
+    messages.receive(peer_, kTag, {memory->data() + 1, 1});
+    messages.finish("measuring reads in place");
   }
   Transport& transport_;
   int peer_;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench_results.py FOLDER RESULTS.md [--quick]: writes anew the sections of RESULTS.md whose rows lie in FOLDER/NAME.json.
+"""bench_results.py FOLDER RESULTS.md [--quick]: rewrites the sections of RESULTS.md whose rows are in FOLDER/NAME.json.
 The question is the comment at the head of bench/NAME.cpp."""
 import datetime
 import json

@@ -37,7 +37,7 @@ def opened(head):
     if "namespace" in head and "using" not in head:
         name = [w for w in head[head.index("namespace") + 1:] if w != "inline"]
         return "namespace", "".join(name)
-    if head[:1] == ["extern"] and len(head) == 1:  # extern "C": the text is no token
+    if head[:1] == ["extern"] and len(head) == 1:  # extern "C": the text is not a token
         return "namespace", None
     if head[:1] == ["template"]:  # the parameters may say class; what follows is what is defined
         depth, at = 0, 1

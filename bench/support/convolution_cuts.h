@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One convolution's filters cut over two ranks: chosen from measured tables, and held against every other cut.
+// One convolution's filters cut over two ranks: chosen from measured tables, and compared with every other cut.
 #pragma once
 #include <motley/backend.h>
 #include <motley/transport.h>

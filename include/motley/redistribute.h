@@ -34,7 +34,8 @@ std::vector<double> redistribute(std::span<const double> local, const LaidOut& f
 /// The same of integers.
 std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
                                        Transport& transport);
-/// The same between memory that the caller provides; `result` does not overlap `local`.
+/// The same between memory that the caller provides; `result` does not overlap `local`. Messages have memory of their own, so that
+/// the caller's may go when an error is thrown.
 void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
                   const LaidOut& to, Transport& transport);
 

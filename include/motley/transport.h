@@ -56,7 +56,8 @@ class Transport {
   virtual std::vector<std::vector<std::byte>> gather_all(std::span<const std::byte> mine) = 0;
   /// Memory for exchanged buffers: 4096-byte aligned, zeroed, touched. DeviceError.
   virtual HeldBytes allocate(std::size_t bytes) = 0;
-  /// The memory lives as long as the transport, whatever else releases it: for buffers of messages that an error leaves unfinished.
+  /// The memory lives as long as the transport, whatever else releases it, or for ever where messages are unfinished then: for
+  /// buffers of messages that an error leaves unfinished.
   void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
   /// Per rank a number: ranks with one number map each other's memory (threads of a process, ranks of a host that allows it).
   /// The same on every rank.
@@ -80,6 +81,9 @@ class Transport {
   std::int64_t bytes_received_ = 0;  ///< of bytes_received()
   bool crowded_ = false;             ///< of crowded()
   std::vector<int> hosts_{};         ///< of hosts()
+
+  /// What keep() got is never released.
+  void leak_kept();
 
  private:
   WaitObserver* observer_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention as products and maps, of as many heads, or queries of one head, at a time as their scores fit a bounded workspace.
-// Knows no device: whoever calls says how the parts are computed.
+// Knows no device: the caller says how the parts are computed.
 #pragma once
 #include <motley/backend.h>
 

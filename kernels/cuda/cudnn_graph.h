@@ -49,7 +49,7 @@ struct ConvolutionPlan {
   std::shared_ptr<const void> made_from{};  // the graph and the configuration, as long as the plan
   Descriptor plan{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
   std::int64_t workspace_bytes = 0;
-  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where it takes in bias and epilogue, " onto" where it adds to y
+  std::string engine{};  // "cudnn:eng12_k2=7", with " inside" where bias and epilogue are fused into it, " onto" where it adds to y
   bool bias = false, epilogue = false, sum = false;  // done inside
 };
 struct PlanOptions {

@@ -63,7 +63,8 @@ class OneHotKernel final : public Kernel {
   }
   std::string implementation() const override { return "motley:rows"; }
   std::size_t workspace_bytes() const override {
-    return hot_.result == 0 ? 0 : static_cast<std::size_t>(hot_.size + 1 + volume_of(inner_)) * sizeof(Index);
+    const Index offsets = hot_.result == 0 ? 0 : hot_.size + 1 + volume_of(inner_);
+    return static_cast<std::size_t>(threads_ * row_.size) * sizeof(double) + static_cast<std::size_t>(offsets) * sizeof(Index);
   }
 
   void run(std::span<void* const> operands, void* workspace) override {
@@ -71,18 +72,20 @@ class OneHotKernel final : public Kernel {
     const auto* from = static_cast<const From*>(operands[form_.from]);
     auto* result = static_cast<To*>(operands.back());
     if (row_.size == 0) return;
-    hot_.result == 0 ? take(index, from, result) : give(index, from, result, static_cast<Index*>(workspace));
+    auto* const sums = static_cast<double*>(workspace);  // of a row, per thread
+    hot_.result == 0 ? take(index, from, result, sums)
+                     : give(index, from, result, sums, reinterpret_cast<Index*>(sums + threads_ * row_.size));
   }
 
  private:
   // result[outer, row] = sum over inner of x[v = t[outer, inner], row]
-  void take(const std::int32_t* index, const From* from, To* result) const {
+  void take(const std::int32_t* index, const From* from, To* result, double* workspace) const {
     const Index inner = volume_of(inner_);
-    for_parts(threads_, volume_of(outer_), [&](Index begin, Index end) {
-      std::vector<double> sums(static_cast<std::size_t>(row_.size));
+    for_numbered_parts(threads_, volume_of(outer_), [&](int part, Index begin, Index end) {
+      double* const sums = workspace + part * row_.size;
       for (Index o = begin; o < end; o++) {
         const Offsets at = offsets_at(outer_, o);
-        std::fill(sums.begin(), sums.end(), 0.0);
+        std::fill_n(sums, row_.size, 0.0);
         for (Index k = 0; k < inner; k++) {
           const Offsets more = offsets_at(inner_, k);
           const Index v = Index{index[at.index + more.index]} - origin_;
@@ -94,9 +97,9 @@ class OneHotKernel final : public Kernel {
   }
 
   // result[v, outer, row] = sum over those inner whose t is v of x[inner, outer, row]
-  void give(const std::int32_t* index, const From* from, To* result, Index* workspace) const {
+  void give(const std::int32_t* index, const From* from, To* result, double* workspace, Index* ends) const {
     const Index inner = volume_of(inner_), outer = volume_of(outer_);
-    Index *const ends = workspace, *const list = workspace + hot_.size + 1;  // list: x's offsets by v, each v's in order
+    Index* const list = ends + hot_.size + 1;  // x's offsets by v, each v's in order
     std::fill(ends, ends + hot_.size + 1, Index{0});
     const auto named = [&](Index k, const auto& use) {
       const Offsets at = offsets_at(inner_, k);
@@ -107,23 +110,23 @@ class OneHotKernel final : public Kernel {
     for (Index v = 0; v < hot_.size; v++) ends[v + 1] += ends[v];
     // Filled from each v's first place: ends[v], where v begins, moves to where it ends.
     for (Index k = 0; k < inner; k++) named(k, [&](Index v, Index offset) { list[ends[v]++] = offset; });
-    for_parts(threads_, hot_.size, [&](Index begin, Index end) {
-      std::vector<double> sums(static_cast<std::size_t>(row_.size));
+    for_numbered_parts(threads_, hot_.size, [&](int part, Index begin, Index end) {
+      double* const sums = workspace + part * row_.size;
       for (Index v = begin; v < end; v++)
         for (Index o = 0; o < outer; o++) {
           const Offsets at = offsets_at(outer_, o);
-          std::fill(sums.begin(), sums.end(), 0.0);
+          std::fill_n(sums, row_.size, 0.0);
           for (Index k = v == 0 ? 0 : ends[v - 1]; k < ends[v]; k++) add(sums, from + list[k] + at.from + v * hot_.from);
           store(sums, result + v * hot_.result + at.result);
         }
     });
   }
 
-  void add(std::vector<double>& sums, const From* from) const {
-    for (Index i = 0; i < row_.size; i++) sums[static_cast<std::size_t>(i)] += static_cast<double>(from[i * row_.from]);
+  void add(double* sums, const From* from) const {
+    for (Index i = 0; i < row_.size; i++) sums[i] += static_cast<double>(from[i * row_.from]);
   }
-  void store(const std::vector<double>& sums, To* to) const {
-    for (Index i = 0; i < row_.size; i++) to[i * row_.result] = static_cast<To>(scale_ * sums[static_cast<std::size_t>(i)]);
+  void store(const double* sums, To* to) const {
+    for (Index i = 0; i < row_.size; i++) to[i * row_.result] = static_cast<To>(scale_ * sums[i]);
   }
 
   const OneHot form_;

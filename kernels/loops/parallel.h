@@ -6,16 +6,21 @@
 
 namespace motley::cpu {
 
-// Calls part(begin, end) for even parts of 0..units-1, one per thread of the calling thread's OpenMP team.
+// Calls part(i, begin, end) for even parts of 0..units-1, one per thread of the calling thread's OpenMP team; i < threads.
 template <class Part>
-void for_parts(int threads, Index units, Part&& part) {
+void for_numbered_parts(int threads, Index units, Part&& part) {
   const int parts = static_cast<int>(std::min<Index>(threads, units));
   if (parts <= 1) {
-    if (units > 0) part(Index{0}, units);
+    if (units > 0) part(0, Index{0}, units);
     return;
   }
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int i = 0; i < parts; i++) part(units * i / parts, units * (i + 1) / parts);
+  for (int i = 0; i < parts; i++) part(i, units * i / parts, units * (i + 1) / parts);
+}
+
+template <class Part>
+void for_parts(int threads, Index units, Part&& part) {
+  for_numbered_parts(threads, units, [&](int, Index begin, Index end) { part(begin, end); });
 }
 
 }  // namespace motley::cpu

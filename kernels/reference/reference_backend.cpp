@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain loops, f32 and f64, any spec: the truth that every backend is held against. Sums are f64, rounded once when stored.
+// Plain loops, f32 and f64, any spec: the reference that every backend is compared with. Sums are f64, rounded once when stored.
 #include <motley/backend.h>
 #include <unistd.h>
 

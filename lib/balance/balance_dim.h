@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one dim is dealt over unequal ranks: the exact integer optimum on measured staircases. Pure functions of tables.
+// How one dim is distributed over unequal ranks: the exact integer optimum on measured staircases. Pure functions of tables.
 #pragma once
 #include <motley/dims.h>
 
@@ -27,7 +27,7 @@ DimBalance balance_dim(const SizeTables& seconds, Index size, const std::vector<
 
 double makespan(const SizeTables& seconds, const std::vector<Index>& parts);
 
-// The baseline that most systems use: one speed number per rank, size / seconds[rank][size], dealt by largest remainder.
+// The baseline that most systems use: one speed number per rank, size / seconds[rank][size], distributed by largest remainder.
 std::vector<Index> proportional_parts(const SizeTables& seconds, Index size);
 
 }  // namespace motley

@@ -87,7 +87,7 @@ class Chooser {
   }
 
  private:
-  // What is dealt to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
+  // What is given to the open parts of each free variable by `list_of(variable, parts of)`; the others as `fixed_`.
   template <class F>
   Proposal proposal(const RankSet& ranks, int per, const std::string& why, F list_of) const {
     Proposal out{fixed_, std::vector<std::string>(variables_.size(), why)};

@@ -16,7 +16,7 @@ using SizesOf = std::function<std::vector<Index>(const Variable& v)>;
 // layer and pool that follows a cut whose part is to be chosen its size at `sizes`.
 std::vector<KernelSpec> needed_kernels(const Passes& passes, const Mesh& mesh, const LayoutRules& rules, const Profile& profile,
                                        DType dtype, int rank, const SizesOf& sizes);
-// What `rank` runs under one plan as it stands: as a profile keeps them, and with the bias and activation that each takes in.
+// What `rank` runs under one plan as it is: as a profile keeps them, and with the bias and activation that are fused into each.
 std::vector<KernelSpec> kernels_of(const PlanData& plan, int rank);
 std::vector<KernelSpec> kernels_as_run(const PlanData& plan, int rank);
 // Where a contraction takes an activation in, or a map another one: it, and the two kernels that it replaces.

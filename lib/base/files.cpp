@@ -35,13 +35,20 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 
 }  // namespace
 
-NewFile::NewFile(const std::filesystem::path& path) : final_(path) {
+std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char*)>& make) {
   static std::atomic<int> count{0};  // threads of one process are ranks too
-  do {                               // one that is there was left by a process that was killed
-    path_ = path.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && errno == EEXIST);
-  if (fd_ < 0) fail("created in the directory " + folder_of(final_).string(), final_);
+  for (;;) {                         // one that is there was left by a process that was killed
+    const std::string name = path.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count++);
+    if (make(name.c_str())) return name;
+    if (errno != EEXIST) fail("created in the directory " + folder_of(path).string(), path);
+  }
+}
+
+NewFile::NewFile(const std::filesystem::path& path) : final_(path) {
+  path_ = made_beside(path, [this](const char* name) {
+    fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return fd_ >= 0;
+  });
 }
 
 NewFile::~NewFile() {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -12,6 +13,9 @@ namespace motley {
 
 // The directory in which the file will be is there. UserError (74).
 void require_folder(const std::filesystem::path& file);
+
+// The name beside `path`, not taken yet, under which make() made something; make() returns false with errno set. UserError (74).
+std::filesystem::path made_beside(const std::filesystem::path& path, const std::function<bool(const char* name)>& make);
 
 // Written beside `path`; keep() syncs, renames and syncs the folder. A file that was there stays as it is until then; what is not
 // kept is removed. UserError (74) says which call failed on `path`.

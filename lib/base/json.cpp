@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text -> Json. nlohmann says what comes, in document order; a scanner of ours walks the same text in lock-step, knows where
-// each piece stands and says what is wrong where nlohmann stops.
+// each piece is and says what is wrong where nlohmann stops.
 #include "base/json.h"
 
 #include <motley/dims.h>
@@ -112,7 +112,7 @@ std::string fault_in_string(std::string_view text, std::size_t& begin) {
   return "this string has no closing quote";
 }
 
-// A word that stands where a value belongs.
+// A word found where a value is expected.
 std::string fault_of_word(const std::string& word) {
   const std::string shown = shortened(printable(word), 40);
   if (word.front() == '\'') return "strings need double quotes: \"...\"";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON value that knows where it was written. The only JSON type of the house; nlohmann is seen by json.cpp alone.
+// A JSON value that knows where it was written. The only JSON type of the project; nlohmann is seen by json.cpp alone.
 #pragma once
 #include <motley/error.h>
 

@@ -129,7 +129,7 @@ bool one_or_several(Reader& r, const Json& j, F&& one) {
   return good;
 }
 
-// Complains about what stands at `pointer` below `root` (which the reader's path names), or about the nearest that is written out.
+// Complains about what is at `pointer` below `root` (which the reader's path names), or about the nearest that is written out.
 inline void complain_below(Reader& r, const Json& root, std::string pointer, const std::string& text, Exit code = Exit::config) {
   const Json* at = root.at(pointer);
   while (at == nullptr && !pointer.empty()) {

@@ -13,7 +13,7 @@ namespace motley {
 
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double tells apart
+constexpr double kExact = 9007199254740992.0;  // 2^53: the integers that a double represents exactly
 constexpr std::size_t kMostPrinted = 10, kWindow = 100, kLongest = 200;
 
 struct Position {
@@ -27,7 +27,7 @@ Position position_of(const std::string& text, std::size_t byte) {
   p.line = static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte), '\n')) + 1;
   p.begin = byte == 0 ? 0 : text.rfind('\n', byte - 1) + 1;  // npos + 1 is 0
   p.end = std::min(text.find('\n', byte), text.size());
-  if (p.begin == 0 && text.starts_with("\xEF\xBB\xBF") && byte >= 3) p.begin = 3;  // a byte order mark is no character
+  if (p.begin == 0 && text.starts_with("\xEF\xBB\xBF") && byte >= 3) p.begin = 3;  // a byte order mark is not a character
   p.column = characters(text, p.begin, byte) + 1;
   return p;
 }
@@ -144,7 +144,7 @@ bool Reader::number(const Json& j, double& out, double lo, double hi) {
   if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = static_cast<double>(*i);
   if (const auto* d = std::get_if<double>(&j.value)) v = *d;
   if (!v || *v < lo || *v > hi) {
-    constexpr double kAny = 1e15;  // a bound past this is no news
+    constexpr double kAny = 1e15;  // a larger bound says nothing
     const bool low = lo > -kAny, high = hi < kAny || (v && *v > hi);
     auto shown = [](double bound) {
       return bound == std::floor(bound) && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))

@@ -98,7 +98,7 @@ class JobReader {
   }
 
  private:
-  // Reads one part with read(reader, json, version) under the pointer of the file it stands in.
+  // Reads one part with read(reader, json, version) under the pointer of the file that it is in.
   template <class F>
   auto read_part(const std::string& key, const Json& j, F&& read)
       -> decltype(read(std::declval<Reader&>(), j, VersionKey::optional)) {
@@ -146,7 +146,7 @@ class JobReader {
              path_or(object_schema(train_table(VersionKey::optional)))}};
   }
 
-  // What only shows when the parts are held against each other: as far as each of them is known.
+  // What only shows when the parts are compared with each other: as far as each of them is known.
   void hold_together(Parts& parts) {
     std::optional<Passes> passes;
     Unbuilt unbuilt{.anything = true};

@@ -32,7 +32,7 @@ Json* member(Json& j, const std::string& key) {
   return nullptr;
 }
 
-// Every node of `j` and every key in it stands in `source`.
+// Every node of `j` and every key in it is in `source`.
 void take_over(Json& j, const std::shared_ptr<const Source>& source) {
   j.where.source = source;
   if (auto* o = std::get_if<Json::Object>(&j.value))

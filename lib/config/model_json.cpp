@@ -65,7 +65,7 @@ void read_names(Reader& r, const Json& j, std::vector<std::string>& out, Twice t
     r.complain(j, "expected at least one name");
 }
 
-// { "filters1": 60 }, or the name of a dim that stands further up.
+// { "filters1": 60 }, or the name of a dim that is declared further up.
 void read_dims(Reader& r, const Json& j, std::vector<Dim>& out) {
   if (std::holds_alternative<Json::Object>(j.value)) {
     read_sized_dims(r, j, out);

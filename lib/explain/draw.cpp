@@ -19,7 +19,7 @@ struct Colour {
   const char *fill, *ink;
 };
 
-// Paul Tol's bright scheme: told apart by colour-blind people too. More ranks repeat it; every box says its rank.
+// Paul Tol's bright scheme: colour-blind people can distinguish them too. More ranks repeat it; every box says its rank.
 Colour colour_of(int rank) {
   static constexpr std::array<Colour, 7> colours{{{"#4477aa", "#fff"},
                                                   {"#ee6677", "#111"},

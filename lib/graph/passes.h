@@ -13,7 +13,7 @@
 namespace motley {
 
 // seed: the loss's own gradient, always 1. key: i32, random for each seed, tensor name, step and place along its first dim; drawn
-// by whoever feeds it. parameter: also a running statistic.
+// by the caller that feeds it. parameter: also a running statistic.
 enum class TensorRole : std::uint8_t { input, label, seed, parameter, activation, gradient, parameter_gradient, key };
 
 // Values that a parameter starts from. weight: He-uniform; bias: +-1 / sqrt(fan-in); normal: of StepTensor::deviation.
@@ -69,7 +69,7 @@ struct IndexMap {
 
 // A mean over a rank's own part of an index: `terms`, which is read, ranges over that part of `of`, which is written, and the scale
 // is divided by its size: so the result depends on the cut of `of`, which every pick has as the layout has it. `borders`: what does
-// not have it so (verify's unsharded network) computes the parts that begin there one by one. behind: as many elements stand behind
+// not have it so (verify's unsharded network) computes the parts that begin there one by one. behind: as many elements follow
 // each term; with n of them in all, the result is the unbiased n / (n - 1) times the mean. 0: the mean.
 struct OwnPart {
   int of = -1, terms = -1;  // -1: no such mean

@@ -77,7 +77,7 @@ std::vector<bool> still_registers(const CompiledFormula& one) {
   return out;
 }
 
-// A formula's loop in parts: what stands before any element, and what one element does.
+// A formula's loop in parts: what is computed before any element, and what one element does.
 struct Loop {
   std::string before{};  // constants and scalars
   std::string begin{};   // where operands begin

@@ -18,7 +18,7 @@ struct RuleComplaint {
   std::string text{};
 };
 
-// What rules are held against. Where the model or the mesh is wrong itself, what is known of it; nothing is said about the rest.
+// What rules are checked against. Where the model or the mesh is wrong itself, what is known of it; nothing is said about the rest.
 struct RuleSubject {
   const Passes* passes = nullptr;  // of what could be built
   const Mesh* mesh = nullptr;

@@ -51,7 +51,7 @@ using Named = std::pair<std::string, Cut>;
 struct CutMaker {
   const Mesh& mesh;
   std::string batch;
-  const std::vector<int>* placed = nullptr;  // a placed layer's parts are dealt over these ranks
+  const std::vector<int>* placed = nullptr;  // a placed layer's parts are distributed over these ranks
 
   int ranks_over(const std::vector<int>& axes) const {
     int n = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all micro-batches of a training step read alike: parameters, and what is made of parameters alone (a part of a table of
-// positions). These are made, and travel, in the first one, and stay.
+// What all micro-batches of a training step read with the same values: parameters, and what is made of parameters alone (a part of
+// a table of positions). These are made, and travel, in the first one, and stay.
 #pragma once
 #include <algorithm>
 #include <vector>

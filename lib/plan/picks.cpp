@@ -26,7 +26,7 @@ std::vector<double> Sweeper::speeds_over(const std::vector<int>& axes) const {
   return out;
 }
 
-// Where no rule cuts the result along some axes: an index dealt over them by the ranks' speed, or all on the fastest. The
+// Where no rule cuts the result along some axes: an index distributed over them by the ranks' speed, or all on the fastest. The
 // first dim of the result, or of the first tensor that is read: in every format its slices are contiguous, so that messages need no
 // packing.
 void Sweeper::offer_unruled(int pass, std::vector<PickPart>& cuts) const {

@@ -187,7 +187,7 @@ PassPlan Sweeper::work(int pass, const Pick& pick, const std::vector<Shard>& req
     Work& w = at(out.work, r);
     for (const PassIndex& i : p.indices) w.box.push_back({0, i.size});
     for (std::size_t d = 0; d < p.writes.indices.size(); d++) at(w.box, p.writes.indices[d]) = want_at->second[d];
-    if (p.own.of >= 0) at(w.box, p.own.of) = {0, at(p.indices, p.own.of).size};  // its part, whoever wants which of it
+    if (p.own.of >= 0) at(w.box, p.own.of) = {0, at(p.indices, p.own.of).size};  // its part, whichever rank reads what of it
     for (const PickPart& part : pick) {
       Range& range = at(w.box, part.index);
       range = intersect(range, part.cut.at(mesh_, r));

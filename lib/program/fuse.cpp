@@ -39,7 +39,7 @@ bool is_compiled(const KernelSpec& spec) {
 double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   const double rate = bytes_at_once > kInCacheBytes ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
   double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
-  if (on_device) return seconds;  // it evaluates all formulas alike
+  if (on_device) return seconds;  // it evaluates all formulas in the same way
   const bool compiled = is_compiled(spec);
   double computing = 0;
   for (const Instruction& s : spec.formula.code) {

@@ -122,7 +122,7 @@ class Sharer {
     else
       draft_.add(Post{flags.acknowledged, std::move(others), {}});
   }
-  // Whoever writes into memory of the tensor's home waits for the grant.
+  // A rank that writes into memory of the tensor's home waits for the grant.
   void enter(int buffer) {
     const auto closed = not_granted_.find(buffer);
     if (closed == not_granted_.end()) return;

@@ -13,7 +13,7 @@ View dense_view(int buffer, Format format, const std::vector<Index>& extents) {
 }
 
 View part_of(const View& view, const Box& of, const Box& box) {
-  check(contains(of, box), "a view lies inside its buffer");
+  check(contains(of, box), "a view is inside its buffer");
   View v = view;
   v.extents = extents_of(box);
   for (std::size_t d = 0; d < box.size(); d++) v.element += (box[d].begin - of[d].begin) * v.strides[d];

@@ -8,6 +8,12 @@
 
 namespace motley {
 
+// Thrown by all ranks at one point of the run, whichever of them it happened on: what they do together can go on after it.
+class AgreedError : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 template <class Work>
 void agreed(Transport& transport, Work&& work) {
   int status = 0;

@@ -66,7 +66,7 @@ struct Executor::Bound {
   std::unique_ptr<PeerMemory> peers{};  // where the Program has windows
   bool partial = false;                 // the last run ended before the update
   bool follows = false;  // what runs is a micro-batch after the first one: it has what that one received of parameters
-  bool in_run = false;   // an error has left its messages unfinished
+  bool in_run = false;   // an error has ended a run in the middle
   std::vector<std::vector<std::byte>> staging{};
   std::vector<DeviceMemory::Block> blocks{};  // on a device: what `memory` and the reordered feeds are in
   std::unique_ptr<StagedExchanges> staged{};  // on a device
@@ -79,7 +79,7 @@ struct Executor::Bound {
 
   // Messages that an error leaves unfinished go on reading and writing the buffers.
   ~Bound() {
-    if (!in_run) return;
+    if (!in_run && pending.empty()) return;
     if (staged != nullptr) transport.keep(staged->pinned());
     transport.keep(held.holder);
     if (peers != nullptr)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "base/at.h"
@@ -53,21 +54,26 @@ void Copies::after_step(int step) {
 
 std::vector<CopyDifference> Copies::compare() {
   const int me = transport_.rank();
-  std::map<int, std::vector<std::uint64_t>> heard;  // by reader: what it read of this rank's
-  std::vector<Transport::Ticket> open;
-  for (auto& [rank, peer] : peers_) {
-    std::vector<std::uint64_t>& hashes = heard[rank];
-    hashes.resize(peer.given.size());
+  struct Hashes {
+    std::vector<std::uint64_t> heard{}, read{};  // what that rank read of this one's; what this rank read of that one's
+  };
+  const auto memory = std::make_shared<std::map<int, Hashes>>();
+  std::map<int, Hashes>& by_rank = *memory;
+  control::InFlight messages(transport_, memory);
+  for (const auto& [rank, peer] : peers_) {
+    Hashes& hashes = by_rank[rank];
+    hashes.heard.resize(peer.given.size());
     if (rank == me) {
-      hashes = peer.read_hashes;
+      hashes.heard = peer.read_hashes;
       continue;
     }
-    if (!peer.given.empty()) open.push_back(transport_.receive(rank, control::kCopies, std::as_writable_bytes(std::span(hashes))));
+    if (!peer.given.empty()) messages.receive(rank, control::kCopies, std::as_writable_bytes(std::span(hashes.heard)));
     if (peer.read.empty()) continue;
-    open.push_back(transport_.send(rank, control::kCopies, std::as_bytes(std::span(peer.read_hashes))));
-    bytes_sent_ += static_cast<Index>(peer.read_hashes.size() * sizeof(std::uint64_t));
+    hashes.read = peer.read_hashes;
+    messages.send(rank, control::kCopies, std::as_bytes(std::span(hashes.read)));
+    bytes_sent_ += static_cast<Index>(hashes.read.size() * sizeof(std::uint64_t));
   }
-  wait(transport_, open, "comparing copies");
+  messages.finish("comparing copies");
   std::vector<CopyDifference> mine;
   std::map<std::pair<int, Box>, std::uint64_t> known;  // several readers are given the same box
   for (const auto& [rank, peer] : peers_)
@@ -75,7 +81,7 @@ std::vector<CopyDifference> Copies::compare() {
       const Copy& copy = peer.given[i];
       const auto [found, first] = known.try_emplace({copy.buffer, copy.box});
       if (first) found->second = executor_.hash(copy.buffer, copy.box, copy.order);
-      if (found->second != heard.at(rank)[i]) mine.push_back({copy.tensor, me, rank});
+      if (found->second != by_rank.at(rank).heard[i]) mine.push_back({copy.tensor, me, rank});
     }
   std::vector<CopyDifference> all;
   for (const auto& bytes : transport_.gather_all(std::as_bytes(std::span(mine)))) {

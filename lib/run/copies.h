@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of parameters, held against their owners' bits.
+// Copies of parameters, compared with their owners' bits.
 #pragma once
 #include <motley/executor.h>
 
@@ -22,7 +22,7 @@ struct CopyDifference {
 class Copies {
  public:
   Copies(const Plan& plan, const Program& program, const Executor& executor, Transport& transport);
-  // Behind each step of the forward half: hashes the copies that are whole now and whose memory may serve another tensor later.
+  // After each step of the forward half: hashes the copies that are whole now and whose memory may serve another tensor later.
   void after_step(int step);
   // Collective. What differs, on any rank: the same list on every rank, in the plan's order.
   std::vector<CopyDifference> compare();

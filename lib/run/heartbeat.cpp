@@ -19,9 +19,11 @@ namespace {
 
 constexpr int kSaidMs = 200;  // for mpiexec to pass stderr on: it drops what it has not read when it ends a job (MPICH 4.0)
 
-// stderr, whole, as far as it goes.
+// To stderr, unless its reader has stopped: this thread does not wait, else its rank would be taken for a hung one.
 void say(const std::string& text) {
   const std::string line = "motley: " + text + "\n";
+  pollfd file{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&file, 1, 0) <= 0) return;
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 

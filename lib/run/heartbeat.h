@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// A thread that beats in this rank's record and watches others. Whoever sees a hung rank writes the reason into its own record and
+// A thread that beats in this rank's record and watches others. One that sees a hung rank writes the reason into its own record and
 // leaves by _exit(86), without an MPI call and without the rank's main thread. A rank whose MPI_Finalize does not come back leaves
 // with the code that all have agreed on.
 class Heartbeat {

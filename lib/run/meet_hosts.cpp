@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <random>
 
 #include "base/at.h"
+#include "base/host.h"
 
 namespace motley {
 
@@ -38,14 +38,13 @@ struct Introduction {
 };
 
 void read_link(const char* path, std::array<char, 32>& to) {
-  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are told apart by the machine alone
+  if (readlink(path, to.data(), to.size() - 1) < 0) to[0] = 0;  // no /proc: hosts are distinguished by the machine alone
 }
 
 Introduction introduction(const HostListener* listener) {
   Introduction me;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (gethostname(me.name.data(), me.name.size() - 1) != 0) me.name[0] = '?';
-  if (!boot.read(me.machine.data(), 36)) std::copy_n(me.name.begin(), me.machine.size() - 1, me.machine.begin());
+  host_name().copy(me.name.data(), me.name.size() - 1);
+  machine_id().copy(me.machine.data(), me.machine.size() - 1);
   read_link("/proc/self/ns/mnt", me.mounts);
   read_link("/proc/self/ns/pid", me.processes);
   if (listener == nullptr) return me;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/host.h"
 
 namespace motley {
 
@@ -61,7 +62,7 @@ RecordWriter::RecordWriter(const RecordPlace& place, int rank, const std::string
   fd_ = ::open(place.file.c_str(), make | O_WRONLY | O_CLOEXEC, 0600);
   record_.rank = rank;
   record_.pid = static_cast<std::int32_t>(getpid());
-  if (gethostname(record_.host, sizeof record_.host - 1) != 0) put_text(record_.host, "?");
+  put_text(record_.host, host_name());
   put_text(record_.device, device);
   put_text(record_.phase, "start");
   if (fd_ >= 0 && put(Put::now)) return;

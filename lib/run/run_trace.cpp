@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
 
 #include "base/at.h"
 #include "base/clock.h"
@@ -88,46 +89,55 @@ Recorded recorded_by(const StepTrace& trace) {
 
 // Every rank's, on rank 0, one rank after another: no other rank needs them.
 std::vector<Recorded> collect(Recorded mine, Transport& transport) {
-  const auto pass = [&](auto way, int other, auto bytes) {
-    const Transport::Ticket ticket = way(other, bytes);
-    wait(transport, {&ticket, 1}, "the trace");
+  struct Memory {  // of one rank's messages
+    double time = 0;
+    std::uint64_t sizes[2]{};
+    Recorded trace{};
   };
-  const auto send = [&](int to, std::span<const std::byte> bytes) { return transport.send(to, control::kTrace, bytes); };
-  const auto receive = [&](int from, std::span<std::byte> bytes) { return transport.receive(from, control::kTrace, bytes); };
+  const auto send = [](control::InFlight& messages, int to, auto&& values) {
+    messages.send(to, control::kTrace, std::as_bytes(std::span(values)));
+    messages.finish("the trace");
+  };
+  const auto receive = [](control::InFlight& messages, int from, auto&& values) {
+    messages.receive(from, control::kTrace, std::as_writable_bytes(std::span(values)));
+    messages.finish("the trace");
+  };
   std::vector<Recorded> all;
   if (transport.rank() != 0) {
-    const std::uint64_t sizes[2]{mine.steps.size(), mine.spans.size()};
+    const auto out = std::make_shared<Memory>();
+    control::InFlight messages(transport, out);
+    out->trace = std::move(mine);
     for (int k = 0; k < kClockRounds; k++) {
-      double now = 0;
-      pass(receive, 0, std::as_writable_bytes(std::span(&now, 1)));
-      now = seconds_now();
-      pass(send, 0, std::as_bytes(std::span(&now, 1)));
+      receive(messages, 0, std::span(&out->time, 1));
+      out->time = seconds_now();
+      send(messages, 0, std::span(&out->time, 1));
     }
-    pass(send, 0, std::as_bytes(std::span(sizes)));
-    pass(send, 0, std::as_bytes(std::span(mine.steps)));
-    pass(send, 0, std::as_bytes(std::span(mine.spans)));
+    out->sizes[0] = out->trace.steps.size();
+    out->sizes[1] = out->trace.spans.size();
+    send(messages, 0, out->sizes);
+    send(messages, 0, out->trace.steps);
+    send(messages, 0, out->trace.spans);
     return all;
   }
   all.push_back(std::move(mine));
   for (int r = 1; r < transport.size(); r++) {
-    double least = HUGE_VAL, ahead = 0;  // its clock is read in the middle of the shortest round trip
+    const auto in = std::make_shared<Memory>();
+    control::InFlight messages(transport, in);
+    double least = HUGE_VAL;  // its clock is read in the middle of the shortest round trip
     for (int k = 0; k < kClockRounds; k++) {
       const double before = seconds_now();
-      double its = 0;
-      pass(send, r, std::as_bytes(std::span(&before, 1)));
-      pass(receive, r, std::as_writable_bytes(std::span(&its, 1)));
+      send(messages, r, std::span(&in->time, 1));
+      receive(messages, r, std::span(&in->time, 1));
       const double after = seconds_now();
-      if (after - before < least) ahead = (before + after) / 2 - its;
+      if (after - before < least) in->trace.ahead = (before + after) / 2 - in->time;
       least = std::min(least, after - before);
     }
-    std::uint64_t sizes[2]{};
-    pass(receive, r, std::as_writable_bytes(std::span(sizes)));
-    Recorded& its = all.emplace_back();
-    its.steps.resize(sizes[0]);
-    its.spans.resize(sizes[1]);
-    its.ahead = ahead;
-    pass(receive, r, std::as_writable_bytes(std::span(its.steps)));
-    pass(receive, r, std::as_writable_bytes(std::span(its.spans)));
+    receive(messages, r, in->sizes);
+    in->trace.steps.resize(in->sizes[0]);
+    in->trace.spans.resize(in->sizes[1]);
+    receive(messages, r, in->trace.steps);
+    receive(messages, r, in->trace.spans);
+    all.push_back(std::move(in->trace));
   }
   return all;
 }

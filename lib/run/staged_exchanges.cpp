@@ -82,7 +82,7 @@ void StagedExchanges::take(const Exchange& e, Piece& piece) {
   if (!direct_) device_.copy(Queue::copy, piece.message.bytes.data(), pinned(e, piece), piece.message.bytes.size());
 }
 
-// Behind all kernels before it, from and to the device's memory.
+// After all kernels before it, from and to the device's memory.
 void StagedExchanges::begin(int exchange) {
   Exchange& e = at(exchange);
   for (Piece& p : e.receives) {

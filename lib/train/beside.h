@@ -7,7 +7,7 @@
 
 namespace motley {
 
-// On these cores, or, where there are none, on the rank's own at low priority. It gets no signals, and its time counts as nobody's
+// On these cores, or, where there are none, on the rank's own at low priority. It gets no signals, and its time counts as no rank's
 // (ThreadBeside). `work` throws nothing.
 std::thread start_beside(const std::vector<int>& cores, std::function<void()> work);
 

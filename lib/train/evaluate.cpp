@@ -8,12 +8,14 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "base/at.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
+#include "train/agreed.h"
 #include "train/feed_names.h"
 #include "train/read_ahead.h"
 #include "train/score.h"
@@ -57,7 +59,7 @@ std::vector<double> outermost(const std::vector<double>& values, const Shape& sh
   return out;
 }
 
-// Where an output has its samples and its classes; no classes: behind its last dim.
+// Where an output has its samples and its classes; no classes: after its last dim.
 struct OutputDims {
   std::size_t samples = 0, classes = 0;
 };
@@ -157,14 +159,38 @@ class Evaluating {
     std::vector<double> seconds;
     ReadAhead ahead(spare_cores(), feeds_of(0));
     for (Index first = 0; first < data_->samples(); first += batch_) {
-      if (agree(rt_.transport(), rt_.stop_requested() ? 1 : 0).status != 0)
+      if (agree_on_unread(rt_.stop_requested() ? kStop : 0) == kStop)
         throw Stopped("stopped on request after " + std::to_string(first) + " samples of the evaluation");
       rt_.phase("evaluating from sample " + std::to_string(first));
-      seconds.push_back(predictor_.run_named(ahead.next(feeds_of(first + batch_))).seconds);
+      ReadAhead::Feeds feeds = ahead.next(feeds_of(first + batch_));
+      for (auto& [name, read] : feeds)
+        read = [this, its = std::move(read)](const Box& box, std::span<std::byte> out) {
+          if (!reads([&] { its(box, out); })) std::fill(out.begin(), out.end(), std::byte{0});
+        };
+      seconds.push_back(predictor_.run_named(feeds).seconds);
       each(first, std::min(batch_, data_->samples() - first));
     }
+    agree_on_unread(0);
     const auto slowest = control::all_of(rt_.transport(), quartiles(std::move(seconds)).median);
     return *std::max_element(slowest.begin(), slowest.end());
+  }
+
+  // Where a rank cannot read, the others are in the batch: they learn of it after that. False: something else has to stand in.
+  bool reads(const std::function<void()>& read) const {
+    try {
+      read();
+      return true;
+    } catch (const UserError& e) {
+      if (!unread_) unread_ = e;
+      return false;
+    }
+  }
+  // The greatest status of all ranks. AgreedError: one of them could not read. Collective.
+  int agree_on_unread(int status) const {
+    const Verdict worst =
+        unread_ ? agree(rt_.transport(), static_cast<int>(unread_->code()), unread_->what()) : agree(rt_.transport(), status);
+    if (worst.status > kStop) throw AgreedError(worst.text, static_cast<Exit>(worst.status));
+    return worst.status;
   }
 
   void add_classes(Score& score, Index first, Index count) const {
@@ -173,12 +199,15 @@ class Evaluating {
     const Index ignored = options_.ignored.value_or(kNoSample);
     for (Index n = 0; n < count; n++) {
       const auto its = std::span(labels).subspan(static_cast<std::size_t>(n * rows), static_cast<std::size_t>(rows));
-      data_->read_labels(first + n, whole_, its);
-      for (const std::int32_t label : its)
-        if ((!options_.ignored || label != *options_.ignored) && (label < 0 || label >= classes))
-          throw UserError(fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label, output_.name,
-                                      classes - 1),
-                          Exit::data);
+      const bool good = reads([&] {
+        data_->read_labels(first + n, whole_, its);
+        for (const std::int32_t label : its)
+          if ((!options_.ignored || label != *options_.ignored) && (label < 0 || label >= classes))
+            throw UserError(fmt::format("sample {} has the label {}; \"{}\" has the classes 0 to {}", first + n, label,
+                                        output_.name, classes - 1),
+                            Exit::data);
+      });
+      if (!good) std::fill(its.begin(), its.end(), static_cast<std::int32_t>(ignored));
     }
     score.add(outermost(predictor_.get(output_.name), output_.shape, dims_.samples), labels, classes, after_, ignored,
               options_.label_smoothing);
@@ -189,7 +218,7 @@ class Evaluating {
     const auto elements = static_cast<std::size_t>(volume(whole_));
     std::vector<double> targets(elements);
     for (Index n = 0; n < count; n++) {
-      data_->read_targets(first + n, whole_, targets);
+      if (!reads([&] { data_->read_targets(first + n, whole_, targets); })) continue;
       for (std::size_t k = 0; k < elements; k++) {
         const double x = outputs[static_cast<std::size_t>(n) * elements + k], y = targets[k];
         score.loss += options_.loss == LossKind::mean_squared_error ? (x - y) * (x - y)
@@ -210,6 +239,8 @@ class Evaluating {
   std::vector<Index> each_{};  // a sample's rows: the labels' dims
   Box whole_{};                // the same
   Index after_ = 1;            // elements of a class
+  static constexpr int kStop = 1;
+  mutable std::optional<UserError> unread_{};
 };
 
 }  // namespace

@@ -230,7 +230,7 @@ PictureSize picture_size(const fs::path& path) {
   for (std::uint64_t at = 2;;) {
     std::array<std::uint8_t, 4> segment{};
     read(at, segment);
-    if (segment[0] != 0xff) damaged(path, "a damaged JPEG file (byte " + std::to_string(at) + " is no marker)");
+    if (segment[0] != 0xff) damaged(path, "a damaged JPEG file (byte " + std::to_string(at) + " is not a marker)");
     if (segment[1] == 0xff) {  // a byte that fills
       at++;
       continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
+// Synthetic samples: every value is determined by (seed, sample, element), so every run, rank and layout sees the same ones.
 #include <motley/error.h>
 
 #include <algorithm>

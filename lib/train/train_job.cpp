@@ -91,7 +91,8 @@ class Job {
       loop();
       finish();
     } catch (const Error& e) {
-      if (trainer_.refused() || unwritten_) keep_trained(dynamic_cast<const LossNotFinite*>(&e) == nullptr);
+      const bool by_all = dynamic_cast<const AgreedError*>(&e) != nullptr;
+      if (trainer_.refused() || unwritten_ || by_all) keep_trained(dynamic_cast<const LossNotFinite*>(&e) == nullptr);
       report_failure(e);
       throw;
     }
@@ -222,11 +223,15 @@ class Job {
       note(report.before);
       StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
       if (in_.evaluate_every_epochs > 0 && (s + 1) % (in_.evaluate_every_epochs * order_->steps_per_epoch()) == 0 && !stop_) {
-        if (evaluated_now()) {
+        try {
+          stop_ = !evaluated_now();
+        } catch (const AgreedError&) {
+          if (rt_.rank() == 0) write_step(report, epoch, facts);
+          throw;
+        }
+        if (!stop_) {
           facts.test_accuracy = out_.test_accuracy;
           facts.test_loss = out_.test_loss;
-        } else {
-          stop_ = true;
         }
       }
       out_.seconds = seconds_now() - start;

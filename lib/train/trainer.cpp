@@ -25,7 +25,7 @@ namespace motley {
 
 namespace {
 
-// Where a tensor stands in the order of a step: inputs and parameters first, then as the passes write them.
+// Where a tensor is in the order of a step: inputs and parameters first, then as the passes write them.
 int order_of(const Passes& passes, int tensor) {
   const auto writers = passes.writers_of(tensor);
   return writers.empty() ? -1 : writers.front();

@@ -27,6 +27,6 @@ double apart(const std::vector<double>& values, const std::vector<double>& truth
 void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
 
-Difference larger(Difference a, const Difference& b);  // of each the larger one, or what is no number
+Difference larger(Difference a, const Difference& b);  // of each the larger one, or what is not a number
 
 }  // namespace motley

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <motley/error.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,7 +141,7 @@ class Structure {
     const StoredPosition& now = manifest_.data;
     const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
     if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
-      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is no position in a training",
+      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
                           manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));
     std::set<std::pair<std::string, std::string>> names;
     std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(manifest_.files.size());
@@ -306,12 +307,7 @@ class CheckpointWriter final : public WeightsWriter {
     require_folder(final_);
     for (const StoredTensor& t : tensors_)
       if (t.dtype == "I64") throw UserError(shown(t.name) + ": a checkpoint has no I64 values", Exit::data);
-    std::error_code failed;
-    for (int count = 0; made_.empty(); count++) {  // one that is there was left by a process that was killed
-      const fs::path free = directory.string() + ".new-" + std::to_string(::getpid()) + "-" + std::to_string(count);
-      if (fs::create_directory(free, failed)) made_ = free;
-      if (failed) throw UserError(final_.string() + ": cannot be made: " + failed.message(), Exit::io);
-    }
+    made_ = made_beside(final_, [](const char* name) { return ::mkdir(name, 0777) == 0; });
     file_.emplace(made_ / shard_name(0));
   }
   ~CheckpointWriter() override {

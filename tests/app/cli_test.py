@@ -751,6 +751,16 @@ def own_data():
     room.run("train", "--resume", f"run {seed}")
     room.run("train", "pictures.json", "--run-dir", "run mended", "--set", f"train.seed={seed}")
     assert losses(f"run {seed}") == losses("run mended")
+    # A damaged picture of the test part, found by the evaluation after the first epoch.
+    test = room.path / "pictures/test/class 0/000.png"
+    good = test.read_bytes()
+    test.write_bytes(good[:-14])
+    has(room.run("train", "pictures.json", "--run-dir", "untested", "--set", "train.evaluate_every_epochs=1", code=65).err, "000.png: a damaged PNG file")
+    steps = room.json("untested/run.json")["steps"]
+    assert steps > 0 and len(losses("untested")) == steps and (room.path / f"untested/checkpoints/step-{steps}/complete").exists()
+    assert (room.path / "untested/weights.safetensors").exists()
+    test.write_bytes(good)
+    assert room.run("train", "--resume", "untested").returncode == 0 and len(losses("untested")) > steps
 
 
 def stores_in_bf16():
@@ -836,6 +846,30 @@ def closed_pipe():
         os.close(read)
         assert subprocess.run([MOTLEY, *words], cwd=room.path, stdout=write, stderr=write, check=False).returncode == code, words
         os.close(write)
+
+
+def full_pipes():
+    """What is said has a reader that has stopped: a request to stop is heard all the same, while steps are done and after them."""
+    for ranks, parts, steps, status in [(1, [6], 50, "done"), (2, [4, 2], 100000000, "stopped")]:
+        room = Room()
+        room.write("job.json", job(ranks, parts, max_steps=steps))
+        read, write = os.pipe()
+        process = subprocess.Popen([MOTLEY, "train", "job.json", "--run-dir", "run"], cwd=room.path, env=room.env,
+                                   stdin=subprocess.DEVNULL, stdout=write, stderr=write)
+        wait_for(lambda: len(ranks_of(process.pid)) == ranks, "ranks run")
+        full = os.open(f"/proc/self/fd/{write}", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(full, b"x" * 512)
+        run = room.path / "run"
+        wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 1000, "steps are done")
+        wait_for(lambda: status == "stopped" or (run / "run.json").exists(), "all steps are done")
+        time.sleep(6 if status == "stopped" else 1)  # until a line of progress is written, until the result is
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 75, process.returncode
+        assert room.json("run/run.json")["status"] == status and (run / "weights.safetensors").exists()
+        for end in [read, write, full]:
+            os.close(end)
 
 
 def refuses_weights():
@@ -996,7 +1030,7 @@ def stopped_runs():
     room.run("train", "job.json", "--resume", "auto", "--set", f"train.max_steps={total}")
     room.run("train", "job.json", "--run-dir", "whole", "--set", f"train.max_steps={total}")
     assert losses(room, f"runs/{run.name}") == losses(room, "whole")
-    # It is done now: the next one begins anew, and says so.
+    # It is done now: the next one is a new run, and says so.
     has(room.run("train", "job.json", "--resume", "--set", "train.max_steps=2").err, "nothing to go on with: a new run begins")
     assert len(list((room.path / "runs").iterdir())) == 2
     # Killed: what was kept before counts.
@@ -1246,6 +1280,19 @@ def restarts():
     has(err, "restart 1 of 1: from the beginning, there is no checkpoint yet")
     run = room.json("none/run.json")
     assert run["status"] == "failed" and run["code"] == 86, run
+    # Stopped before the first step of a restart: the weights are those of the checkpoint that it went on from.
+    room.write("job.json", job(max_steps=100000000, checkpoint={"every_steps": 200}))
+    process = room.start("train", "job.json", "--run-dir", "early", "--restart", "2")
+    wait_for(lambda: list((room.path / "early/checkpoints").glob("step-*/complete")), "a checkpoint is there")
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    wait_for(lambda: (room.path / "early/.before").exists(), "it is started again")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 75, (process.returncode, err)
+    run = room.json("early/run.json")
+    assert run["status"] == "stopped" and (room.path / f"early/checkpoints/step-{run['steps']}").exists(), run
+    room.run("convert", f"early/checkpoints/step-{run['steps']}", "same.safetensors")
+    assert (room.path / "same.safetensors").read_bytes() == (room.path / "early/weights.safetensors").read_bytes()
     # Not the launcher's own: refused.
     mpiexec = shutil.which("mpiexec.mpich") or shutil.which("mpiexec")
     has(room.run("train", "job.json", "--run-dir", "own", "--restart", "1", before=[mpiexec, "-n", "2"], code=64).err, "--restart starts ranks again")
@@ -1489,7 +1536,7 @@ def other_losses():
     has(room.run("check", room.write("pictures.json", pictures), code=78).err, "/model/loss/op: labels of mnist are classes; expected softmax_cross_entropy")
 
 
-TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
+TESTS = [usage, doctor, gpu_not_here, checks, foreign_words, plan_and_run_files, large_files, schemas, plans, explains, notes, measured_plans, verifies, trains, keeps_weights, own_data, several_inputs, stores_in_bf16, sums_with_parameters, names_of_layers, closed_pipe, full_pipes, refuses_weights, resumes, stopped_runs, traces, refusals, stops, deaths, deaths_under_mpiexec, launcher_killed, restarts, stops_while_a_rank_hangs, leaves_out_lost_devices, evaluates_by_epoch, optimizers, other_losses, verifies_inference, progress]
 
 
 def main():

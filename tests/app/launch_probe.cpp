@@ -175,7 +175,10 @@ int main(int argc, char** argv) {
   const int ranks = std::atoi(argv[2]);
   try {
     if (role(ranks) == Role::launcher)
-      return launch({.devices = devices(ranks, mode), .arguments = {mode, argv[2], argv[3]}, .run_directory = argv[3]});
+      return launch({.devices = devices(ranks, mode),
+                     .arguments = {mode, argv[2], argv[3]},
+                     .run_directory = argv[3],
+                     .program = std::getenv("PROGRAM") == nullptr ? "" : variable("PROGRAM")});
   } catch (const Error& e) {
     std::fprintf(stderr, "motley: %s\n", e.what());
     return static_cast<int>(e.code());

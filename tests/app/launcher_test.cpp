@@ -20,6 +20,7 @@
 #include "app/mpiexec.h"
 #include "base/clock.h"
 #include "run/records.h"
+#include "tests/support/directory.h"
 
 namespace {
 
@@ -52,7 +53,7 @@ bool is_used(const std::string& file) {
   return false;
 }
 
-// What is in /dev/shm since `before` and nobody's: another job's files are in use, or soon gone with it.
+// What is in /dev/shm since `before` and in no process's use: another job's files are in use, or soon gone with it.
 std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
   std::set<std::string> left;
   for (const double until = seconds_now() + 2; seconds_now() < until; pause_ms(20)) {
@@ -217,6 +218,16 @@ TEST_CASE("a rank dies") {
     CHECK_THAT(probe.err, Contains(") died in phase 'conv2d_2 backward'\n"));
     CHECK(probe.seconds < kSoon);
   }
+}
+
+TEST_CASE("a rank that ends before its process is seen is named") {
+  const testing::Directory folder;
+  const fs::path program = folder.path / "program";
+  std::ofstream(program) << "#!/bin/sh\n[ \"$PMI_RANK\" = 1 ] && exit 1\nexec " << LAUNCH_PROBE << " \"$@\"\n";
+  fs::permissions(program, fs::perms::owner_all);
+  Probe probe({.mode = "train", .environment = {"PROGRAM=" + program.string()}});
+  CHECK_END(probe, 86, "motley: rank 1 (\"old cpu 1\") died as it started\n");
+  CHECK(probe.seconds < kSoon);
 }
 
 TEST_CASE("a rank throws: its sentence once, its code") {
@@ -411,7 +422,7 @@ TEST_CASE("mpiexec's banner is no result") {
   }
 }
 
-TEST_CASE("cores are dealt in turn") {
+TEST_CASE("cores are distributed in turn") {
   const auto deal = [](std::vector<Device> devices) { return deal_cores(devices, {0, 1, 2, 3}); };
   using Cores = std::vector<std::vector<int>>;
   CHECK(deal({{.threads = 2}, {.threads = 2}}) == Cores{{0, 1}, {2, 3}});

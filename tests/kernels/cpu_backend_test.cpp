@@ -11,6 +11,7 @@
 
 #include "kernels/open_cpu.h"
 #include "kernels/operands.h"
+#include "kernels/value.h"
 #include "tests/support/allocations.h"
 #include "tests/support/backend_law.h"
 #include "tests/support/formulas.h"
@@ -94,6 +95,33 @@ TEST_CASE("CPU backend: run() allocates nothing of its own") {
     if (!is_vendors(ready.spec)) CHECK(counted[0] == 0);
     CHECK(counted[0] == counted[1]);
     CHECK(most <= 512);  // oneDNN's own list of a primitive's arguments
+  }
+}
+
+// An embedding's rows, taken and added to: 5 numbers below 7, rows of 3.
+TEST_CASE("CPU backend: rows that integers name are taken and added to without an allocation") {
+  const auto rows = [](int position_of_v) {
+    return formula({select(matches(position(position_of_v), integer(0)), operand(1), 0.0)});
+  };
+  KernelSpec take = map_of(rows(1), {5, 7, 3}, {{1, 0, 0}, {0, 3, 1}, {3, 0, 1}});
+  KernelSpec give = map_of(rows(0), {7, 3, 5}, {{0, 0, 1}, {0, 1, 3}, {3, 1, 0}});
+  const auto backend = open_cpu(device(1));
+  for (KernelSpec* spec : {&take, &give}) {
+    spec->operands[0].dtype = DType::i32;
+    spec->origin = {0, 0, 0};
+    spec->combine = Combine::add;
+    LawCase one;
+    one.spec = *spec;
+    one.images = {{6, 0, 2, 2, 6}, Image(spec == &take ? 21 : 15, 1.0), Image(spec == &take ? 15 : 21)};
+    Ready ready(*backend, one);
+    INFO(ready.kernel->implementation());
+    CHECK(ready.kernel->implementation() == "motley:rows");
+    allocations() = {};
+    ready.run();
+    CHECK(allocations().count == 0);
+    const std::vector<float> result = ready.result();
+    CHECK(std::vector<float>(result.begin(), result.begin() + 9) ==
+          (spec == &take ? std::vector<float>(9, 1.0F) : std::vector<float>{1, 1, 1, 0, 0, 0, 2, 2, 2}));
   }
 }
 

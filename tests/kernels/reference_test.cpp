@@ -144,7 +144,7 @@ TEST_CASE("pools: a window with no real element gives 0, and takes no gradient")
   }
 }
 
-TEST_CASE("pools of a slice: the halo is no border") {
+TEST_CASE("pools of a slice: the halo is not a border") {
   // Column x of 4 rows [1 4 | 3 2], windows of 3 at stride 1, padding 1: outputs 4. Rows 0-1 are this slice, rows 2-3 the other.
   KernelSpec upper = pool(KernelOp::avg_pool2d, PassKind::forward, {.h = 2, .w = 1, .r = 3, .s = 1, .p = 3, .q = 1}), lower = upper;
   upper.padding = {1, 2, 0, 0};  // outputs 0-2

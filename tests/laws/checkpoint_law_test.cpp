@@ -212,7 +212,7 @@ TEST_CASE("checkpoint law: what does not fit or is damaged is refused on all ran
   run_ranks_in_memory(2, [&](Runtime& rt) { Trainer(rt, sgd, {.seed = 5}).save(checkpoint); });
   REQUIRE(fs::exists(checkpoint / "rank-0.bin"));
   REQUIRE(fs::exists(checkpoint / "rank-1.bin"));
-  // No space: all ranks are told, the checkpoint that was there is as it was, and nothing else is left.
+  // No space: all ranks learn of it, the checkpoint that was there is as it was, and nothing else is left.
   const Manifest was = Checkpoint(checkpoint).manifest();
   std::signal(SIGXFSZ, SIG_IGN);
   std::atomic<int> full = 0;

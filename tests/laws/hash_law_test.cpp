@@ -109,7 +109,7 @@ void change_leaf(Parts& value, const Changed& changed) {
   for (const Parts& other : {Parts{CutBy::even}, Parts{Shares{{1, 2}}}, Parts{Sizes{{1, 2}}}, Parts{Jagged{{{1, 2}}, "a"}}})
     if (other.index() != value.index()) with(value, other, changed);
 }
-// Classes that keep their fields to themselves are made again; what they refuse is no value.
+// Classes that keep their fields to themselves are made again; what they refuse is not a value.
 void change_leaf(Shape& value, const Changed& changed) {
   std::vector<Dim> dims = value.dims();
   change(dims, [&] {

@@ -53,7 +53,7 @@ Plan with_implementations(const Planned& one) {
   for (int r = 0; r < one.mesh.ranks(); r += 2) {
     std::vector<KernelSpec> specs = kernels_as_run(data, r);
     for (std::size_t i = 0; i < specs.size(); i += 2)
-      data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "made up " + std::to_string(i)});
+      data.implementations[static_cast<std::size_t>(r)].push_back({specs[i], "synthetic " + std::to_string(i)});
     const std::vector<KernelSpec> fused = kernels_fused_and_apart(data, r);
     data.apart.resize(static_cast<std::size_t>(one.mesh.ranks()));
     if (!fused.empty()) data.apart[static_cast<std::size_t>(r)].push_back(fused.front());

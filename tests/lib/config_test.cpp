@@ -944,7 +944,7 @@ TEST_CASE("errors of independent parts are said at once") {
              "parts/layout.json: /place/relu_4/1: expected a string, found 1"});
 }
 
-TEST_CASE("what planning cannot do is said where the rule stands") {
+TEST_CASE("what planning cannot do is reported where the rule is written") {
   const Files files;
   files.folder.write("parts/layout.json", R"({ "version": 1,
   "tensors": { "conv2d_1.bias": { "filters1": null },

@@ -39,7 +39,7 @@ Mesh gpu_and_cpu(Index gpu_memory_bytes = 0) {
 Profile profile_of(const std::vector<double>& flops_per_second, double link_seconds, double link_bytes_per_second) {
   Profile profile;
   for (std::size_t d = 0; d < flops_per_second.size(); d++) {
-    profile.devices.push_back({d == 0 ? "gpu" : "cpu", d == 0 ? "cuda" : "cpu", "made up", "", "none"});
+    profile.devices.push_back({d == 0 ? "gpu" : "cpu", d == 0 ? "cuda" : "cpu", "synthetic", "", "none"});
     for (const KernelOp op : {KernelOp::conv2d, KernelOp::dense, KernelOp::max_pool2d, KernelOp::map})
       for (const PassKind pass : {PassKind::forward, PassKind::backward_data, PassKind::backward_filter}) {
         KernelSpec spec;
@@ -50,7 +50,7 @@ Profile profile_of(const std::vector<double>& flops_per_second, double link_seco
         spec.extents = {4096};
         if (op == KernelOp::map) spec.operands.assign(2, {DType::f32, {1}});
         const double seconds = flops(spec) / flops_per_second[d];
-        profile.add({static_cast<int>(d), spec, {seconds, seconds, seconds, 3}, "made up"});
+        profile.add({static_cast<int>(d), spec, {seconds, seconds, seconds, 3}, "synthetic"});
       }
   }
   for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}})

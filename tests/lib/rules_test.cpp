@@ -209,7 +209,7 @@ TEST_CASE("two dims of an input or an output on one axis") {
               "\"pool\": { \"cols\": null } }"});
   CHECK(complaints_of(kTwo, {{"rows", {"data", "model"}}, {"cols", "model"}}).size() == 1);
   CHECK(complaints_of(kTwo, {{"rows", "data"}, {"cols", "model"}}) == Lines{});
-  // A rule that does not hold by itself is not held against others.
+  // A rule that is wrong by itself is not compared with others.
   CHECK(complaints_of(kAll, {{"batch", "all"}, {"hidden", "al"}}).size() == 1);
   // flatten's dim inherits the cut of its first merged dim.
   CHECK(complaints_of(kAll, LayoutRules{{"batch", "all"}, {"filters1", "all"}}

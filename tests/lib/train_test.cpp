@@ -75,7 +75,7 @@ std::map<std::string, WholeTensor> weights(Runtime& rt, const Plan& plan, Traine
   return out;
 }
 
-// Labels as given; one sample may hold a value that is no number.
+// Labels as given; one sample may hold a value that is not a number.
 class Fixed final : public Dataset {
  public:
   explicit Fixed(Index samples, Index bad = -1) : samples_(samples), bad_(bad) {}

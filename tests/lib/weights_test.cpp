@@ -258,7 +258,7 @@ TEST_CASE("checkpoints: hostile manifests are refused before anything else is op
   CHECK_THAT(said("rank-0.bin", "rank-1.bin"), Contains("rank-1.bin is missing"));
   CHECK_THAT(said("\"bytes\": 96", "\"bytes\": 9223372036854775808"), Contains("integer"));
   CHECK_THAT(said("\"bytes\": 96", "\"bytes\": 9223372036854775807"), Contains("takes 96 bytes"));
-  CHECK_THAT(said("\"epoch\": 0", "\"epoch\": 4611686018427387904"), Contains("is no position in a training"));
+  CHECK_THAT(said("\"epoch\": 0", "\"epoch\": 4611686018427387904"), Contains("is not a valid position in a training"));
   CHECK_THAT(said("\"offset\": 0", "\"offset\": 9223372036854775807"), Contains("a part of"));
   CHECK_THAT(said("\"offset\": 96", "\"offset\": 95"), Contains("the parts before it end at byte 96"));
   CHECK_THAT(said("\"file\": 0", "\"file\": 1"), Contains("file 1 of 1"));
@@ -347,7 +347,7 @@ TEST_CASE("any box of a checkpoint is read, whatever chunks its rows are in") {
     }
 }
 
-TEST_CASE("names and shapes that differ are told all at once") {
+TEST_CASE("names and shapes that differ are reported all at once") {
   const std::vector<NamedShape> state{{"conv1.weight", {3, 2}}, {"fc.bias", {4}}, {"fc.weight", {4, 5}}};
   CHECK(differences(state, state).empty());
   const std::string said = differences(state, {{"conv_1.weight", {3, 2}}, {"fc.weight", {5, 4}}, {"x", {}}});

@@ -168,7 +168,7 @@ TEST_CASE("owners: small atoms have one, larger ones are shared in multiples whe
   }
 }
 
-TEST_CASE("owners: what everybody holds is shared evenly along the longest dim, in rank order") {
+TEST_CASE("owners: what all ranks hold is shared evenly along the longest dim, in rank order") {
   auto all_hold = [](const Box& box) { return std::vector<Shard>{{2, box}, {0, box}, {1, box}}; };
   CHECK(owners(all_hold({{0, 4}, {0, 10}, {0, 64}})) ==
         std::vector<Shard>{{0, {{0, 4}, {0, 10}, {0, 22}}}, {1, {{0, 4}, {0, 10}, {22, 42}}}, {2, {{0, 4}, {0, 10}, {42, 64}}}});

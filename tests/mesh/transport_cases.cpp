@@ -184,7 +184,7 @@ void deadline(Transport& t) {
   static_cast<void>(agree(t, 0));
   int value = 0;
   if (t.rank() == 0) {
-    // On threads the deadline is everybody's: the others sleep meanwhile.
+    // On threads all ranks have one deadline: the others sleep meanwhile.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     set_deadline_seconds(0.3);
     const auto start = std::chrono::steady_clock::now();
@@ -219,8 +219,8 @@ struct Heard : WaitObserver {
   int blind_to = -2;
 };
 
-// Of a rank that the observer does not see no one says that it hangs: the wait has its deadline. On threads the deadline is
-// everybody's: the other ranks poll meanwhile and wait for nothing.
+// Of a rank that the observer does not see no one says that it hangs: the wait has its deadline. On threads all ranks have one
+// deadline: the other ranks poll meanwhile and wait for nothing.
 void observer_is_blind(Transport& t) {
   if (t.size() < 2) return;
   std::byte go{};

@@ -80,7 +80,7 @@ class SpinBackend : public Backend {
                                                                             : 1),
                                         name);
   }
-  std::string model() const override { return "made up"; }
+  std::string model() const override { return "synthetic"; }
   std::string isa() const override { return "none"; }
   std::string library() const override { return "spin 1"; }
   int threads() const override { return 1; }
@@ -232,7 +232,7 @@ TEST_CASE("a profile of another device is refused with the reason", "[measure]")
   Device device;
   device.name = "left";
   const DeviceFacts here = facts_of(device, backend);
-  CHECK(here == DeviceFacts{"left", "cpu", "made up", "none", "spin 1", "", 1});
+  CHECK(here == DeviceFacts{"left", "cpu", "synthetic", "none", "spin 1", "", 1});
   DeviceFacts profiled = here;
   profiled.name = "right";
   CHECK_NOTHROW(check_same_device(profiled, here, "p.json"));

@@ -46,7 +46,7 @@ TEST_CASE("a measured point answers for itself, of several the one with the smal
   check_estimate(p.seconds(0, conv(0, 16, 32)), 0, Known::measured);  // nothing runs
 }
 
-TEST_CASE("a bias rides along, but where implementations were timed with it: which is fastest is kept apart from how long it takes",
+TEST_CASE("a bias is fused, but where implementations were timed with it: which is fastest is kept apart from how long it takes",
           "[profile]") {
   Profile p;
   KernelSpec biased = conv(4, 16, 32);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A transport that takes a device's own memory, as an MPI library may: the device's copy queue fetches what is sent and puts down
-// what arrives, at once and after nothing else. Whoever sends before a kernel has written sends other bytes in some seed of the
+// what arrives, at once and after nothing else. A rank that sends before a kernel has written sends other bytes in some seed of the
 // fake device.
 #pragma once
 #include <motley/backend.h>

@@ -54,7 +54,7 @@ CATCH_REGISTER_LISTENER(Together)
 
 void end_failed() {
   std::fflush(nullptr);
-  static_cast<void>(meet(true, "the end"));  // everybody has printed
+  static_cast<void>(meet(true, "the end"));  // all ranks have printed
   motley::MpiSession::abort(1);
 }
 

@@ -91,7 +91,7 @@ class Upsample2d final : public Op {
     return nullptr;
   }
 
-  // Both dims alike: so many copies in a mean, its padding on either side.
+  // The same for both dims: so many copies in a mean, its padding on either side.
   Slides slides(Index more, Index window, Index padding, bool into_y) const {
     Slides out;
     for (std::size_t i = 0; i < 2; i++) {

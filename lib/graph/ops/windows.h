@@ -26,7 +26,7 @@ struct Slide {
 };
 using Slides = std::array<Slide, 2>;  // rows, columns
 
-// UserError: `over` is no two dims of x, extents below 1, padding below 0, a window that does not fit.
+// UserError: `over` is not two dims of x, extents below 1, padding below 0, a window that does not fit.
 Slides slides_of(const Tensor& x, const SlideOptions& options);
 // Of windows that make their inputs from their outputs x; `more`: rows and columns at the end that they would not reach.
 Slides transposed_slides_of(const Tensor& x, const SlideOptions& options, const Extent2& more);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mesh/mpi_collectives.h"
+#include "bench/support/mpi_collectives.h"
 
 #include <mpi.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's own collectives over all ranks, blocking: what the product's exchanges are measured against.
+// MPI's own collectives over all ranks, blocking: beside which bench/exchange times motley's exchanges.
 #pragma once
 #include <motley/dims.h>
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/outlet.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <optional>
+
+namespace motley {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{1};  // for the reader, after a request to stop
+constexpr int kLookEvery = 50;                // milliseconds
+
+bool takes_more(int stream, int milliseconds) {
+  pollfd file{stream, POLLOUT, 0};
+  return ::poll(&file, 1, milliseconds) > 0;
+}
+
+}  // namespace
+
+void Outlet::flush() {
+  // A pipe that is ready has room for PIPE_BUF bytes: a write of no more does not block.
+  while (waiting() > 0 && takes_more(stream_, 0)) {
+    const ssize_t n = ::write(stream_, waiting_.data() + written_, std::min<std::size_t>(waiting(), PIPE_BUF));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n < 0) {
+      error_ = errno;
+      written_ = waiting_.size();
+    } else {
+      written_ += static_cast<std::size_t>(n);
+    }
+  }
+  if (2 * written_ < waiting_.size()) return;
+  waiting_.erase(0, written_);
+  written_ = 0;
+}
+
+void Outlet::finish(const std::function<bool()>& stopped) {
+  std::optional<Clock::time_point> until;
+  for (flush(); waiting() > 0; flush()) {
+    if (!until && stopped()) until = Clock::now() + kPatience;
+    if (until && Clock::now() > *until) {
+      dropped_ = true;
+      waiting_.clear();
+      written_ = 0;
+      return;
+    }
+    takes_more(stream_, kLookEvery);
+  }
+}
+
+}  // namespace motley

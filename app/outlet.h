@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// stdout or stderr, whose reader may be slow or have stopped: what it does not take now waits here, and nothing blocks.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace motley {
+
+class Outlet {
+ public:
+  explicit Outlet(int stream) : stream_(stream) {}
+  void add(std::string_view text) { waiting_ += text; }
+  // Writes what the reader takes now.
+  void flush();
+  // Writes all, however long the reader takes; once `stopped()` says so a second more. What is left then is dropped.
+  void finish(const std::function<bool()>& stopped);
+  std::size_t waiting() const { return waiting_.size() - written_; }  // bytes
+  int stream() const { return stream_; }
+  bool dropped() const { return dropped_; }  // by finish()
+  int error() const { return error_; }       // errno of a write that failed; 0: none did
+
+ private:
+  int stream_;
+  std::string waiting_{};
+  std::size_t written_ = 0;  // of `waiting_`
+  int error_ = 0;
+  bool dropped_ = false;
+};
+
+}  // namespace motley
