@@ -111,12 +111,11 @@ void move_part(const Slice<const std::byte>& from, const Slice<std::byte>& to, c
   copy_box(extents_of(part), from.item, from.at(part), from.strides, to.at(part), to.strides);
 }
 
-// All parts that one rank sends another: one message, part after part, each row-major. In memory of its own, which may outlive the
-// caller's where an error leaves the message unfinished.
+// All parts that one rank sends another: one message, part after part, each row-major.
 struct Packet {
   std::vector<Box> parts{};
   std::unique_ptr<std::byte[]> memory{};
-  std::span<std::byte> packed{};  // in `memory`; empty: the message goes where the part is in the result
+  std::span<std::byte> packed{};  // in `memory`; empty: the message is sent, or received, where the part is
   void allocate(std::size_t item) {
     const std::size_t bytes = static_cast<std::size_t>(items()) * item;
     memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -153,7 +152,7 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
   }
   control::InFlight in_flight(transport, memory);
   for (auto& [from, packet] : incoming) {
-    if (result_owner != nullptr && packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
+    if (packet.parts.size() == 1 && result.whole_runs(packet.parts[0])) {
       in_flight.receive(from, kTag, {result.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * result.item});
       continue;
     }
@@ -161,6 +160,10 @@ void exchange(const std::vector<BoxMessage>& messages, const Slice<const std::by
     in_flight.receive(from, kTag, packet.packed);
   }
   for (auto& [to, packet] : outgoing) {
+    if (packet.parts.size() == 1 && mine.whole_runs(packet.parts[0])) {
+      in_flight.send(to, kTag, {mine.at(packet.parts[0]), static_cast<std::size_t>(packet.items()) * mine.item});
+      continue;
+    }
     packet.allocate(mine.item);
     Index first = 0;
     for (const Box& part : packet.parts) {
@@ -189,7 +192,7 @@ void check_size(std::size_t found, const LaidOut& at, std::size_t item, const st
                     " were given; size it by layout.box(mesh, rank)");
 }
 
-// result_owner: of the memory of `result`; none: it is the caller's.
+// result_owner: of the memory of `result`, for messages that an error leaves unfinished; none: it is the caller's.
 void redistribute_into(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
                        const LaidOut& to, Transport& transport, const std::shared_ptr<const void>& result_owner) {
   const std::vector<BoxMessage> messages = moves(from, to);

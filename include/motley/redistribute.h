@@ -34,8 +34,8 @@ std::vector<double> redistribute(std::span<const double> local, const LaidOut& f
 /// The same of integers.
 std::vector<std::int32_t> redistribute(std::span<const std::int32_t> local, const LaidOut& from, const LaidOut& to,
                                        Transport& transport);
-/// The same between memory that the caller provides; `result` does not overlap `local`. Messages have memory of their own, so that
-/// the caller's may go when an error is thrown.
+/// The same between memory that the caller provides; `result` does not overlap `local`. Where an error of the transport is thrown,
+/// messages may still use both (and `local` in the calls above) until the process ends.
 void redistribute(std::span<const std::byte> local, std::span<std::byte> result, DType dtype, const LaidOut& from,
                   const LaidOut& to, Transport& transport);
 

@@ -7,7 +7,6 @@
 #include "tests/support/run_plan.h"
 
 using namespace motley;
-using namespace motley::testing;
 
 namespace {
 
