@@ -155,10 +155,9 @@ std::string head_of(const CompiledFormula& one, const Loop& loop) {
          "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
 }
 // The loop over elements, to be called in parts.
-std::string add_of(const std::string& body) {
-  return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n"
-         "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" +
-         body + "      }\n    };\n";
+std::string add_of(const std::string& body, const std::string& ahead = "") {
+  return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n" + ahead +
+         "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" + body + "      }\n    };\n";
 }
 // Sums of the elements of each row: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
@@ -206,9 +205,10 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
     const std::string many = text(rows);
     for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
       if ((one.fixed >> k & 1) == 0 && (one.wide >> k & 1) == 0)
-        ahead += "    if (step[" + text(k) + "] == n) read_ahead(t" + text(k) + ", " + many + " * n);\n";
-    std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
-                ahead.c_str(), loop.values.c_str(), add_of(body + end).c_str(), next.c_str());
+        ahead += "      for (Index r = 0; r < " + many + " && step[" + text(k) + "] == n; r++) read_ahead(t" + text(k) +
+                 " + r * n + first, m);\n";
+    std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
+                loop.values.c_str(), add_of(body + end, ahead).c_str(), next.c_str());
   }
   std::printf("%s}\n\n", store.c_str());
 }
