@@ -43,7 +43,7 @@ struct MapLoop {
   std::uint32_t still = 0;          // operands of which it reads one value in each row: a bit each
   bool at_once = false;             // elementwise: a tile is rows of one call of `compiled`, nothing is copied
   bool streamed = false;            // at_once: the result is written around the caches
-  bool ahead = false;               // operands come from memory: their lines are fetched before they are needed
+  bool ahead = false;               // then: operands come from memory, their lines are fetched before they are needed
   std::uint32_t widened = 0;        // of `sums`: bf16 operands, which are made f32 some rows at a time: a bit each
   SumLoops sums{};                  // of a reduction, instead of `compiled`: none, or the one for its rows
   const void* constants = nullptr;  // for compiled ones

@@ -18,7 +18,6 @@ namespace {
 constexpr Index kFew = 16, kMany = 64;             // elements of a row: where the vectors run across rows
 constexpr Index kTileElements = 8192;              // one unit of an elementwise map: 32 KiB per operand
 constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: with an operand as large as many last-level caches
-constexpr Index kFromMemory = Index{1} << 21;      // elements of all operands: 8 MiB, no second cache has them
 constexpr Index kTransposeTile = 64;               // both sides of a tile fit in the first-level cache
 constexpr Index kTogether = 8;                     // reduce.inc
 
@@ -253,8 +252,8 @@ Registers registers_of(const PlainFormula& f) {
 // Long, so that a call of interpret() costs little beside what it computes, as far as its registers stay in the first cache. Short
 // where operands come from memory: reading then overlaps with computing.
 Index chunk_for(const Registers& registers, Index elements) {
-  constexpr Index kInCache = 4096;  // 16 KiB
-  if (elements > kFromMemory) return kChunk;
+  constexpr Index kInCache = 4096, kLarge = Index{1} << 21;  // 16 KiB; 8 MiB of operands
+  if (elements > kLarge) return kChunk;
   const Index fits = kMostInstructions * kChunk / std::max(1, registers.count);
   return std::clamp(std::min(kInCache / std::max(1, registers.full), fits) / kChunk * kChunk, kChunk, kLongChunk);
 }
@@ -330,7 +329,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   }
   choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   plan.loop.at_once = reduced.empty() && runs_at_once(plan, kept[kept.size() - 2].size, kept.back());
-  plan.loop.ahead = plan.elements > kFromMemory;
+  plan.loop.ahead = spec.whole == 0;  // a block of a chain is in a cache
   plan.loop.streamed = plan.loop.at_once && is_streamed(plan, spec, kept[kept.size() - 2], kept.back());
   store(plan, kept, reduced);
   plan.loop.extents = plan.extents.data();
