@@ -42,13 +42,13 @@ bool joins(const Extent& a, const Extent& b) {
   return true;
 }
 
-// A map whose first index has `blocks` positions, all results among what it walks; no other index reaches from one of its positions
-// to the next. Nothing: it has none such.
+// A map whose first index has so many positions, which every result walks; no other index reaches from one of them to the next.
 struct Blocked {
   KernelSpec spec{};
   Index stride(std::size_t operand) const { return spec.operands[operand].strides.front(); }
 };
 
+// Nothing: the map has no such index.
 std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
   if (spec.op != KernelOp::map || reads_position(spec.formula, -1)) return std::nullopt;
   std::vector<Extent> all = extents_of(spec);
@@ -88,12 +88,6 @@ std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
   return std::nullopt;
 }
 
-Index bytes_of(const KernelSpec& spec, std::size_t operand) {
-  Index bytes = static_cast<Index>(motley::bytes_of(spec.operands[operand].dtype));
-  for (std::size_t d = 0; d < spec.extents.size(); d++) bytes *= spec.operands[operand].strides[d] == 0 ? 1 : spec.extents[d];
-  return bytes;
-}
-
 // Kernels that may run block by block, from one step on.
 class Candidate {
  public:
@@ -109,7 +103,7 @@ class Candidate {
     const std::size_t inputs = input_count(next->spec);
     for (std::size_t k = 0; k < run->operands.size(); k++) {
       Touched& t = touched_[run->operands[k].buffer];
-      const Index bytes = bytes_of(next->spec, k), stride = next->stride(k);
+      const Index bytes = bytes_of(next->spec, next->spec.operands[k]), stride = next->stride(k);
       if (t.steps.empty()) t.element = run->operands[k].element, t.stride = stride;
       t.aligned = t.aligned && t.element == run->operands[k].element && t.stride == stride;
       t.written = t.written || k >= inputs;

@@ -52,12 +52,6 @@ double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   return seconds + elements * computing;
 }
 
-Index bytes_of(const KernelSpec& spec, const MapOperand& operand) {
-  Index bytes = static_cast<Index>(motley::bytes_of(operand.dtype));
-  for (std::size_t d = 0; d < spec.extents.size(); d++) bytes *= operand.strides[d] == 0 ? 1 : spec.extents[d];
-  return bytes;
-}
-
 class Fuser {
  public:
   Fuser(Program& program, const PlanData& plan, const CompileOptions& options, std::vector<Fusion>* made)
