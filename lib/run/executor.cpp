@@ -128,6 +128,12 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
     start->set(DeviceMemory::Queue::compute);
     last = start.get();
   }
+  const auto poll = [&](double then) {
+    if (pending.empty() || then - polled < kPollEvery) return;
+    progress();
+    polled = now = seconds_now();
+    out.polling_seconds += now - then;
+  };
   for (std::size_t i = from; i < to; i++) {
     if (is_done(i)) continue;
     if (const Chain* chain = chains[i]; chain != nullptr) {
@@ -135,7 +141,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
       for (int c = chain->begin; after && c < chain->end; c++) after(c);
       i = static_cast<std::size_t>(chain->end) - 1;
       out.busy_seconds += then - now;
-      now = after ? seconds_now() : then;
+      poll(now = after ? seconds_now() : then);
       continue;
     }
     Step& s = steps[i];
@@ -152,10 +158,7 @@ Ran Executor::Bound::run(std::size_t from, std::size_t to, const std::function<v
     (s.kind == Step::Kind::wait ? out.waiting_seconds : out.busy_seconds) += took;
     if (device == nullptr || s.kind != Step::Kind::kernel) s.seconds += took;
     now = then;
-    if (s.kind != Step::Kind::kernel || pending.empty() || then - polled < kPollEvery) continue;
-    progress();
-    polled = now = seconds_now();
-    out.polling_seconds += now - then;
+    if (s.kind == Step::Kind::kernel) poll(then);
   }
   out.busy_seconds += out.polling_seconds;
   if (device != nullptr) {
