@@ -32,7 +32,7 @@ class Console {
   Clock::time_point next_{};
 };
 
-// To stderr, as it is. Where its reader has stopped it waits, as print_result() does, until this process is asked to stop.
+// To stderr, as it is. Where its reader has stopped it waits, as print_result() does, until a stop is requested.
 void print_error(const std::string& text);
 // The whole result. Error(io).
 void print_result(const std::string& text);

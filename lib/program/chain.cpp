@@ -3,6 +3,8 @@
 // of them have: what one reads or makes is then in the second cache for the next one. Only where each block of one touches that
 // block of what another one makes and nothing else of it, and where the bytes say that it is faster. No bit changes: a block's
 // elements are computed as they would be with all the others.
+#include <motley/error.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -17,8 +19,9 @@ namespace motley {
 
 namespace {
 
-constexpr Index kBlockBytes = Index{1} << 19;  // of all operands: half of a small second cache
-constexpr int kMostSteps = 64;                 // of a chain
+constexpr Index kBlockBytes = Index{1} << 19;   // of all operands: half of a small second cache
+constexpr Index kLeastBytes = 4 * kBlockBytes;  // of a chain: less stays in a cache as it is
+constexpr int kMostSteps = 64;                  // of a chain
 
 // One index of a map with every operand's strides.
 struct Extent {
@@ -117,23 +120,19 @@ class Candidate {
   // Seconds less than one after the other; where all count, how many kernels.
   double gain(Chained which) const {
     if (which == Chained::all) return kernels_.size() < 2 ? 0 : static_cast<double>(kernels_.size());
-    Index all = 0, again = 0;
+    const Index all = walked_bytes();
+    if (kernels_.size() < 2 || all < kLeastBytes || all / positions_ > kBlockBytes) return 0;
+    Index again = 0;
     for (const auto& [buffer, t] : touched_)
-      if (t.stride != 0) {
-        all += t.bytes;
-        again += t.bytes * static_cast<Index>(t.steps.size() - 1);
-      }
-    if (kernels_.size() < 2 || all < 4 * kBlockBytes || all / positions_ > kBlockBytes) return 0;
+      if (t.stride != 0) again += t.bytes * static_cast<Index>(t.steps.size() - 1);
     const double read = static_cast<double>(again) * (1 / kMemoryBytesPerSecond - 1 / kCacheBytesPerSecond);
     return read - static_cast<double>(kernels_.size()) * static_cast<double>(all) / kBlockBytes * kStartSeconds;
   }
 
   Chain chain(Chained which) const {
-    Index all = 0;
-    for (const auto& [buffer, t] : touched_) all += t.stride == 0 ? 0 : t.bytes;
     Chain out;
     out.begin = begin_, out.end = begin_ + static_cast<int>(kernels_.size());
-    const Index wanted = which == Chained::all ? 3 : (all + kBlockBytes - 1) / kBlockBytes,
+    const Index wanted = which == Chained::all ? 3 : (walked_bytes() + kBlockBytes - 1) / kBlockBytes,
                 each = (positions_ + wanted - 1) / wanted;
     out.blocks = (positions_ + each - 1) / each;
     for (std::size_t i = 0; i < kernels_.size(); i++) {
@@ -151,9 +150,15 @@ class Candidate {
  private:
   struct Touched {
     Index element = 0, stride = 0, bytes = 0;
-    bool aligned = true, written = false;  // every use of it walks it alike; some step writes it
+    bool aligned = true, written = false;  // every use of it has this stride and begins here; some step writes it
     std::set<int> steps{};
   };
+  // Of the buffers that have the index.
+  Index walked_bytes() const {
+    Index out = 0;
+    for (const auto& [buffer, t] : touched_) out += t.stride == 0 ? 0 : t.bytes;
+    return out;
+  }
   // Of what this step writes, or another one has written, each block touches its own part alone.
   bool is_in_step(const RunKernel& run, const Blocked& next) const {
     const std::size_t inputs = input_count(next.spec);
@@ -194,6 +199,7 @@ class Candidate {
 std::optional<Chain> chain_from(const Program& program, int begin, Chained which) {
   const int parts[]{program.forward_steps, program.combine_begin, program.update_begin, program.move_begin};
   int end = begin;
+  Index bytes = 0;
   std::set<Index> sizes;
   const auto& steps = program.steps;
   for (; end < static_cast<int>(steps.size()) && end - begin < kMostSteps; end++) {
@@ -201,21 +207,24 @@ std::optional<Chain> chain_from(const Program& program, int begin, Chained which
     if (run == nullptr || run->spec.op != KernelOp::map || at(steps, end).once != at(steps, begin).once ||
         (end > begin && std::find(std::begin(parts), std::end(parts), end) != std::end(parts)))
       break;
+    bytes += bytes_touched(run->spec);
     Index size = 1;
     for (std::size_t d = 0; d < run->spec.extents.size() && end - begin < 2; d++) sizes.insert(size *= run->spec.extents[d]);
   }
-  std::optional<Chain> best;
+  if (which == Chained::paying && bytes < kLeastBytes) return std::nullopt;
+  Index by = 0;  // the best one's positions and number of kernels
+  int kernels = 0;
   double most = 0;
   for (const Index positions : sizes) {
     if (positions < 2) continue;
     Candidate candidate(program, begin, positions);
     for (int s = begin; s < end && candidate.add(); s++)
-      if (const double gain = candidate.gain(which); gain > most) {
-        most = gain;
-        best = candidate.chain(which);
-      }
+      if (const double gain = candidate.gain(which); gain > most) most = gain, by = positions, kernels = s + 1 - begin;
   }
-  return best;
+  if (kernels == 0) return std::nullopt;
+  Candidate best(program, begin, by);
+  for (int i = 0; i < kernels; i++) check(best.add(), "a kernel that has been in the chain");
+  return best.chain(which);
 }
 
 }  // namespace
