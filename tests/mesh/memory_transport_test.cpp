@@ -93,7 +93,7 @@ struct Unanswered final : Transport {
 }  // namespace
 
 TEST_CASE("memory: what an error leaves unfinished keeps the bytes that it uses") {
-  REQUIRE(mallopt(M_PERTURB, 0x5a) == 1);  // memory that is freed is overwritten
+  mallopt(M_PERTURB, 0x5a);  // memory that is freed is overwritten; under AddressSanitizer (no such option) its use is an error
   const auto fails = [](const std::function<void(Transport&)>& body) {
     Unanswered transport;
     try {
