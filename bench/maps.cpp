@@ -56,9 +56,9 @@ KernelSpec spec_of(const std::string& name, Index n) {
     spec.combine = Combine::add;
     return spec;
   }
-  if (name == "interpreted: (a - b) * c") return map_of(formula({(a - b) * 0.3}), {n}, {one, one, one});
-  if (name == "interpreted: a a + b b - c") return map_of(formula({a * a + b * b - 0.5}), {n}, {one, one, one});
-  if (name == "interpreted: exp(a - b) b") return map_of(formula({exp(a - b) * b}), {n}, {one, one, one});
+  if (name == "fused: (a - b) * c") return map_of(formula({(a - b) * 0.3}), {n}, {one, one, one});
+  if (name == "fused: a a + b b - c") return map_of(formula({a * a + b * b - 0.5}), {n}, {one, one, one});
+  if (name == "fused: exp(a - b) b") return map_of(formula({exp(a - b) * b}), {n}, {one, one, one});
   const std::size_t space = name.find(' ');
   if (space != std::string::npos) return map_of(gradient_of(name.substr(0, space)), {n}, {one, one, one});
   return map_of(forward_of(name), {n}, {one, one});

@@ -68,6 +68,10 @@ Value derivative(const Value& result, int number);
 inline bool is_function(Opcode op) {
   return op >= Opcode::exp && op < Opcode::whole;
 }
+// Whether maps of f32 made of such instructions alone run as loops on CPUs though no op declares them (kernels/loops/assemble.h).
+inline bool is_assembled(Opcode op) {
+  return op != Opcode::position && (!is_function(op) || op == Opcode::sqrt);
+}
 // Whether a, b and c of such an instruction are registers.
 inline bool reads_registers(Opcode op) {
   return op >= Opcode::add && op != Opcode::whole;

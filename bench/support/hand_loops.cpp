@@ -222,9 +222,9 @@ const HandLoops& MOTLEY_HAND_LOOPS() {
                                 {"norm", norm},
                                 {"norm statistics", norm_statistics},
                                 {"norm gradient", norm_gradient},
-                                {"interpreted: (a - b) * c", scaled_difference},
-                                {"interpreted: a a + b b - c", squares},
-                                {"interpreted: exp(a - b) b", exp_of_difference}},
+                                {"fused: (a - b) * c", scaled_difference},
+                                {"fused: a a + b b - c", squares},
+                                {"fused: exp(a - b) b", exp_of_difference}},
                                {{"layer_norm", layer_norm}, {"rms_norm", rms_norm}, {"softmax", softmax}}};
   return loops;
 }

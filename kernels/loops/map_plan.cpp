@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/at.h"
+#include "kernels/loops/assemble.h"
 #include "kernels/operands.h"
 #include "kernels/value.h"
 
@@ -120,12 +121,19 @@ std::uint32_t operands_of(const MapPlan& plan, DType dtype) {
   return bits;
 }
 
+// Of operands with a bit in `still` it reads one value in each row. Null: the formula is interpreted.
+FormulaLoop loop_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, std::uint32_t still) {
+  if (spec.formula.code.empty()) return nullptr;
+  const FormulaLoop compiled = loops.compiled(shape_of(spec.formula).hash, plan.loop.wide, still);
+  return compiled != nullptr || plan.loop.wide ? compiled : assembled(plan.formula, loops.simd, still);
+}
+
 void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
   MapLoop& loop = plan.loop;
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
   const std::uint32_t still = still_along(plan, row);
   if (still == 0 || (still & (operands_of(plan, DType::f64) | operands_of(plan, DType::bf16))) != 0) return;  // converted ones
-  const FormulaLoop along_rows = loops.compiled(shape_of(spec.formula).hash, false, still);
+  const FormulaLoop along_rows = loop_of(plan, spec, loops, still);
   if (along_rows == nullptr) return;
   loop.compiled = along_rows;
   loop.still = still;
@@ -264,7 +272,7 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   const FormulaShape shape = shape_of(spec.formula);
   loop.wide = is_wide(spec);
   loop.positioned = reads_position(spec.formula, -1);
-  loop.compiled = spec.formula.code.empty() ? nullptr : loops.compiled(shape.hash, loop.wide, 0);
+  loop.compiled = loop_of(plan, spec, loops, 0);
   plan.constants.assign(shape.constants.begin(), shape.constants.end());
   plan.wide_constants = shape.constants;
   loop.constants = loop.wide ? static_cast<const void*>(plan.wide_constants.data()) : plan.constants.data();

@@ -23,16 +23,19 @@ namespace motley {
 namespace {
 
 // Per element: an interpreted instruction, arithmetic 8 or 16 of them, and a comparison or a choice, which are no vector
-// instructions; a function like exp, compiled or not.
+// instructions; a function like exp, interpreted or not.
 constexpr double kArithmeticSeconds = 0.05e-9, kChoiceSeconds = 0.35e-9, kFunctionSeconds = 0.5e-9;
 
-bool is_compiled(const KernelSpec& spec) {
+bool is_loop(const KernelSpec& spec) {  // else it is interpreted
   static const std::set<std::pair<std::uint64_t, Width>> all = [] {
     std::set<std::pair<std::uint64_t, Width>> out;
     for (const CompiledFormula& one : compiled_formulas()) out.emplace(shape_of(one.formula).hash, one.width);
     return out;
   }();
-  return spec.formula.code.size() < 2 || all.contains({shape_of(spec.formula).hash, is_wide(spec) ? Width::f64 : Width::f32});
+  const auto& code = spec.formula.code;
+  const bool wide = is_wide(spec);
+  const bool assembled = !wide && std::all_of(code.begin(), code.end(), [](const Instruction& s) { return is_assembled(s.op); });
+  return code.size() < 2 || assembled || all.contains({shape_of(spec.formula).hash, wide ? Width::f64 : Width::f32});
 }
 
 // By bytes and instructions, where they come from memory: `bytes_at_once` are touched by the kernels compared.
@@ -40,11 +43,11 @@ double seconds_of(const KernelSpec& spec, Index bytes_at_once, bool on_device) {
   const double rate = bytes_at_once > kInCacheBytes ? kMemoryBytesPerSecond : kCacheBytesPerSecond;
   double seconds = kStartSeconds + static_cast<double>(bytes_touched(spec)) / rate;
   if (on_device) return seconds;  // it evaluates all formulas in the same way
-  const bool compiled = is_compiled(spec);
+  const bool loop = is_loop(spec);
   double computing = 0;
   for (const Instruction& s : spec.formula.code) {
     const bool function = is_function(s.op);
-    if (function || (s.op >= Opcode::add && s.op < Opcode::exp && !compiled))
+    if (function || (s.op >= Opcode::add && s.op < Opcode::exp && !loop))
       computing += function ? kFunctionSeconds : s.op < Opcode::less ? kArithmeticSeconds : kChoiceSeconds;
   }
   double elements = 1;

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/loops/assemble.h"
+
+#ifdef MOTLEY_XBYAK
+#define XBYAK_USE_MMAP_ALLOCATOR
+#include <motley/error.h>
+#include <xbyak/xbyak.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/at.h"
+#include "kernels/value.h"
+
+namespace motley::cpu {
+namespace {
+
+using Xbyak::Reg64, Xbyak::Xmm, Xbyak::Ymm;
+
+bool reads_memory(Opcode op) {
+  return op == Opcode::operand || op == Opcode::integer;
+}
+
+// Registers of the CPU that hold nothing yet, a bit each.
+class Free {
+ public:
+  explicit Free(std::uint32_t bits) : bits_(bits) {}
+  int take() {  // -1: there is none
+    if (bits_ == 0) return -1;
+    const int number = std::countr_zero(bits_);
+    bits_ &= bits_ - 1;
+    return number;
+  }
+  void give(int number) { bits_ |= 1U << number; }
+
+ private:
+  std::uint32_t bits_;
+};
+
+// What a register of the formula depends on.
+enum class Varies : std::uint8_t { never, by_row, by_element };
+
+// rdi: the Strip. rsi: elements of a row. rax: the first element at work. r8: rows left. rcx, rdx: for a moment. Other general
+// registers: where operands and results begin, of the row at work.
+class Assembler : Xbyak::CodeGenerator {
+ public:
+  Assembler(const PlainFormula& formula, Simd simd, std::uint32_t still)
+      : CodeGenerator(kBytes, Xbyak::DontSetProtectRWE),
+        f_(formula),
+        still_(still),
+        sse_(simd == Simd::sse41),
+        vectors_(sse_ ? 0xfffeU : 0xffffU) {
+    find_uses();
+    begin();
+    Xbyak::Label row, end;
+    registers_of(Varies::never, {});
+    align(16);
+    L(row);
+    registers_of(Varies::by_row, {});
+    xor_(eax, eax);
+    const int most = width();
+    elements({most, 2});
+    elements({most, 1});
+    if (most > 4) elements({4, 1});
+    elements({1, 1});
+    dec(r8);
+    jz(end, T_NEAR);
+    next_row();
+    jmp(row, T_NEAR);
+    L(end);
+    finish();
+  }
+
+  // Null: registers or memory did not suffice.
+  FormulaLoop loop() {
+    if (!fits_ || !setProtectModeRE(false)) return nullptr;
+    return getCode<FormulaLoop>();
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 32768;
+  // So many elements at once, so many times; width 0: one value for all of them.
+  struct Lanes {
+    int width = 0, times = 1;
+  };
+
+  int width() const { return sse_ ? 4 : 8; }
+  Opcode op(int i) const { return f_.code[i].op; }
+
+  void find_uses() {
+    for (int i = 0; i < f_.count; i++) {
+      const PlainInstruction s = f_.code[i];
+      Varies& varies = at(varies_, i);
+      if (reads_memory(s.op)) varies = (still_ >> s.a & 1) != 0 ? Varies::by_row : Varies::by_element;
+      at(last_, i) = i;
+      if (!reads_registers(s.op)) continue;
+      for (const int r : {s.a, s.b, s.c})
+        if (r >= 0) {
+          varies = std::max(varies, at(varies_, r));
+          at(last_, r) = i;
+        }
+    }
+    for (int i = 0; i < f_.count; i++) {  // what is computed before a loop stays
+      if (at(varies_, i) != Varies::by_element) at(last_, i) = kMostInstructions;
+      if (op(i) == Opcode::constant || op(i) == Opcode::whole) at(constant_, i) = constants_++;
+    }
+    for (int k = 0; k < f_.result_count; k++) at(last_, f_.results[k]) = kMostInstructions;
+  }
+
+  // ---- pointers
+  void begin() {
+    const std::array<Reg64, 9> all{r9, r10, r11, rbx, rbp, r12, r13, r14, r15};
+    constexpr std::size_t kScratch = 3;  // the first ones are the callee's
+    std::size_t next = 0;
+    const auto pointer = [&](std::size_t list, int k, Reg64& to) {
+      if (next == all.size()) return static_cast<void>(fits_ = false);
+      to = all[next++];
+      if (next > kScratch) push(to), pushed_.at(pushes_++) = to;
+      mov(to, ptr[rdi + static_cast<int>(list) + 8 * k]);
+    };
+    std::uint32_t seen = 0;
+    for (int i = 0; i < f_.count; i++)
+      if (const int k = f_.code[i].a; reads_memory(op(i)) && (seen >> k & 1) == 0) {
+        seen |= 1U << k;
+        pointer(offsetof(Strip, in), k, at(in_, k));
+      }
+    walked_ = seen;
+    for (int k = 0; k < f_.result_count; k++) pointer(offsetof(Strip, out), k, at(out_, k));
+    mov(r8, ptr[rdi + offsetof(Strip, rows)]);
+  }
+  void next_row() {
+    mov(rdx, ptr[rdi + offsetof(Strip, in_steps)]);
+    for (int k = 0; k < kMostOperands; k++)
+      if ((walked_ >> k & 1) != 0) {
+        mov(rcx, ptr[rdx + 8 * k]);
+        lea(at(in_, k), ptr[at(in_, k) + rcx * 4]);
+      }
+    mov(rdx, ptr[rdi + offsetof(Strip, out_steps)]);
+    for (int k = 0; k < f_.result_count; k++) {
+      mov(rcx, ptr[rdx + 8 * k]);
+      lea(at(out_, k), ptr[at(out_, k) + rcx * 4]);
+    }
+  }
+  void finish() {
+    while (pushes_ > 0) pop(pushed_.at(--pushes_));
+    if (!sse_) vzeroupper();
+    ret();
+  }
+
+  // ---- loops over elements
+  void elements(const Lanes& lanes) {
+    Xbyak::Label loop, done;
+    const auto is_over = [&] {
+      lea(rdx, ptr[rax + lanes.width * lanes.times]);
+      cmp(rdx, rsi);
+    };
+    is_over();
+    jg(done, T_NEAR);
+    align(16);
+    L(loop);
+    for (int time = 0; time < lanes.times; time++) body(lanes, time * lanes.width);
+    mov(rax, rdx);
+    is_over();
+    jle(loop, T_NEAR);
+    L(done);
+  }
+  // shift: elements after rax
+  void body(const Lanes& lanes, int shift) {
+    const Free before = vectors_;
+    shift_ = shift;
+    registers_of(Varies::by_element, lanes);
+    for (int k = 0; k < f_.result_count; k++)  // after all operands are read: they may be the same memory
+      store(ptr[at(out_, k) + rax * 4 + 4 * shift], at(its_, f_.results[k]), lanes);
+    vectors_ = before;
+  }
+  void registers_of(Varies varies, const Lanes& lanes) {
+    for (int i = 0; i < f_.count && fits_; i++) {
+      if (at(varies_, i) != varies) continue;
+      compute(i, lanes);
+      if (at(last_, i) == i) give(i);  // nothing reads it
+    }
+  }
+
+  // ---- registers: all lanes where they do not vary by element
+  Xmm vector(int number, const Lanes& lanes) const {
+    return (lanes.width == 0 ? width() : lanes.width) == 8 ? Ymm(number) : Xmm(number);
+  }
+  int take() {
+    const int number = vectors_.take();
+    if (number < 0) fits_ = false;
+    return number < 0 ? 0 : number;  // the code will not run
+  }
+  bool dies(int r, int i) const { return r >= 0 && at(last_, r) == i; }
+  void give(int r) { vectors_.give(at(its_, r)); }
+  // Those that instruction i was the last one to read; not `kept`, which it has taken over.
+  void free_operands(int i, int kept = -1) {
+    const PlainInstruction s = f_.code[i];
+    for (const int r : {int{s.a}, s.b != s.a ? s.b : -1, s.c != s.a && s.c != s.b ? s.c : -1})
+      if (dies(r, i) && r != kept) give(r);
+  }
+
+  void load(int to, const Xbyak::RegExp& from, const Lanes& lanes) {
+    const Xmm x = vector(to, lanes);
+    if (lanes.width == 0) {
+      if (sse_) {
+        movss(x, dword[from]);
+        shufps(x, x, 0);
+      } else {
+        vbroadcastss(x, dword[from]);
+      }
+    } else if (lanes.width == 1) {
+      sse_ ? movss(x, dword[from]) : vmovss(x, dword[from]);
+    } else {
+      sse_ ? movups(x, ptr[from]) : vmovups(x, ptr[from]);
+    }
+  }
+  void store(const Xbyak::Address& to, int from, const Lanes& lanes) {
+    const Xmm x = vector(from, lanes);
+    if (lanes.width == 1)
+      sse_ ? movss(to, x) : vmovss(to, x);
+    else
+      sse_ ? movups(to, x) : vmovups(to, x);
+  }
+
+  // ---- one instruction
+  void compute(int i, const Lanes& lanes) {
+    const PlainInstruction s = f_.code[i];
+    switch (s.op) {
+      case Opcode::operand:
+      case Opcode::integer: {
+        const int to = at(its_, i) = take();
+        return load(to, lanes.width == 0 ? Xbyak::RegExp(at(in_, s.a)) : at(in_, s.a) + rax * 4 + 4 * shift_, lanes);
+      }
+      case Opcode::scalar: return scalar(i);
+      case Opcode::constant:
+      case Opcode::whole: {
+        const int to = at(its_, i) = take();
+        mov(rdx, ptr[rdi + offsetof(Strip, constants)]);
+        load(to, rdx + 4 * at(constant_, i), {});
+        if (s.op == Opcode::constant) return;
+        const Xmm x = vector(to, {});
+        return sse_ ? cvttps2dq(x, x) : vcvttps2dq(x, x);
+      }
+      case Opcode::select: return select(i, lanes);
+      case Opcode::sqrt: {
+        const int a = at(its_, s.a);
+        free_operands(i);
+        const int to = at(its_, i) = take();
+        const Xmm x = vector(to, lanes), from = vector(a, lanes);
+        return sse_ ? sqrtps(x, from) : vsqrtps(x, from);
+      }
+      default: return sse_ ? binary_in_place(i) : binary(i, lanes);
+    }
+  }
+  void scalar(int i) {
+    const int to = at(its_, i) = take();
+    const Xmm x(to), all = vector(to, {});
+    mov(rdx, ptr[rdi + static_cast<int>(offsetof(Strip, in)) + 8 * f_.code[i].a]);
+    if (sse_) {
+      cvtsd2ss(x, qword[rdx]);
+      shufps(x, x, 0);
+    } else {
+      vcvtsd2ss(x, x, qword[rdx]);
+      vbroadcastss(all, x);
+    }
+  }
+
+  static std::uint8_t comparison(Opcode op) { return op == Opcode::less ? 1 : op == Opcode::less_equal ? 2 : 0; }
+  // Three operands.
+  void binary(int i, const Lanes& lanes) {
+    const PlainInstruction s = f_.code[i];
+    const Xmm a = vector(at(its_, s.a), lanes), b = vector(at(its_, s.b), lanes);
+    free_operands(i);
+    const Xmm to = vector(at(its_, i) = take(), lanes);
+    switch (s.op) {
+      case Opcode::add: return vaddps(to, a, b);
+      case Opcode::sub: return vsubps(to, a, b);
+      case Opcode::mul: return vmulps(to, a, b);
+      case Opcode::div: return vdivps(to, a, b);
+      case Opcode::matches: return vpcmpeqd(to, a, b);
+      case Opcode::precedes: return vpcmpgtd(to, b, a);
+      default: return vcmpps(to, a, b, comparison(s.op));
+    }
+  }
+  // Two operands, the first of which becomes the result: a register that is not read any more, or a copy.
+  int taken_over(int i, int r) {
+    const int from = at(its_, r), to = dies(r, i) ? from : take();
+    if (to != from) movaps(Xmm(to), Xmm(from));
+    return at(its_, i) = to;
+  }
+  void binary_in_place(int i) {
+    const PlainInstruction s = f_.code[i];
+    const bool commutes = s.op == Opcode::add || s.op == Opcode::mul || s.op == Opcode::equal || s.op == Opcode::matches;
+    const bool swapped = s.op == Opcode::precedes || (commutes && !dies(s.a, i) && dies(s.b, i));
+    const int first = swapped ? s.b : s.a, second = swapped ? s.a : s.b;
+    const Xmm b(at(its_, second)), to(taken_over(i, first));
+    switch (s.op) {
+      case Opcode::add: addps(to, b); break;
+      case Opcode::sub: subps(to, b); break;
+      case Opcode::mul: mulps(to, b); break;
+      case Opcode::div: divps(to, b); break;
+      case Opcode::matches: pcmpeqd(to, b); break;
+      case Opcode::precedes: pcmpgtd(to, b); break;
+      default: cmpps(to, b, comparison(s.op));
+    }
+    free_operands(i, dies(first, i) ? first : -1);
+  }
+  void select(int i, const Lanes& lanes) {
+    const PlainInstruction s = f_.code[i];
+    const int condition = at(its_, s.a);
+    const Xmm b = vector(at(its_, s.b), lanes), c = vector(at(its_, s.c), lanes);
+    if (sse_) {
+      movaps(xmm0, Xmm(condition));
+      blendvps(Xmm(taken_over(i, s.c)), b);
+      return free_operands(i, dies(s.c, i) ? s.c : -1);
+    }
+    free_operands(i);
+    vblendvps(vector(at(its_, i) = take(), lanes), c, b, vector(condition, lanes));
+  }
+
+  const PlainFormula& f_;
+  const std::uint32_t still_;
+  const bool sse_;  // else AVX2
+  Free vectors_;    // SSE: xmm0 is the mask of blendvps
+  bool fits_ = true;
+  int constants_ = 0, shift_ = 0;
+  std::uint32_t walked_ = 0;
+  std::size_t pushes_ = 0;
+  std::array<Reg64, 6> pushed_;
+  std::array<Reg64, kMostOperands> in_, out_;
+  std::array<Varies, kMostInstructions> varies_{};
+  std::array<int, kMostInstructions> last_{};      // instruction that reads it last; kMostInstructions: it stays
+  std::array<int, kMostInstructions> its_{};       // register of the CPU
+  std::array<int, kMostInstructions> constant_{};  // which of Strip::constants
+};
+
+bool can_be(const PlainFormula& f, Simd simd) {
+  return simd != Simd::generic && f.count > 0 &&
+         std::all_of(f.code, f.code + f.count, [](const PlainInstruction& s) { return is_assembled(s.op); });
+}
+
+// What a loop depends on: all but the constants.
+using Key = std::vector<std::int8_t>;
+Key key_of(const PlainFormula& f, Simd simd, std::uint32_t still) {
+  Key key{static_cast<std::int8_t>(simd)};
+  for (int byte = 0; byte < 32; byte += 8) key.push_back(static_cast<std::int8_t>(still >> byte & 0xff));
+  for (int i = 0; i < f.count; i++) {
+    const PlainInstruction s = f.code[i];
+    key.insert(key.end(), {static_cast<std::int8_t>(s.op), s.a, s.b, s.c});
+  }
+  key.insert(key.end(), f.results, f.results + f.result_count);
+  return key;
+}
+
+}  // namespace
+
+FormulaLoop assembled(const PlainFormula& formula, Simd simd, std::uint32_t still) {
+  struct Made {
+    std::unique_ptr<Assembler> code;
+    FormulaLoop loop = nullptr;
+  };
+  static std::mutex mutex;
+  static auto& all = *new std::map<Key, Made>;  // threads may run loops until the end
+  if (!can_be(formula, simd)) return nullptr;
+  simd = std::min(simd, Simd::avx2);  // of AVX-512 only what AVX2 has: such loops wait for memory
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = all.try_emplace(key_of(formula, simd, still));
+  if (is_new) try {
+      auto code = std::make_unique<Assembler>(formula, simd, still);
+      if (const FormulaLoop loop = code->loop()) at->second = {std::move(code), loop};
+    } catch (const Xbyak::Error& e) {
+      if (const int error = e; error != Xbyak::ERR_CANT_ALLOC)
+        throw InternalError(std::string("a loop in machine code: ") + e.what());
+    }
+  return at->second.loop;
+}
+
+}  // namespace motley::cpu
+
+#else
+
+namespace motley::cpu {
+
+FormulaLoop assembled(const PlainFormula&, Simd, std::uint32_t) {
+  return nullptr;
+}
+
+}  // namespace motley::cpu
+
+#endif

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops in machine code against the formula one position at a time: the same bits, nothing read or written beyond the elements.
+#include "kernels/loops/assemble.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/loops/this_cpu.h"
+#include "kernels/value.h"
+#include "tests/support/random.h"
+
+using namespace motley;
+using namespace motley::cpu;
+using motley::testing::Random;
+
+namespace {
+
+// Floats whose last one is the last of a page; beyond is memory that may not be touched.
+class Fenced {
+ public:
+  explicit Fenced(std::size_t floats) : bytes_((floats * sizeof(float) / page() + 1) * page()), size_(floats) {
+    all_ = static_cast<std::byte*>(mmap(nullptr, bytes_ + page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(all_ != MAP_FAILED);
+    REQUIRE(mprotect(all_ + bytes_, page(), PROT_NONE) == 0);
+  }
+  Fenced(const Fenced&) = delete;
+  ~Fenced() { munmap(all_, bytes_ + page()); }
+  float* begin() const { return reinterpret_cast<float*>(all_ + bytes_) - size_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  static std::size_t page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+  std::size_t bytes_, size_;
+  std::byte* all_ = nullptr;
+};
+
+std::vector<const Loops*> loops() {
+  std::vector<const Loops*> out;
+  for (int simd = static_cast<int>(Simd::sse41); simd <= static_cast<int>(simd_within("")); simd++)
+    out.push_back(&loops_of(static_cast<Simd>(simd)));
+  return out;
+}
+bool is_assembled() {
+  return !loops().empty() && assembled(plain_of(formula({operand(0) + operand(1)})), loops()[0]->simd, 0) != nullptr;
+}
+
+// Of operands 0 to 2, the integers 3 and the scalar 4.
+Value any(Random& random, int depth) {
+  if (depth == 0) {
+    if (random.one_in(5)) return random.real(-2, 2);
+    return random.one_in(6) ? scalar(4) : operand(static_cast<int>(random.in(0, 2)));
+  }
+  const auto next = [&] { return any(random, static_cast<int>(random.in(0, depth - 1))); };
+  switch (random.in(0, 9)) {
+    case 0: return next() + next();
+    case 1: return next() - next();
+    case 2: return next() * next();
+    case 3: return next() / next();
+    case 4: return sqrt(next());
+    case 5: return select(next() < next(), next(), next());
+    case 6: return select(next() <= next(), next(), next());
+    case 7: return select(next() == next(), next(), next());
+    case 8: return select(matches(integer(3), whole(static_cast<int>(random.in(-1, 2)))), next(), next());
+    default: return select(precedes(whole(static_cast<int>(random.in(-1, 2))), integer(3)), next(), next());
+  }
+}
+
+// Rows of n elements, `gap` elements apart; `onto`: the operand that the first result is stored onto, or -1.
+struct Case {
+  Formula formula{};
+  Index rows = 1, n = 1, gap = 0;
+  std::uint32_t still = 0;
+  int onto = -1;
+};
+
+Case any_case(Random& random) {
+  Case c;
+  std::vector<Value> results{any(random, static_cast<int>(random.in(1, 3)))};
+  while (random.one_in(3) && results.size() < 3) results.push_back(any(random, 2));
+  c.formula = formula(results);
+  c.rows = random.in(1, 4);
+  c.n = random.in(0, 70);
+  c.gap = random.in(0, 3);
+  for (std::uint32_t k = 0; k < 4; k++) c.still |= random.one_in(4) ? 1U << k : 0U;
+  if (random.one_in(3)) c.onto = static_cast<int>(random.in(0, 2));
+  if (c.onto >= 0 && (c.still >> c.onto & 1) != 0) c.onto = -1;
+  return c;
+}
+
+bool same(float a, float b) {
+  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+// Empty: its results are those of kernels/evaluate.h, and no element between rows has changed.
+std::string fault_of(const Case& c, FormulaLoop loop, Random& random) {
+  const PlainFormula plain = plain_of(c.formula);
+  const Index step = c.n + c.gap;
+  const auto size = static_cast<std::size_t>((c.rows - 1) * step + c.n);
+  std::vector<std::unique_ptr<Fenced>> memory;
+  std::vector<std::vector<float>> before;
+  const auto results = static_cast<std::size_t>(plain.result_count);
+  for (std::size_t k = 0; k < 4 + results; k++) {
+    const bool still = k < 4 && (c.still >> k & 1) != 0;
+    memory.push_back(std::make_unique<Fenced>(still ? static_cast<std::size_t>(c.rows) : size));
+    for (std::size_t i = 0; i < memory.back()->size(); i++) {
+      float& to = memory.back()->begin()[i];
+      const auto number = static_cast<std::int32_t>(random.in(-2, 3));
+      to = random.one_in(20) ? NAN : static_cast<float>(random.one_in(3) ? number : random.real(-3, 3));
+      if (k == 3) std::memcpy(&to, &number, sizeof to);
+    }
+    before.emplace_back(memory.back()->begin(), memory.back()->begin() + memory.back()->size());
+  }
+  const double number = random.real(-2, 2);
+  const std::vector<double> exact = shape_of(c.formula).constants;
+  const std::vector<float> constants(exact.begin(), exact.end());
+  std::vector<Index> in_steps(5, step), out_steps(results, step);
+  Strip strip{};
+  for (std::size_t k = 0; k < 4; k++) {
+    strip.in[k] = memory[k]->begin();
+    if ((c.still >> k & 1) != 0) in_steps[k] = 1;
+  }
+  strip.in[4] = &number;
+  in_steps[4] = 0;
+  for (std::size_t k = 0; k < results; k++)
+    strip.out[k] = memory[k == 0 && c.onto >= 0 ? static_cast<std::size_t>(c.onto) : 4 + k]->begin();
+  strip.constants = constants.data();
+  strip.rows = c.rows;
+  if (c.rows > 1) strip.in_steps = in_steps.data(), strip.out_steps = out_steps.data();
+  loop(strip, c.n);
+  std::vector<std::vector<float>> expected = before;
+  for (Index row = 0; row < c.rows; row++)
+    for (Index i = 0; i < c.n; i++) {
+      const auto at = [&](int k) { return static_cast<std::size_t>((c.still >> k & 1) != 0 ? row : row * step + i); };
+      Registers<float> r;
+      run(
+          plain, r, [&](int k) { return k == 4 ? static_cast<float>(number) : before[static_cast<std::size_t>(k)][at(k)]; },
+          [&](int k) {
+            std::int32_t value = 0;
+            std::memcpy(&value, &before[static_cast<std::size_t>(k)][at(k)], sizeof value);
+            return value;
+          },
+          [](int) { return 0; });
+      for (std::size_t k = 0; k < results; k++)
+        expected[k == 0 && c.onto >= 0 ? static_cast<std::size_t>(c.onto) : 4 + k][static_cast<std::size_t>(row * step + i)] =
+            r.real[plain.results[k]];
+    }
+  for (std::size_t k = 0; k < memory.size(); k++)
+    for (std::size_t i = 0; i < memory[k]->size(); i++)
+      if (!same(memory[k]->begin()[i], expected[k][i]))
+        return "operand " + std::to_string(k) + ", element " + std::to_string(i) + ": " + std::to_string(memory[k]->begin()[i]) +
+               ", expected " + std::to_string(expected[k][i]);
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("loops in machine code: random formulas have the bits of one position after another") {
+  if (!is_assembled()) return;
+  for (const Loops* const isa : loops()) {
+    int made = 0;
+    for (int number = 0; number < 3000; number++) {
+      Random random(7, number);
+      const Case c = any_case(random);
+      const FormulaLoop loop = assembled(plain_of(c.formula), isa->simd, c.still);
+      if (loop == nullptr || c.formula.code.empty()) continue;
+      made++;
+      const std::string fault = fault_of(c, loop, random);
+      INFO(isa->name << ", case " << number << ": " << to_text(c.formula) << ", " << c.rows << " rows of " << c.n << ", still "
+                     << c.still << ", onto " << c.onto);
+      REQUIRE(fault == "");
+    }
+    CHECK(made > 2500);
+  }
+}
+
+TEST_CASE("loops in machine code: one for all formulas of a shape, none for functions, positions and too many registers") {
+  if (!is_assembled()) return;
+  const Value a = operand(0), b = operand(1);
+  for (const Loops* const isa : loops()) {
+    const auto loop = [&](const Value& value) { return assembled(plain_of(formula({value})), isa->simd, 0); };
+    CHECK(loop(a * 2.0 + b) == loop(a * 3.0 + b));
+    CHECK(loop(a * 2.0 + b) != loop(b * 2.0 + a));
+    CHECK(loop(exp(a) + b) == nullptr);
+    CHECK(loop(select(matches(position(0), whole(1)), a, b)) == nullptr);
+    Value sum = a;  // constants stay in registers
+    for (int k = 0; k < 14; k++) sum = sum + (a * (0.5 + k) + b);
+    CHECK(loop(sum) == nullptr);
+  }
+  CHECK(assembled(plain_of(formula({a + b})), Simd::generic, 0) == nullptr);
+}
