@@ -169,7 +169,7 @@ void write_sums(const CompiledFormula& one, int number) {
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k)), sums = "sums" + at;
     body += "        " + sums + "[i - first] += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
-    zeros += "    alignas(64) double " + sums + "[kLanes] = {};\n";
+    zeros += "    alignas(64) double " + sums + "[kLanes];\n    clear(" + sums + ");\n";
     totals += "    totals[" + at + "][row] = total_of(" + sums + ");\n";
   }
   std::printf(
