@@ -58,7 +58,7 @@ bool is_complete(const Profile& profile, const Job& job, const Step& step) {
 
 Step step_of(const Job& job) {
   const Model model = build_model(job.model, job.train.batch);
-  return training(model.loss, job.train.optimizer, training_options(job.train, 0));
+  return training(model.loss, job.train.optimizer, planned_options(job.train));
 }
 
 fs::path profile_path(const Job& job) {

@@ -17,7 +17,7 @@ struct RateSchedule {
   enum class Kind : std::uint8_t { constant, linear, cosine, step };
   Kind kind = Kind::constant;       ///< its shape
   Index warmup_steps = 0;           ///< step i of these has i / warmup_steps of the optimizer's rate; the shape comes after them
-  Index steps = 0;                  ///< linear, cosine: how many there are; the rate stays `final` after them
+  Index steps = 0;                  ///< linear, cosine: how many there are, at least 1; the rate stays `final` after them
   double final = 0;                 ///< linear, cosine: the last step's rate
   std::vector<Index> milestones{};  ///< step: steps counted from 1, ascending
   double factor = 0.1;              ///< step: what each milestone multiplies by

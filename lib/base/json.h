@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/interval.h"
+
 namespace motley {
 
 struct Source {  // a file, or "--set" with the argument as its text
@@ -107,8 +109,12 @@ struct Reader {
     f();
     path.resize(size);
   }
-  bool integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi = INT64_MAX);  // 20e9 is one
-  bool number(const Json& j, double& out, double lo, double hi);
+  bool integer(const Json& j, std::int64_t& out, const Interval<std::int64_t>& expected);  // 20e9 is one
+  bool integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi = INT64_MAX) {
+    return integer(j, out, Interval<std::int64_t>{lo, hi});
+  }
+  bool number(const Json& j, double& out, const Interval<double>& expected);
+  bool number(const Json& j, double& out, double lo, double hi) { return number(j, out, Interval<double>{lo, hi}); }
   bool boolean(const Json& j, bool& out);
   bool text(const Json& j, std::string& out, const std::vector<std::string>& allowed = {});
   bool name(const Json& j, std::string& out);        // [A-Za-z_][A-Za-z0-9_-]*

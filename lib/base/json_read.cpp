@@ -119,44 +119,27 @@ std::string Reader::kind(const Json& j) {
   return to_text(j);  // a number or null
 }
 
-bool Reader::integer(const Json& j, std::int64_t& out, std::int64_t lo, std::int64_t hi) {
+bool Reader::integer(const Json& j, std::int64_t& out, const Interval<std::int64_t>& expected) {
   std::optional<std::int64_t> v;
   if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = *i;
-  if (const auto* d = std::get_if<double>(&j.value); d != nullptr && std::floor(*d) == *d && std::abs(*d) <= kExact)
-    v = static_cast<std::int64_t>(*d);  // 20e9
-  if (!v || *v < lo || *v > hi) {
-    constexpr std::int64_t kAny = INT32_MAX;  // a bound past this is news only to what exceeds it
-    const auto* d = std::get_if<double>(&j.value);
-    const bool exceeds = v ? *v > hi : d != nullptr && *d > kExact;
-    std::string range = " from " + std::to_string(lo) + " to " + std::to_string(hi);
-    if (lo < hi && hi > kAny && !exceeds) range = " of at least " + std::to_string(lo);
-    const bool digits = d != nullptr && !v && *d >= static_cast<double>(lo) && *d < static_cast<double>(hi) && std::floor(*d) == *d;
-    complain(j, "expected " + (lo == hi ? std::to_string(lo) : "an integer" + range) + ", found " + kind(j) +
-                    (digits ? "; above 2^53 it is written without a point or an exponent" : ""));
+  const auto* d = std::get_if<double>(&j.value);
+  if (d != nullptr && std::floor(*d) == *d && std::abs(*d) <= kExact) v = static_cast<std::int64_t>(*d);  // 20e9
+  if (!v || !expected.contains(*v)) {
+    const bool exceeds = v ? *v > expected.most : d != nullptr && *d > kExact;
+    const bool digits = d != nullptr && !v && *d >= static_cast<double>(expected.least) &&
+                        *d < static_cast<double>(expected.most) && std::floor(*d) == *d;
+    complain(j, mismatch(expected, kind(j), exceeds) + (digits ? "; above 2^53 it is written without a point or an exponent" : ""));
     return false;
   }
   out = *v;
   return true;
 }
 
-bool Reader::number(const Json& j, double& out, double lo, double hi) {
+bool Reader::number(const Json& j, double& out, const Interval<double>& expected) {
   std::optional<double> v;
   if (const auto* i = std::get_if<std::int64_t>(&j.value)) v = static_cast<double>(*i);
   if (const auto* d = std::get_if<double>(&j.value)) v = *d;
-  if (!v || *v < lo || *v > hi) {
-    constexpr double kAny = 1e15;  // a larger bound says nothing
-    const bool low = lo > -kAny, high = hi < kAny || (v && *v > hi);
-    auto shown = [](double bound) {
-      return bound == std::floor(bound) && std::abs(bound) < 1e15 ? std::to_string(static_cast<std::int64_t>(bound))
-                                                                  : to_text(bound);
-    };
-    const std::string range = low && high ? " from " + shown(lo) + " to " + shown(hi)
-                              : low       ? " of at least " + shown(lo)
-                              : high      ? " of at most " + shown(hi)
-                                          : "";
-    complain(j, "expected a number" + range + ", found " + kind(j));
-    return false;
-  }
+  if (!v || !expected.contains(*v)) return complain(j, mismatch(expected, kind(j), v && *v > expected.most)), false;
   out = *v;
   return true;
 }

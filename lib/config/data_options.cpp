@@ -34,20 +34,18 @@ const std::map<std::string, std::vector<DataKind>>& kinds_of_keys() {
   return table;
 }
 
-Field<Normalize> numbers_field(const char* name, const char* doc, std::vector<double> Normalize::*member, bool positive) {
-  return {name, doc, "list", true, [member, positive](Reader& r, const Json& j, Normalize& n) {
-            r.list(j, [&](const Json& one, std::size_t) {
-              double& value = (n.*member).emplace_back();
-              if (r.number(one, value, positive ? 0 : -1e300, 1e300) && positive && value == 0)
-                r.complain(one, "expected a number above 0: values are divided by it");
-            });
+Field<Normalize> numbers_field(const char* name, const char* doc, std::vector<double> Normalize::*member,
+                               const Interval<double>& each) {
+  return {name, doc, "list", true, [member, each](Reader& r, const Json& j, Normalize& n) {
+            r.list(j, [&](const Json& one, std::size_t) { r.number(one, (n.*member).emplace_back(), each); });
           }};
 }
 
 const Table<Normalize>& normalize_table() {
   static const Table<Normalize> table{
-      numbers_field("mean", "per channel, or one for all: what is subtracted", &Normalize::mean, false),
-      numbers_field("std", "per channel, or one for all: what the difference is divided by", &Normalize::deviation, true)};
+      numbers_field("mean", "per channel, or one for all: what is subtracted", &Normalize::mean, {.least = -1e300, .most = 1e300}),
+      numbers_field("std", "per channel, or one for all: what the difference is divided by", &Normalize::deviation,
+                    {.most = 1e300, .above = true})};
   return table;
 }
 

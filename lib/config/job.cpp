@@ -170,7 +170,7 @@ class JobReader {
     try {
       if (model.whole) {
         const TrainOptions train = parts.train.value_or(TrainOptions{});
-        return training(model.loss, train.optimizer, training_options(train, 0)).passes();
+        return training(model.loss, train.optimizer, planned_options(train)).passes();
       }
     } catch (const UserError& e) {
       refused = e.what();

@@ -4,12 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <map>
 #include <tuple>
 
 #include "graph/optimizers.h"
+#include "graph/training_ranges.h"
 
 namespace motley {
 
@@ -38,17 +37,14 @@ const Table<OptimizerFile>& optimizer_table() {
       return [key](Reader& r, const Json& j, OptimizerFile& o) {
         double& its = o.values[key.name];
         if (bool on = false; key.flag) return static_cast<void>(r.boolean(j, on) && (its = on ? 1 : 0, true));
-        if (r.number(j, its, 0, key.most) && key.below && its == key.most) {
-          r.complain(j, fmt::format("expected a number below {:g}", key.most));
-          its = key.usual;  // what is after it is checked with that
-        }
+        if (!r.number(j, its, key.interval())) its = key.usual;  // what is after it is checked with that
       };
     };
     Table<OptimizerFile> out{
         {"kind", "which", "text", true, [](Reader& r, const Json& j, OptimizerFile& o) { r.text(j, o.kind, optimizer_names()); },
          schema_of_words(optimizer_names())},
         {learning_rate_key().name, learning_rate_key().doc, "number", true,
-         [](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.learning_rate, 0, learning_rate_key().most); }}};
+         [](Reader& r, const Json& j, OptimizerFile& o) { r.number(j, o.learning_rate, learning_rate_key().interval()); }}};
     std::map<std::string, std::vector<std::pair<std::string, const OptimizerKey*>>> keys;  // name -> optimizers
     for (const auto& [name, kind] : OptimizerKind::all())
       for (const OptimizerKey& key : kind.keys) keys[key.name].emplace_back(name, &key);
@@ -111,25 +107,27 @@ const Table<RateSchedule>& schedule_table() {
        "steps in which the rate grows on a line to the optimizer's; the kind comes after them",
        "integer",
        false,
-       [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.warmup_steps, 0); },
+       [](Reader& r, const Json& j, RateSchedule& s) { r.integer(j, s.warmup_steps, TrainingRanges::warmup_steps); },
        {},
        std::int64_t{0}},
       {"final",
        "linear, cosine: the learning rate of the last step",
        "number",
        false,
-       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.final, 0, 1e300); },
+       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.final, TrainingRanges::final); },
        {},
        0.0},
       {"milestones", "step: the steps, counted from 1, from which the rate is smaller", "list", false,
        [](Reader& r, const Json& j, RateSchedule& s) {
-         r.list(j, [&](const Json& one, std::size_t) { r.integer(one, s.milestones.emplace_back(), 1); });
+         r.list(j, [&](const Json& one, std::size_t) {
+           if (Index step = 0; r.integer(one, step, TrainingRanges::milestone)) s.milestones.push_back(step);
+         });
        }},
       {"factor",
        "step: what each milestone multiplies the rate by",
        "number",
        false,
-       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.factor, 0, 1e300); },
+       [](Reader& r, const Json& j, RateSchedule& s) { r.number(j, s.factor, TrainingRanges::factor); },
        {},
        RateSchedule{}.factor}};
   return table;
@@ -147,12 +145,12 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
        {std::tuple{"final", falls, "linear and cosine"}, {"milestones", steps, "step"}, {"factor", steps, "step"}})
     if (const Json* given = j.find(key); given != nullptr && !fits)
       r.in(key, [&] { r.complain(*given, "a " + kind + " schedule has no \"" + key + "\"; it is a key of " + kinds); });
-  if (steps && j.find("milestones") == nullptr)
-    r.complain(j, "\"milestones\" is missing (the steps from which the rate is smaller)");
-  if (const Json* given = j.find("milestones"); given != nullptr)
-    if (std::adjacent_find(schedule.milestones.begin(), schedule.milestones.end(), std::greater_equal<>()) !=
-        schedule.milestones.end())
-      r.in("milestones", [&] { r.complain(*given, "expected ascending steps"); });
+  const Json* milestones = j.find("milestones");
+  if (milestones == nullptr && steps) r.complain(j, "\"milestones\" is missing (the steps from which the rate is smaller)");
+  const auto* list = milestones == nullptr ? nullptr : std::get_if<Json::Array>(&milestones->value);
+  if (list == nullptr || list->size() != schedule.milestones.size()) return;  // complained about
+  if (const std::string wrong = wrong_milestones(schedule); !wrong.empty())
+    r.in("milestones", [&] { r.complain(*milestones, wrong); });
 }
 
 const Table<CheckpointOptions>& checkpoint_table() {
@@ -160,9 +158,7 @@ const Table<CheckpointOptions>& checkpoint_table() {
       {"every_steps", "save after so many steps", "integer", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, 1); }},
       {"every_seconds", "save when so many seconds have passed", "number", false,
-       [](Reader& r, const Json& j, CheckpointOptions& c) {
-         if (r.number(j, c.every_seconds, 0, 1e9) && c.every_seconds == 0) r.complain(j, "expected a number above 0");
-       }},
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.number(j, c.every_seconds, {.most = 1e9, .above = true}); }},
       {"every_epochs", "save after so many epochs", "integer", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_epochs, 1); }},
       {"keep",
@@ -225,7 +221,7 @@ Table<TrainOptions> train_table(VersionKey version) {
        "micro-batches of one size that the batch goes through in, one after another",
        "integer",
        false,
-       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, 1, Index{1} << 20); },
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.accumulate, TrainingRanges::accumulate); },
        {},
        std::int64_t{1}},
       {"checkpoint", "when to save, as { \"every_epochs\": 1, \"keep\": 3 }", "object", false,
@@ -233,22 +229,10 @@ Table<TrainOptions> train_table(VersionKey version) {
       {"evaluate_every_epochs", "evaluate on the test samples after so many epochs, not at the end alone", "integer", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, 1); }},
       {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
-       [](Reader& r, const Json& j, TrainOptions& t) {
-         double norm = 0;
-         if (r.number(j, norm, -std::numeric_limits<double>::max(), std::numeric_limits<double>::max()) && norm <= 0)
-           r.complain(j, "expected a number above 0; without the key gradients are not clipped");
-         else
-           t.clip_norm = norm;
-       }},
+       [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
       {"average",
        "part of the weights' moving average that a step keeps, as 0.999; evaluations and weights.safetensors have the averages",
-       "number", false, [](Reader& r, const Json& j, TrainOptions& t) {
-         double average = 0;
-         if (r.number(j, average, -1, 2) && !(average > 0 && average < 1))
-           r.complain(j, "expected a number above 0 and below 1; without the key weights are not averaged");
-         else
-           t.average = average;
-       }}};
+       "number", false, [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.average, TrainingRanges::average); }}};
 }
 
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version) {
@@ -268,8 +252,13 @@ std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey vers
   return train;
 }
 
+TrainingOptions planned_options(const TrainOptions& train) {
+  return {{}, train.clip_norm, train.accumulate, train.average, train.storage()};
+}
+
 TrainingOptions training_options(const TrainOptions& train, Index samples) {
-  TrainingOptions out{train.schedule, train.clip_norm, train.accumulate, train.average, train.storage()};
+  TrainingOptions out = planned_options(train);
+  out.schedule = train.schedule;
   out.schedule.steps = train.max_steps.value_or(train.epochs.value_or(0) * (train.batch > 0 ? samples / train.batch : 0));
   return out;
 }

@@ -36,7 +36,9 @@ struct TrainOptions {
 std::optional<TrainOptions> read_train(Reader& r, const Json& j, VersionKey version);
 Table<TrainOptions> train_table(VersionKey version);
 
-// Of a training step on so many samples.
+// What a plan is made of: without the schedule, whose steps follow from the data.
+TrainingOptions planned_options(const TrainOptions& train);
+// Of a training on so many samples.
 TrainingOptions training_options(const TrainOptions& train, Index samples);
 // What of a schedule a run of so many steps does not come to.
 std::vector<std::string> schedule_notes(const RateSchedule& schedule);

@@ -4,19 +4,22 @@
 #include <motley/step.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/interval.h"
 #include "kernels/value.h"
 
 namespace motley {
 
 struct OptimizerKey {  // a number from 0 to `most`, or true or false
   std::string name{}, doc{};
-  double usual = 0, most = 1e300;
+  double usual = 0, most = std::numeric_limits<double>::max();
   bool below = false;  // `most` itself is too large
   bool flag = false;   // its value is 1 or 0
+  Interval<double> interval() const { return {.most = most, .below = below}; }
 };
 
 // Of every optimizer.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 #include <motley/step.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/at.h"
 #include "base/hash.h"
@@ -11,6 +9,7 @@
 #include "graph/nodes.h"
 #include "graph/step_fields.h"
 #include "graph/storage.h"
+#include "graph/training_ranges.h"
 
 namespace motley {
 
@@ -31,27 +30,6 @@ bool stores_bf16(DType storage) {
   if (storage != DType::f32 && storage != DType::bf16)
     throw UserError("activations are stored in f32 or bf16, not " + to_string(storage));
   return storage == DType::bf16;
-}
-
-// In the words of a job's "train", whose reader has the same ranges.
-void check_options(const TrainingOptions& o) {
-  const auto refuse = [](const char* name, const char* expected, auto found) {
-    throw UserError(fmt::format("{}: expected {}, found {}", name, expected, found));
-  };
-  constexpr double kMost = std::numeric_limits<double>::max();
-  const RateSchedule& s = o.schedule;
-  if (s.warmup_steps < 0) refuse("schedule, warmup_steps", "an integer of at least 0", s.warmup_steps);
-  if (s.steps < 0) refuse("schedule, steps", "an integer of at least 0", s.steps);
-  if (!(s.final >= 0 && s.final <= kMost)) refuse("schedule, final", "a number of at least 0", s.final);
-  if (!(s.factor >= 0 && s.factor <= kMost)) refuse("schedule, factor", "a number of at least 0", s.factor);
-  if (s.kind == RateSchedule::Kind::step && s.milestones.empty())
-    refuse("schedule, milestones", "the steps from which the rate is smaller", "none");
-  for (std::size_t i = 0; i < s.milestones.size(); i++)
-    if (const Index least = i == 0 ? 1 : s.milestones[i - 1] + 1; s.milestones[i] < least)
-      refuse("schedule, milestones", "ascending steps, counted from 1", s.milestones[i]);
-  if (!(o.clip_norm >= 0 && o.clip_norm <= kMost)) refuse("clip_norm", "a number above 0, or 0: no clipping", o.clip_norm);
-  if (o.accumulate < 1) refuse("accumulate", "an integer of at least 1", o.accumulate);
-  if (!(o.average >= 0 && o.average < 1)) refuse("average", "a number from 0 to below 1", o.average);
 }
 
 // Inputs come before what is made of them.

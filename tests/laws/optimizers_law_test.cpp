@@ -345,5 +345,5 @@ TEST_CASE("averages: predicted with, in files of weights, and gone on with under
     static_cast<void>(plain.load(without.path() / "step-2"));
     check(trainer.state().get(rt.transport(), "q.weight") == plain.state().get(rt.transport(), "q.weight"), "it goes on so");
   });
-  CHECK_THROWS_WITH(training(net.loss, Sgd{}, {.average = 1}), Catch::Contains("from 0 to below 1"));
+  CHECK_THROWS_WITH(training(net.loss, Sgd{}, {.average = 1}), Catch::Contains("above 0 and below 1"));
 }

@@ -445,14 +445,19 @@ TEST_CASE("values of optimizers and of training that a job may not have are refu
       return e.what();
     }
   };
-  CHECK(refused({.clip_norm = -1}) == "clip_norm: expected a number above 0, or 0: no clipping, found -1");
-  CHECK(refused({.accumulate = 0}) == "accumulate: expected an integer of at least 1, found 0");
-  CHECK(refused({.average = 1}) == "average: expected a number from 0 to below 1, found 1");
+  CHECK(refused({.clip_norm = -1}) == "clip_norm: expected a number above 0, found -1; without it gradients are not clipped");
+  CHECK(refused({.accumulate = 0}) == "accumulate: expected an integer from 1 to 1048576, found 0");
+  CHECK(refused({.average = 1}) == "average: expected a number above 0 and below 1, found 1; without it weights are not averaged");
   CHECK(refused({.schedule = {.warmup_steps = -1}}) == "schedule, warmup_steps: expected an integer of at least 0, found -1");
   CHECK(refused({.schedule = {.kind = Kind::cosine, .final = kNot}}) ==
         "schedule, final: expected a number of at least 0, found nan");
   CHECK(refused({.schedule = {.kind = Kind::step, .milestones = {5, 5}}}) ==
-        "schedule, milestones: expected ascending steps, counted from 1, found 5");
+        "schedule, milestones: expected ascending steps, found 5 after 5");
+  CHECK(refused({.schedule = {.kind = Kind::step, .milestones = {0}}}) ==
+        "schedule, milestones: expected an integer of at least 1, found 0");
+  for (const Kind falls : {Kind::linear, Kind::cosine})  // to `final`, in a last step that there is not
+    CHECK(refused({.schedule = {.kind = falls}}) == "schedule, steps: expected an integer of at least 1, found 0");
+  CHECK(refused({.schedule = {.kind = Kind::cosine, .steps = 1}}) == "fine");
   CHECK(refused({.schedule = {.kind = Kind::step}}) ==
         "schedule, milestones: expected the steps from which the rate is smaller, found none");
   CHECK(
