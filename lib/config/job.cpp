@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -314,15 +315,37 @@ Parts read_parts(JobTree& tree, Complaints& complaints, Data data) {
   return parts;
 }
 
-// What is complained about and would not be without --set.
-void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& path, Data data) {
-  Complaints without;
-  JobTree as_written(without);
-  if (as_written.load(path)) static_cast<void>(read_parts(as_written, without, data));
-  std::set<std::pair<std::string, std::string>> known;
-  for (const Complaints::One& one : without.list) known.emplace(one.path, one.text);
-  for (Complaints::One& one : complaints.list)
-    if (!tree.from_set(one.where) && !known.contains({one.path, one.text})) tree.blame_sets(one);
+// What is complained about and would not be without --set: by leaving out all of them, then each.
+void blame_sets(const JobTree& tree, Complaints& complaints, const std::string& path, const std::vector<std::string>& sets,
+                Data data) {
+  using Known = std::set<std::pair<std::string, std::string>>;
+  const auto known_with = [&](const std::vector<std::string>& arguments, Data how) {
+    Complaints found;
+    JobTree other(found);
+    if (other.load(path)) {
+      for (const std::string& argument : arguments) other.set(argument);
+      static_cast<void>(read_parts(other, found, how));
+    }
+    Known known;
+    for (const Complaints::One& one : found.list) known.emplace(one.path, one.text);
+    return known;
+  };
+  const Known as_written = known_with({}, data), without_files = known_with(sets, Data::unread);
+  std::map<Data, std::vector<Known>> without;  // by argument left out; the data's files are read only for what they show
+  for (Complaints::One& one : complaints.list) {
+    if (tree.from_set(one.where) || as_written.contains({one.path, one.text})) continue;
+    const Data how = without_files.contains({one.path, one.text}) ? Data::unread : data;
+    std::vector<Known>& known = without[how];
+    for (std::size_t i = known.size(); i < sets.size(); i++) {
+      std::vector<std::string> others = sets;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      known.push_back(known_with(others, how));
+    }
+    std::set<std::string> needed;
+    for (std::size_t i = 0; i < sets.size(); i++)
+      if (!known[i].contains({one.path, one.text})) needed.insert(sets[i]);
+    tree.blame_sets(one, needed);
+  }
 }
 
 Job finish(JobTree& tree, Parts parts, Complaints& complaints, const std::string& path) {
@@ -351,7 +374,7 @@ Job load_job(const std::string& path, const std::vector<std::string>& sets, Data
   require_job(tree.root(), complaints);
   for (const std::string& argument : sets) tree.set(argument);
   auto parts = read_parts(tree, complaints, data);
-  if (!complaints.empty() && !sets.empty()) blame_sets(tree, complaints, path, data);
+  if (!complaints.empty() && !sets.empty()) blame_sets(tree, complaints, path, sets, data);
   return finish(tree, std::move(parts), complaints, path);
 }
 

@@ -174,7 +174,7 @@ void JobTree::set(const std::string& argument) {
   join_parts();
 }
 
-void JobTree::blame_sets(Complaints::One& complaint) const {
+void JobTree::blame_sets(Complaints::One& complaint, const std::set<std::string>& needed) const {
   const auto file = files_.find(complaint.where.source.get());
   const std::string about = (file == files_.end() ? "" : "/" + file->second) + complaint.path;
   std::string part;  // "/mesh"
@@ -182,6 +182,7 @@ void JobTree::blame_sets(Complaints::One& complaint) const {
   const auto below = [](const std::string& pointer, const std::string& top) { return (pointer + "/").starts_with(top + "/"); };
   std::vector<const Set*> inside, beside, all;
   for (const Set& set : changes_) {
+    if (!needed.empty() && !needed.contains(set.value.source->text)) continue;
     all.push_back(&set);
     if (below(set.pointer, about))
       inside.push_back(&set);

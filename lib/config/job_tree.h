@@ -25,7 +25,8 @@ class JobTree {
   bool from_file(const Json& part) const { return files_.contains(part.where.source.get()); }
   bool from_set(const Where& where) const { return sets_.contains(where.source.get()); }
   // A complaint that is not there without --set has their place where one of them changed what it is about, else names them.
-  void blame_sets(Complaints::One& complaint) const;
+  // needed: the arguments without any of which it is not there either; none: each of several is enough.
+  void blame_sets(Complaints::One& complaint, const std::set<std::string>& needed) const;
 
  private:
   void join_parts();

@@ -714,15 +714,23 @@ TEST_CASE("what is wrong is said once: an input that does not begin with the bat
         Lines{"job.json:3:24: error: /profile/path: here.json:1:1: error: \"kernels\" is missing (measured points)"});
 }
 
-TEST_CASE("what is wrong without --set too is blamed on the file, what follows from several values on all of them") {
+TEST_CASE("what is wrong without --set too is blamed on the file, what follows from one of several values on that one") {
   const Files files;
   files.folder.write("parts/model.json", replaced(kModel, "[3, 2]", "[3, 99]"));
   const std::string window = "a window that covers 99 does not fit \"cols\" of size 14; make it smaller or pad more";
   CHECK(files.said_with({"model.layers.2.bias=true"}) == Lines{"parts/model.json:6:5: error: /layers/2: " + window});
   files.folder.write("parts/model.json", kModel);
   CHECK(files.said_with({"model.layers.2.window=[3,99]", "model.layers.2.bias=true", "train.seed=3"}) ==
-        Lines{"parts/model.json:6:5: error: /layers/2: " + window +
-              " (with --set model.layers.2.window=[3,99], --set model.layers.2.bias=true)"});
+        Lines{"--set:1:23: error: /model/layers/2: " + window});
+  const std::string axis = "parts/layout.json:2:36: error: /split/filters1/axis: the mesh has no axis \"all\" (known: one)";
+  CHECK(files.said_with({"train.seed=3", "mesh.axes.0.name=one", "mesh.devices.0.threads=2"}) ==
+        Lines{axis + " (it follows from --set mesh.axes.0.name=one)"});
+  // Two that are wrong together: the one that changes what the error is about. Two of one value: the last.
+  CHECK(files.said_with({"model.layers.2.window=[3,10]", "train.seed=3", "model.layers.1.window=4"}) ==
+        Lines{"--set:1:23: error: /model/layers/2: a window that covers 10 does not fit \"cols\" of size 7; make it smaller or pad "
+              "more"});
+  CHECK(files.said_with({"mesh.axes.0.name=two", "train.seed=3", "mesh.axes.0.name=one"}) ==
+        Lines{axis + " (it follows from --set mesh.axes.0.name=one)"});
 }
 
 TEST_CASE("where a job is expected, another file is named by its kind") {
