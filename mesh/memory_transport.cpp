@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "mesh/control.h"
@@ -85,7 +86,14 @@ class MemoryTransport final : public Transport {
       throw Error(hub_->code, hub_->text);
     }
     Operation& op = tickets_.at(ticket);
-    if (op.receives && !take(op)) return false;
+    if (op.receives) {
+      const std::optional<Payload> payload = take(op);
+      if (!payload) return false;
+      const Operation ended = op;
+      tickets_.remove(ticket);  // a message of the wrong size has ended too
+      copy(*payload, ended);
+      return true;
+    }
     if (op.flag.waits()) {
       if (!op.flag.there()) return false;
       bytes_received_ += op.flag.bytes;
@@ -126,29 +134,27 @@ class MemoryTransport final : public Transport {
     return static_cast<std::size_t>(rank);
   }
 
-  bool take(Operation& op) {
+  std::optional<Payload> take(Operation& op) {
     Mailbox& box = mine();
     const std::uint64_t arrivals = box.arrivals.load(std::memory_order_acquire);
-    if (arrivals == op.seen) return false;
-    Payload payload;
-    {
-      const std::lock_guard lock(box.mutex);
-      Mailbox::Channel& channel = box.channels[{op.peer, op.tag}];
-      const auto found = channel.waiting.find(op.number);
-      if (found == channel.waiting.end()) {
-        op.seen = arrivals;
-        return false;
-      }
-      payload = std::move(found->second);
-      channel.waiting.erase(found);
+    if (arrivals == op.seen) return std::nullopt;
+    const std::lock_guard lock(box.mutex);
+    Mailbox::Channel& channel = box.channels[{op.peer, op.tag}];
+    auto found = channel.waiting.extract(op.number);
+    if (found.empty()) {
+      op.seen = arrivals;
+      return std::nullopt;
     }
+    return std::move(found.mapped());
+  }
+
+  void copy(const Payload& payload, const Operation& op) {
     if (payload.size() != op.into.size())
       throw InternalError("rank " + std::to_string(op.peer) + " sent " + std::to_string(payload.size()) + " bytes with tag " +
                           std::to_string(op.tag) + ", rank " + std::to_string(rank_) + " expected " +
                           std::to_string(op.into.size()));
     std::copy(payload.begin(), payload.end(), op.into.begin());
     if (op.tag >= 0) bytes_received_ += static_cast<std::int64_t>(payload.size());
-    return true;
   }
 
   std::shared_ptr<Hub> hub_;
