@@ -105,15 +105,26 @@ const Table<StoredPosition>& position_fields() {
   return table;
 }
 
+// An integer of JSON has 63 bits here: a larger seed is the text of its digits.
+Json seed_json(std::uint64_t seed) {
+  return seed <= INT64_MAX ? Json(static_cast<Index>(seed)) : Json(std::to_string(seed));
+}
+void read_seed(Reader& r, const Json& j, Manifest& out) {
+  const auto* digits = std::get_if<std::string>(&j.value);
+  if (std::int64_t seed = 0; digits == nullptr) {
+    if (r.integer(j, seed, INT64_MIN)) out.seed = static_cast<std::uint64_t>(seed);  // below 0: a large one, of an older motley
+    return;
+  }
+  const char* end = digits->data() + digits->size();
+  if (const auto read = std::from_chars(digits->data(), end, out.seed); read.ec != std::errc{} || read.ptr != end)
+    r.complain(j, "expected an integer from 0 to 2^64 - 1, found " + Reader::kind(j));
+}
+
 const Table<Manifest>& manifest_fields() {
   static const Table<Manifest> table{
       version_field<Manifest>(VersionKey::required),
       count_field("step", "steps done", &Manifest::step),
-      {"seed", "of the training", "integer", true,
-       [](Reader& r, const Json& j, Manifest& out) {
-         std::int64_t seed = 0;
-         if (r.integer(j, seed, INT64_MIN)) out.seed = static_cast<std::uint64_t>(seed);
-       }},
+      {"seed", "of the training", "integer or text", true, read_seed},
       {"data", "where training is in its data", "object", true,
        [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
       list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
@@ -363,7 +374,7 @@ std::string to_text(const Manifest& m) {
     entry.set("name", e.tensor.name).set("slot", e.slot).set("dtype", e.tensor.dtype);
     entries.push(entry.set("shape", std::move(shape)).set("parts", std::move(parts)));
   }
-  out.set("version", 1).set("step", m.step).set("seed", static_cast<Index>(m.seed)).set("data", std::move(data));
+  out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed)).set("data", std::move(data));
   return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
 }
 

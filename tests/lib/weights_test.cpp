@@ -269,6 +269,7 @@ TEST_CASE("checkpoints: hostile manifests are refused before anything else is op
   CHECK_THAT(said("\"labels\"", "\"scalar\""), Contains("listed twice"));
   CHECK_THAT(said("\"version\": 1", "\"version\": 2"), Contains("version"));
   CHECK_THAT(said("\"seed\"", "\"sead\""), Contains("unknown key"));
+  CHECK_THAT(said("\"seed\": 0", "\"seed\": \"18446744073709551616\""), Contains("expected an integer from 0 to 2^64 - 1"));
   CHECK(refusal([&] { Checkpoint(dir).check_chunks(); }).empty());
   fs::rename(dir / "rank-0.bin", in.path / "elsewhere");
   fs::create_symlink(in.path / "elsewhere", dir / "rank-0.bin");
@@ -278,6 +279,17 @@ TEST_CASE("checkpoints: hostile manifests are refused before anything else is op
   CHECK_THAT(refusal([&] { Checkpoint(dir).check_chunks(); }), Contains("not a file"));
   fs::remove_all(dir / kMarker);
   CHECK_THAT(refusal([&] { Checkpoint(dir).check_chunks(); }), Contains("not a complete checkpoint: it has no complete"));
+}
+
+TEST_CASE("a manifest keeps every seed, and shows none below 0") {
+  for (const std::uint64_t seed : {std::uint64_t{0}, std::uint64_t{INT64_MAX}, std::uint64_t{1} << 63, UINT64_MAX}) {
+    const std::string text = to_text(Manifest{.seed = seed});
+    CHECK_THAT(text, Contains(std::to_string(seed)));
+    CHECK(parse_manifest("manifest.json", text).seed == seed);
+  }
+  std::string older = to_text(Manifest{});
+  older.replace(older.find("\"seed\": 0"), 9, "\"seed\": -1");
+  CHECK(parse_manifest("manifest.json", older).seed == UINT64_MAX);
 }
 
 TEST_CASE("a checkpoint has a hash for each chunk of 4 MiB") {
