@@ -364,10 +364,15 @@ void verify_ranks(Runtime& rt, const Task& task) {
   const Profile profile = profile_of(rt, job, trained, measuring(task, when_of(job)));
   task.console.progress_done();
   rt.phase("verifying");
+  LayoutRules rules, evaluation_rules;
+  on_rank_0(rt.transport(), [&] {  // all ranks run its plans
+    rules = resolved_rules(job, trained, profile);
+    if (task.options.inference) evaluation_rules = resolved_evaluation_rules(job, profile);
+  });
   const VerifyInput input{.step = &step,
                           .whole = &whole,
                           .mesh = &job.mesh,
-                          .rules = resolved_rules(job, trained, profile),
+                          .rules = std::move(rules),
                           .profile = profile,
                           .data = data.train,
                           .names = names_of(model),
@@ -380,7 +385,7 @@ void verify_ranks(Runtime& rt, const Task& task) {
     options.accumulate = 1;
     const Step at_once = training(model.loss, job.train.optimizer, options);
     of_whole.step = &at_once;
-    return verify_inference(rt, of_whole, {&logits, &loss, resolved_evaluation_rules(job, profile)});
+    return verify_inference(rt, of_whole, {&logits, &loss, std::move(evaluation_rules)});
   };
   const VerifyReport report = task.options.inference ? inferred() : verify(rt, input);
   rt.print(task.options.form == Form::json ? report.json() : report.text());

@@ -19,7 +19,7 @@ struct VerifyInput {
   const Step* step = nullptr;   // training, over the few samples that verify runs
   const Step* whole = nullptr;  // the same without micro-batches, where it has some
   const Mesh* mesh = nullptr;
-  LayoutRules rules{};
+  LayoutRules rules{};  // rank 0's count
   Profile profile{};
   std::shared_ptr<const Dataset> data{};
   FeedNames names{};
@@ -72,7 +72,7 @@ VerifyReport verify(Runtime& rt, const VerifyInput& input);
 // The passes that evaluation and prediction run, in the place of training's.
 struct InferenceInput {
   const Step *logits = nullptr, *loss = nullptr;  // inference({logits}), inference({loss}): the samples of VerifyInput::step
-  LayoutRules rules{};                            // of both
+  LayoutRules rules{};                            // of both; rank 0's count
 };
 // Collective; likewise: inference Programs on parameters stored as training's plan stores them, against the unsharded f64
 // inference. Running statistics are drawn, so that they are neither 0 nor 1; `steps` counts for nothing.
