@@ -223,7 +223,10 @@ void check_whole(Reader& r, const Json& j, MeshFile& m) {
   }
   if (m.axes.size() > 1) product += ranks == kMost ? ", more than two thousand million," : " = " + std::to_string(ranks);
   const bool given = !m.axes.empty() && std::all_of(m.axes.begin(), m.axes.end(), [](const Axis& a) { return a.size > 0; });
-  if (given && ranks != static_cast<std::int64_t>(m.devices.size()))
+  const auto& listed = std::get<Json::Array>(j.find("devices")->value);
+  // "count" is complained about: what is listed is then not meant to be one per rank.
+  const bool counts = std::any_of(listed.begin(), listed.end(), [](const Json& d) { return d.find("count") != nullptr; });
+  if (given && !counts && ranks != static_cast<std::int64_t>(m.devices.size()))
     r.in("devices", [&] {
       r.complain(*j.find("devices"), "the axes make " + product + " ranks, but " + std::to_string(m.devices.size()) +
                                          (m.devices.size() == 1 ? " device is" : " devices are") +

@@ -59,6 +59,13 @@ TEST_CASE("what is wrong in a mesh file") {
   const std::vector<std::tuple<std::string, std::string, Lines>> cases{
       {"\"version\": 1,", "", {"m.json:1:1: error: \"version\" is missing (version of the file format)"}},
       {"\"version\": 1", "\"version\": 2", {"m.json:1:14: error: /version: expected 1, found 2"}},
+      {"\"threads\": 1, \"cores\": [0] },\n    { \"kind\": \"cpu\", \"threads\": 2, \"cores\": [1, 2], \"isa\": \"avx2\", "
+       "\"host\": "
+       "\"node-2.local\", \"library\": \"eigen\" },",
+       "\"count\": 2 },",
+       {"m.json:5:42: error: /devices/1/count: not built yet (known: name, kind, index, threads, cores, isa, library, "
+        "memory_bytes, "
+        "host, of, slowdown, tf32, deterministic)"}},
       {"\"axes\"", "\"axis\"", {"m.json:2:3: error: /axis: unknown key; did you mean \"axes\"?"}},
       {"\"size\": 2 }, {",
        "\"size\": 2.5 }, {",
