@@ -17,8 +17,9 @@ int check(const Options& options) {
   if (!options.sets.empty()) {  // they change jobs
     std::string report;
     for (const std::string& file : options.files) {
-      static_cast<void>(load_job(file, options.sets, Data::needed));
+      const Job job = load_job(file, options.sets, Data::needed);
       report += file + ": job, with --set: nothing wrong\n";
+      for (const std::string& note : job_notes(job)) report += "note: " + note + "\n";
     }
     print_result(report);
     return 0;

@@ -291,6 +291,31 @@ MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version) 
   return parts;
 }
 
+std::vector<std::string> mesh_notes(const Mesh& mesh) {
+  constexpr std::size_t kMostNamed = 8;  // devices
+  std::map<std::pair<std::string, int>, std::vector<int>> ranks;
+  for (int r = 0; r < mesh.ranks(); r++) {
+    const Device& device = mesh.device(r);
+    for (const int core : device.cores.empty() ? driven(device).cores : device.cores) ranks[{device.host, core}].push_back(r);
+  }
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<int>> cores;  // by host and the ranks that share them
+  for (const auto& [where, several] : ranks)
+    if (several.size() > 1) cores[{where.first, several}].push_back(where.second);
+  std::vector<std::string> notes;
+  for (const auto& [which, shared] : cores) {
+    const auto& [host, several] = which;
+    std::string names, numbers;
+    for (std::size_t i = 0; i < std::min(several.size(), kMostNamed); i++)
+      names += (i == 0 ? "\"" : i + 1 == several.size() ? "\" and \"" : "\", \"") + mesh.device(several[i]).name;
+    names += "\"";
+    if (several.size() > kMostNamed) names += " and " + std::to_string(several.size() - kMostNamed) + " more";
+    for (const int core : shared) numbers += (numbers.empty() ? "" : ", ") + std::to_string(core);
+    notes.push_back("devices " + names + " are bound to " + (shared.size() == 1 ? "the same core, " : "the same cores, ") +
+                    numbers + (host.empty() ? "" : " of " + host) + ", and take turns there; give each its own \"cores\"");
+  }
+  return notes;
+}
+
 Json mesh_schema(VersionKey version) {
   return object_schema(mesh_table(version));
 }

@@ -4,6 +4,7 @@
 #include <motley/mesh.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/json_fields.h"
@@ -19,6 +20,8 @@ struct MeshParts {
 MeshParts read_mesh_parts(Reader& reader, const Json& json, VersionKey version);
 // Nothing when it complained.
 std::optional<Mesh> read_mesh(Reader& reader, const Json& json, VersionKey version);
+// What is right and perhaps not meant: devices that are bound to one core.
+std::vector<std::string> mesh_notes(const Mesh& mesh);
 Json to_json(const Mesh& mesh);
 Json mesh_schema(VersionKey version);
 

@@ -25,12 +25,12 @@ struct FileKind {
 const std::vector<FileKind>& file_kinds() {
   static const std::vector<std::string> no_notes;
   static const std::vector<FileKind> kinds{
-      {"mesh", {"axes", "devices"}, [](const std::string& p) { return Mesh::load(p), no_notes; }},
+      {"mesh", {"axes", "devices"}, [](const std::string& p) { return mesh_notes(Mesh::load(p)); }},
       {"model", {"inputs", "layers", "loss", "zoo"}, [](const std::string& p) { return model_notes(ModelSpec::load(p)); }},
       {"layout", {"split", "tensors", "place"}, [](const std::string& p) { return LayoutRules::load(p), no_notes; }},
       {"job",
        {"mesh", "model", "layout", "profile", "data", "train"},
-       [](const std::string& p) { return model_notes(load_job(p, {}, Data::needed).model); }},
+       [](const std::string& p) { return job_notes(load_job(p, {}, Data::needed)); }},
       {"profile", {"devices", "kernels", "links"}, [](const std::string& p) { return Profile::load(p), no_notes; }},
       {"plan", {"decisions", "predicted", "cuts", "baselines"}, [](const std::string& p) { return check_plan_file(p), no_notes; }},
       {"run",
@@ -92,6 +92,12 @@ void require_job(const Json& json, Complaints& complaints) {
   complaints.add(json.where, "",
                  "this is a " + kind->name + "; expected a job" + part + " (`motley check FILE`, without --set, takes any kind)");
   complaints.raise();
+}
+
+std::vector<std::string> job_notes(const Job& job) {
+  std::vector<std::string> notes = model_notes(job.model);
+  for (std::string& note : mesh_notes(job.mesh)) notes.push_back(std::move(note));
+  return notes;
 }
 
 CheckResult check_files(const std::vector<std::string>& files) {

@@ -20,6 +20,10 @@ struct CheckResult {
 // runs.
 CheckResult check_files(const std::vector<std::string>& files);
 
+struct Job;
+// What is right and perhaps not meant.
+std::vector<std::string> job_notes(const Job& job);
+
 // Raises where the file is of another kind, and says which.
 void require_job(const Json& json, Complaints& complaints);
 

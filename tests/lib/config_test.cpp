@@ -774,6 +774,15 @@ TEST_CASE("check reports kinds, complaints and codes") {
         Lines{"branch.json: model, nothing wrong",
               R"(note: the layer "unread" is left out: the last layer, "last", is not made from it)"});
   CHECK(noted.code == Exit::ok);
+  files.folder.write("pinned.json", R"({ "version": 1, "axes": [ { "name": "all", "size": 5 } ], "devices": [
+      { "name": "a", "kind": "cpu", "cores": [0, 2] }, { "name": "b", "kind": "cpu", "cores": [1] },
+      { "name": "c", "kind": "emulated", "of": { "kind": "cpu", "cores": [2, 0, 3] }, "slowdown": 2 },
+      { "name": "d", "kind": "cpu", "cores": [1], "host": "other" }, { "name": "e", "kind": "cpu" } ] })");
+  const CheckResult pinned = check_files({at("pinned.json")});
+  CHECK(complaints_in(files.folder, pinned.report) ==
+        Lines{"pinned.json: mesh, nothing wrong",
+              R"(note: devices "a" and "c" are bound to the same cores, 0, 2, and take turns there; give each its own "cores")"});
+  CHECK(pinned.code == Exit::ok);
   const CheckResult missing = check_files({at("job.json"), at("none.json")});
   CHECK(missing.code == Exit::missing);
   CHECK(complaints_in(files.folder, missing.complaints) == Lines{"no file none.json"});
