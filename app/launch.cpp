@@ -38,6 +38,7 @@ constexpr auto kDeathNotice = 20ms;    // for mpiexec to end by itself once a ra
 constexpr auto kHungNotice = 500ms;    // for the ranks to leave by themselves
 constexpr auto kGaveUpNotice = 100ms;  // for its last words to come through
 constexpr auto kErrorNotice = 2s;      // for all to end as they agreed
+constexpr auto kLeavePatience = 5s;    // for mpiexec to end after all ranks have, by 0
 
 volatile sig_atomic_t g_signals = 0;
 std::array<struct sigaction, kStopSignals.size() + 1> g_before{};
@@ -192,6 +193,7 @@ Outcome Launch::wait() {
         hung_ = hung;
         failed_ = failed_.value_or(Clock::now());
       }
+      heed_mpiexec();
     }
     heed_signals();
     heed_failures();
@@ -228,7 +230,9 @@ void Launch::see_ends() {
     const int n = epoll_wait(ends_.get(), events.data(), static_cast<int>(events.size()), 0);
     if (n <= 0) return;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); i++) {
-      if (events[i].data.u64 != kMpiexec) rank_is_gone(events[i].data.u64, Order::known);
+      if (events[i].data.u64 == kMpiexec) continue;
+      ranks_[events[i].data.u64].gone = true;
+      rank_is_gone(events[i].data.u64, Order::known);
     }
   }
 }
@@ -338,6 +342,20 @@ void Launch::heed_failures() {
   if (gave_up_) patience = kGaveUpNotice;
   if (!died_.empty()) patience = kDeathNotice;
   if (Clock::now() - *failed_ > patience) end_at_once();
+}
+
+void Launch::heed_mpiexec() {
+  const auto is_over = [](const Rank& r) { return r.known && (!r.process || r.gone); };
+  bool over = std::all_of(ranks_.begin(), ranks_.end(), is_over) && to_stdout_.waiting() == 0 && to_stderr_.waiting() == 0;
+  for (std::size_t r = 0; r < ranks_.size() && over; r++) {
+    const auto its = record(r);
+    over = its && its->code == 0;
+  }
+  if (!over) return over_.reset();
+  over_ = over_.value_or(Clock::now());
+  if (Clock::now() - *over_ < kLeavePatience) return;
+  to_stderr_.add("motley: mpiexec was still there after all ranks had ended, and was killed\n");
+  end_at_once();
 }
 
 void Launch::end_at_once() {

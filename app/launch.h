@@ -46,7 +46,7 @@ class Launch {
     std::string device{};
     bool here = true;  // like all ranks on this host: its process is below mpiexec
     Handle process{};
-    bool known = false;
+    bool known = false, gone = false;  // its process has been seen; has ended
   };
   void start(const LaunchOptions& options);
   void poll_once();
@@ -63,6 +63,7 @@ class Launch {
   bool saves() const;  // some rank writes weights or a checkpoint
   void heed_signals();
   void heed_failures();
+  void heed_mpiexec();  // where it stays after its ranks
   void end_at_once();
   bool mpiexec_ended();
   std::optional<Record> record(std::size_t rank) const;
@@ -91,6 +92,7 @@ class Launch {
   int heeded_ = 0;                 // signals acted on
   std::optional<Clock::time_point> asked_{}, failed_{};  // first signal; first failure
   std::optional<Clock::time_point> seen_{};              // when the last process below mpiexec was seen
+  std::optional<Clock::time_point> over_{};              // since when every rank has ended well and all output is written
   Clock::time_point next_beat_ = Clock::now();
 };
 

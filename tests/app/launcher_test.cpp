@@ -343,6 +343,18 @@ TEST_CASE("mpiexec is killed") {
   CHECK(probe.seconds < kSoon);
 }
 
+TEST_CASE("an mpiexec that stays after all ranks have ended well is killed: the run ends as they did") {
+  const testing::Directory folder;
+  const fs::path stays = folder.path / "mpiexec.mpich";
+  std::ofstream(stays) << "#!/bin/sh\n" << MPIEXEC << " \"$@\"\nexec sleep 1000\n";
+  fs::permissions(stays, fs::perms::owner_all);
+  const char* path = std::getenv("PATH");
+  Probe probe({.mode = "ok", .ranks = 2, .environment = {"PATH=" + folder.path.string() + ":" + (path == nullptr ? "" : path)}});
+  CHECK_END(probe, 0, "motley: mpiexec was still there after all ranks had ended, and was killed\n");
+  CHECK(probe.out == "result 1\n");
+  CHECK(probe.seconds < kSoon);
+}
+
 TEST_CASE("a rank is killed while the ranks start") {
   std::mt19937 random(11);
   for (int i = 0; i < 8; i++) {
