@@ -16,18 +16,18 @@ void read_samples(const std::vector<Index>& which, const Box& box, std::span<std
                     std::to_string(box[0].end - 1) + " of it; give as many as the graph's batch has");
   const Box inner(box.begin() + 1, box.end());
   std::vector<From> values(static_cast<std::size_t>(volume(inner)));
-  std::vector<To> narrow(values.size());
-  std::byte* to = out.data();
+  std::byte* to = out.data();  // of any alignment
   for (Index n = box[0].begin; n < box[0].end; n++) {
     const Index sample = which.at(static_cast<std::size_t>(n));
-    if (sample == kNoSample) {
-      narrow.assign(narrow.size(), static_cast<To>(missing));
-    } else {
+    if (sample == kNoSample)
+      std::fill(values.begin(), values.end(), static_cast<From>(missing));
+    else
       read(sample, inner, std::span<From>(values));
-      for (std::size_t i = 0; i < values.size(); i++) narrow[i] = static_cast<To>(values[i]);
+    for (const From value : values) {
+      const To narrow = static_cast<To>(value);
+      std::memcpy(to, &narrow, sizeof narrow);
+      to += sizeof narrow;
     }
-    std::memcpy(to, narrow.data(), narrow.size() * sizeof(To));
-    to += narrow.size() * sizeof(To);
   }
 }
 

@@ -32,15 +32,19 @@ Index product(const std::vector<Index>& extents);
 template <class F>
 void for_each_row(const std::vector<Index>& extents, const Box& box, F&& row) {
   if (volume(box) == 0) return;
-  if (extents.empty()) return row(Index{0}, Index{1});
-  const std::size_t last = extents.size() - 1;
+  std::size_t outer = extents.size();  // dims that a stretch does not cover
+  Index length = 1;
+  for (bool whole = true; outer > 0 && whole; outer--) {
+    length *= box[outer - 1].size();
+    whole = box[outer - 1].size() == extents[outer - 1];
+  }
   std::vector<Index> at;
   for (const Range& r : box) at.push_back(r.begin);
   for (;;) {
     Index linear = 0;
-    for (std::size_t d = 0; d <= last; d++) linear = linear * extents[d] + at[d];
-    row(linear, box[last].size());
-    std::size_t d = last;
+    for (std::size_t d = 0; d < extents.size(); d++) linear = linear * extents[d] + at[d];
+    row(linear, length);
+    std::size_t d = outer;
     while (d > 0 && ++at[d - 1] == box[d - 1].end) {
       at[d - 1] = box[d - 1].begin;
       d--;

@@ -30,6 +30,16 @@ class Elements {
     return std::span<const T>(block_).subspan(static_cast<std::size_t>(i - begin_),
                                               static_cast<std::size_t>(std::min(most, end_ - i)));
   }
+  // convert(element) of element `first` and those after it.
+  template <class To, class F>
+  void convert(Index first, std::span<To> out, F&& convert) {
+    while (!out.empty()) {
+      const std::span<const T> some = from(first, static_cast<Index>(out.size()));
+      std::transform(some.begin(), some.end(), out.begin(), convert);
+      out = out.subspan(some.size());
+      first += static_cast<Index>(some.size());
+    }
+  }
   // use(i, element i) for `count` of them.
   template <class F>
   void each(Index first, Index count, F&& use) {

@@ -46,8 +46,29 @@ class NpyFile {
   Elements<T> elements() const {
     return {file_, header_.data, static_cast<Index>(header_.elements)};
   }
+  template <class T>
+  T first_of(Index sample) const {
+    return elements_of<T>(sample).from(0, 1).front();
+  }
+  // convert(element), of type T in the file, of a box of the dims after the first.
+  template <class T, class To, class F>
+  void read(Index sample, const Box& box, std::span<To> out, F&& convert) const {
+    Elements<T> elements = elements_of<T>(sample);
+    const std::vector<Index> sizes(extents().begin() + 1, extents().end());
+    for_each_row(sizes, box, [&](Index from, Index length) {
+      elements.convert(from, out.first(static_cast<std::size_t>(length)), convert);
+      out = out.subspan(static_cast<std::size_t>(length));
+    });
+  }
 
  private:
+  // Of one sample alone: what is after it is not read ahead.
+  template <class T>
+  Elements<T> elements_of(Index sample) const {
+    const Index each = static_cast<Index>(header_.elements) / extents().front();
+    return {file_, header_.data + static_cast<std::size_t>(sample * each) * sizeof(T), each};
+  }
+
   InputFile file_;
   NpyHeader header_{};
 };
@@ -65,14 +86,13 @@ auto with_type(const std::string& type, F&& use) {
   return use(std::int64_t{});
 }
 
-// use(ELEMENTS, CONVERT) for an array of any number type; convert(element): as a double.
+// use(T{}, CONVERT) for the numbers of any type; convert(number): as a double.
 template <class F>
-auto with_numbers(const NpyFile& array, F&& use) {
-  const std::string& type = array.type();
-  if (type == "<f2") return use(array.elements<std::uint16_t>(), [](std::uint16_t v) { return double{float_of_f16(v)}; });
-  if (type == "<f4") return use(array.elements<float>(), [](float v) { return double{v}; });
-  if (type == "<f8") return use(array.elements<double>(), [](double v) { return v; });
-  return with_type(type, [&]<class T>(T) { return use(array.elements<T>(), [](T v) { return static_cast<double>(v); }); });
+auto with_numbers(const std::string& type, F&& use) {
+  if (type == "<f2") return use(std::uint16_t{}, [](std::uint16_t v) { return double{float_of_f16(v)}; });
+  if (type == "<f4") return use(float{}, [](float v) { return double{v}; });
+  if (type == "<f8") return use(double{}, [](double v) { return v; });
+  return with_type(type, [&]<class T>(T) { return use(T{}, [](T v) { return static_cast<double>(v); }); });
 }
 
 // Of integers; one that is too large for any label: the largest there is.
@@ -112,22 +132,17 @@ class NpyLabels {
   DType dtype() const { return dtype_; }
   const std::vector<Index>& extents() const { return extents_; }
   std::int32_t label(Index sample) const {
-    return with_type(array_.type(),
-                     [&]<class T>(T) { return static_cast<std::int32_t>(whole(array_.elements<T>().from(sample, 1).front())); });
+    return with_type(array_.type(), [&]<class T>(T) { return static_cast<std::int32_t>(whole(array_.first_of<T>(sample))); });
   }
   template <class T>
   void read(Index sample, const Box& box, std::span<T> out) const {
     if (extents_.empty() && dtype_ == DType::i32) return std::fill(out.begin(), out.end(), static_cast<T>(label(sample)));
-    const Index first = sample * product(extents_);
-    std::size_t to = 0;
-    const auto read_by = [&](auto elements, auto&& convert) {
-      for_each_row(extents_, box, [&](Index from, Index length) {
-        elements.each(first + from, length, [&](Index, auto value) { out[to++] = static_cast<T>(convert(value)); });
-      });
-    };
     if (dtype_ == DType::i32)
-      return with_type(array_.type(), [&]<class N>(N) { read_by(array_.elements<N>(), [](N value) { return whole(value); }); });
-    with_numbers(array_, read_by);
+      return with_type(array_.type(),
+                       [&]<class N>(N) { array_.read<N>(sample, box, out, [](N value) { return static_cast<T>(whole(value)); }); });
+    with_numbers(array_.type(), [&]<class N>(N, auto&& convert) {
+      array_.read<N>(sample, box, out, [&](N value) { return static_cast<T>(convert(value)); });
+    });
   }
 
  private:
@@ -161,8 +176,8 @@ class NpyLabels {
   }
   void check_parts() const {
     const Index each = product(extents_);
-    with_numbers(array_, [&](auto elements, auto&& convert) {
-      elements.each(0, array_.extents().front() * each, [&](Index i, auto value) {
+    with_numbers(array_.type(), [&]<class T>(T, auto&& convert) {
+      array_.elements<T>().each(0, array_.extents().front() * each, [&](Index i, T value) {
         if (const double label = convert(value); !(label >= 0 && label <= 1))
           throw UserError(
               fmt::format("{}: sample {} has the label {}; binary_cross_entropy expects 0 to 1", array_.name(), i / each, label),
@@ -232,16 +247,14 @@ class NpySamples final : public Dataset {
     check(sample >= 0 && sample < samples() && volume(box) == static_cast<Index>(out.size()), "a sample's box fills what is given");
     const std::string& type = array_.type();
     if (dtype_ == DType::i32) return read_numbers(sample, box, out);
-    if (type == "|u1") return read_as<std::uint8_t>(sample, box, out, [](std::uint8_t v) { return v / 255.0; });
-    if (type == "<f2") return read_as<std::uint16_t>(sample, box, out, [](std::uint16_t v) { return double{float_of_f16(v)}; });
-    if (type == "<f4") return read_as<float>(sample, box, out, [](float v) { return double{v}; });
-    read_as<double>(sample, box, out, [](double v) { return v; });
+    if (type == "|u1") return array_.read<std::uint8_t>(sample, box, out, [](std::uint8_t v) { return v / 255.0; });
+    with_numbers(type, [&]<class T>(T, auto&& convert) { array_.read<T>(sample, box, out, convert); });
   }
 
  private:
   void read_numbers(Index sample, const Box& box, std::span<double> out) const {
     with_type(array_.type(), [&]<class T>(T) {
-      read_as<T>(sample, box, out, [&](T v) {
+      array_.read<T>(sample, box, out, [&](T v) {
         if (!std::in_range<std::int32_t>(v))
           throw UserError(name() + ": sample " + std::to_string(sample) + " holds " + std::to_string(v) +
                               "; expected whole numbers from -2^31 to 2^31 - 1",
@@ -250,16 +263,6 @@ class NpySamples final : public Dataset {
       });
     });
   }
-  template <class T, class F>
-  void read_as(Index sample, const Box& box, std::span<double> out, F&& value) const {
-    const Index first = sample * product(sample_);
-    std::size_t to = 0;
-    Elements<T> elements = array_.elements<T>();
-    for_each_row(sample_, box, [&](Index from, Index length) {
-      elements.each(first + from, length, [&](Index, T element) { out[to++] = value(element); });
-    });
-  }
-
   NpyFile array_;
   const DType dtype_;
   std::vector<Index> sample_{};

@@ -154,6 +154,25 @@ TEST_CASE("arrays: floats are taken as they are, bytes are scaled to 0..1") {
   CHECK(all_of(*npy_samples(in.write("d.npy", array<double>("<f8", {1, 1}, {0.1}))), 0) == std::vector<double>{0.1});
 }
 
+TEST_CASE("arrays: any box of a sample that is larger than what is read at once") {
+  const Folder in("motley-own-boxes");
+  constexpr Index kSamples = 2, kChannels = 3, kRows = 40, kCols = 300;
+  std::vector<float> values(kSamples * kChannels * kRows * kCols);
+  for (std::size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i);
+  const auto data = npy_samples(in.write("x.npy", array("<f4", {kSamples, kChannels, kRows, kCols}, values)));
+  for (const Box& box : {Box{{0, kChannels}, {0, kRows}, {0, kCols}}, Box{{1, 3}, {0, kRows}, {0, kCols}},
+                         Box{{0, kChannels}, {7, 31}, {0, kCols}}, Box{{0, kChannels}, {0, kRows}, {150, kCols}},
+                         Box{{2, 3}, {39, 40}, {299, 300}}, Box{{0, kChannels}, {4, 4}, {0, kCols}}}) {
+    std::vector<double> out(static_cast<std::size_t>(volume(box))), expected;
+    data->read(1, box, out);
+    for (Index c = box[0].begin; c < box[0].end; c++)
+      for (Index h = box[1].begin; h < box[1].end; h++)
+        for (Index w = box[2].begin; w < box[2].end; w++)
+          expected.push_back(static_cast<double>(((kChannels + c) * kRows + h) * kCols + w));
+    CHECK(out == expected);
+  }
+}
+
 TEST_CASE("arrays that are missing, damaged or not as expected are refused by name") {
   const Folder in("motley-own-bad-npy");
   const std::vector<float> values(12);
@@ -221,6 +240,9 @@ TEST_CASE("a file that becomes shorter while it is used is named") {
   const auto arrays = load_npy({x, y}, {.extents = {20000}, .classes = 2, .label_extents = {20000}}).train;
   const auto tokens = load_tokens({t, t}, {.extents = {100}, .classes = 5, .dtype = DType::i32}).train;
   std::vector<std::int32_t> labels(20000);
+  std::filesystem::resize_file(x, 128 + 4 * 20000);  // one sample: nothing is read ahead of it
+  CHECK(all_of(*arrays, 0) == std::vector<double>(20000));
+  CHECK_THAT(refused(Exit::data, [&] { all_of(*arrays, 1); }), Contains("x.npy: byte "));
   for (const std::string& file : {x, y, t}) std::filesystem::resize_file(file, 1000);
   CHECK_THAT(refused(Exit::data, [&] { all_of(*arrays, 1); }),
              Contains("x.npy: byte ") && Contains("it had 240128 bytes when it was opened"));
