@@ -73,6 +73,7 @@ struct SampleKind {
   DType label_dtype = DType::i32;      ///< f32: labels are real numbers
   bool label_is_part = false;          ///< real labels are in 0..1
   bool any_labels = false;             ///< of any type, dims and values: nothing of the fields about labels counts
+  bool any_samples = false;            ///< likewise of the samples, and of any further inputs
   std::optional<Index> ignored{};      ///< a label that need not be a class
   bool label_per_pixel = false;        ///< the labels' last two dims are those of the samples
 };

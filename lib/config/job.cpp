@@ -72,11 +72,11 @@ class JobReader {
   // The data's files, and whether they hold a batch.
   void check_data_files(const DataOptions& data, const std::optional<SampleKind>& expected,
                         const std::optional<TrainOptions>& train) {
-    if (!expected && data.kind == DataKind::npy) return;  // which numbers its arrays hold is not known either
     const bool good = complaints_.empty();
     std::optional<Index> samples;
     inside("data", [&](Reader& r) {
-      samples = check_files(r, *tree_.root().find("data"), data, expected.value_or(SampleKind{.any_labels = true}));
+      samples =
+          check_files(r, *tree_.root().find("data"), data, expected.value_or(SampleKind{.any_labels = true, .any_samples = true}));
     });
     if (good && samples && train) check_batch(train->batch, *samples);
   }

@@ -193,22 +193,23 @@ class NpyLabels {
 
 class NpySamples final : public Dataset {
  public:
-  // sample: none: of any sizes.
-  NpySamples(const fs::path& images, const std::optional<std::vector<Index>>& sample, DType dtype = DType::f32)
-      : array_(images), dtype_(dtype) {
+  // sample: none: of any sizes. dtype: none: of any numbers, which are not read.
+  NpySamples(const fs::path& images, const std::optional<std::vector<Index>>& sample, std::optional<DType> dtype = DType::f32)
+      : array_(images), dtype_(dtype.value_or(DType::f32)) {
     const std::vector<Index>& all = array_.extents();
     const bool right = !all.empty() && (!sample || std::equal(all.begin() + 1, all.end(), sample->begin(), sample->end()));
     if (!right) {
       const std::string sizes = sample && !sample->empty() ? ", " + shape_text(*sample).substr(1) : "]";
       throw UserError(array_.name() + ": an array " + shape_text(all) + "; expected [samples" + sizes, Exit::data);
     }
+    sample_.assign(all.begin() + 1, all.end());
+    if (!dtype) return;
     if (dtype == DType::i32 && std::find(kLabelTypes.begin(), kLabelTypes.end(), array_.type()) == kLabelTypes.end())
       throw UserError(array_.name() + ": an array of type '" + array_.type() + "'; expected integers", Exit::data);
     if (dtype != DType::i32 && std::find(kSampleTypes.begin(), kSampleTypes.end(), array_.type()) == kSampleTypes.end())
       throw UserError(array_.name() + ": an array of integers ('" + array_.type() +
                           "'); expected floats, which are taken as they are, or u8, which is scaled to 0..1",
                       Exit::data);
-    sample_.assign(all.begin() + 1, all.end());
   }
   void set_labels(std::unique_ptr<const NpyLabels> labels, Index classes) {
     labels_ = std::move(labels);
@@ -294,7 +295,8 @@ class NpyPart {
   void load(const fs::path& images, const fs::path& labels, const std::map<std::string, fs::path>& inputs,
             const std::vector<Index>& sample) {
     about("images", [&] {
-      auto loaded = std::make_shared<NpySamples>(images, sample.empty() ? std::nullopt : std::optional(sample), expected_.dtype);
+      auto loaded = std::make_shared<NpySamples>(images, sample.empty() ? std::nullopt : std::optional(sample),
+                                                 expected_.any_samples ? std::nullopt : std::optional(expected_.dtype));
       if (loaded->samples() == 0) throw UserError(images.string() + ": an array without samples", Exit::data);
       look_through(*loaded, expected_);
       images_ = std::move(loaded);
@@ -330,7 +332,10 @@ class NpyPart {
   }
   std::shared_ptr<const Dataset> load_further(const std::string& name, const fs::path& file) const {
     const SampleKind* const its = find_further(expected_, name);
-    auto out = std::make_shared<NpySamples>(file, its ? std::optional(its->extents) : std::nullopt, its ? its->dtype : DType::f32);
+    auto out = std::make_shared<NpySamples>(file, its ? std::optional(its->extents) : std::nullopt,
+                                            its                     ? std::optional(its->dtype)
+                                            : expected_.any_samples ? std::nullopt
+                                                                    : std::optional(DType::f32));
     if (images_ && out->samples() != images_->samples())
       throw UserError(file.string() + ": " + std::to_string(out->samples()) + " samples for the " +
                           std::to_string(images_->samples()) + " of " + images_->name(),

@@ -846,6 +846,18 @@ TEST_CASE("an error in a model is no further error of the data") {
   REQUIRE(lines.size() == 3);
   CHECK(lines[1] == "job.json: /data/labels: labels.npy: 3 labels for the 2 samples of images.npy");
   CHECK(lines[2] == "job.json: /data/inputs/extra: extra.npy: an array [2, 5]; expected [samples, 4]");
+  // Where the inputs or the loss cannot be read: what the files say by themselves, whatever numbers they hold.
+  write_npy(files.folder.at("extra.npy"), {3, 4}, std::vector<float>(12));
+  for (const std::string wrong : {"model.loss.op=softmax", "model.inputs.image.rows=0", "model.inputs.extra.e=0"}) {
+    INFO(wrong);
+    write_npy(files.folder.at("images.npy"), {2, 3, 4, 4}, std::vector<float>(96));
+    const Lines all = without_places(files.said_with({wrong}, Data::needed));
+    REQUIRE(all.size() == 3);
+    CHECK(all[1] == "job.json: /data/labels: labels.npy: 3 labels for the 2 samples of images.npy");
+    CHECK(all[2] == "job.json: /data/inputs/extra: extra.npy: 3 samples for the 2 of images.npy");
+    write_npy(files.folder.at("images.npy"), {2, 3, 4, 4}, std::vector<std::int32_t>(96));
+    CHECK(files.said_with({wrong}, Data::needed).size() == 3);
+  }
 }
 
 TEST_CASE("a weight that cannot be shared is complained about once") {
