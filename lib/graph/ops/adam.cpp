@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "graph/compiled.h"
-#include "graph/optimizers.h"
+#include "graph/ops/adam.h"
 #include "graph/update_form.h"
 
 namespace motley {
@@ -11,11 +11,7 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const std::vector<OptimizerKey> list{
-      {"beta1", "fraction of the mean gradient that is kept", Adam{}.beta1, 1, true},
-      {"beta2", "fraction of the mean squared gradient that is kept", Adam{}.beta2, 1, true},
-      {"epsilon", "added to the root", Adam{}.epsilon},
-      {"weight_decay", "times the parameter, added to its gradient", Adam{}.weight_decay}};
+  static const auto list = adam_keys<Adam>("times the parameter, added to its gradient");
   return list;
 }
 
@@ -34,9 +30,7 @@ Formula update_of(const Adam& a) {
 
 const Compiled kCompiled(formulas_of({Adam{.weight_decay = 0.25}, Adam{}}));
 
-const OptimizerKind kKind("adam", keys(), [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
-  return Adam{rate, v[0], v[1], v[2], v[3], decay};
-});
+const OptimizerKind kKind("adam", keys(), adam_like<Adam>);
 
 }  // namespace
 
@@ -47,7 +41,7 @@ Optimizer::Optimizer(const Adam& adam)
       scalars(scalars_of(adam.beta1, adam.beta2)),
       update(update_of(adam)),
       undecayed_update(update) {
-  check_values(kind, learning_rate, keys(), {adam.beta1, adam.beta2, adam.epsilon, adam.weight_decay});
+  check_adam_values(kind, adam, keys());
   if (adam.decay == Decay::all) return;
   Adam plain = adam;
   plain.weight_decay = 0;

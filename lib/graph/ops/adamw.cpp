@@ -2,7 +2,7 @@
 // Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2): its update, on a parameter that has
 // decayed first.
 #include "graph/compiled.h"
-#include "graph/optimizers.h"
+#include "graph/ops/adam.h"
 #include "graph/update_form.h"
 
 namespace motley {
@@ -10,18 +10,8 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const std::vector<OptimizerKey> list{
-      {"beta1", "fraction of the mean gradient that is kept", AdamW{}.beta1, 1, true},
-      {"beta2", "fraction of the mean squared gradient that is kept", AdamW{}.beta2, 1, true},
-      {"epsilon", "added to the root", AdamW{}.epsilon},
-      {"weight_decay", "times learning rate and parameter, taken from the parameter", AdamW{}.weight_decay}};
+  static const auto list = adam_keys<AdamW>("times learning rate and parameter, taken from the parameter");
   return list;
-}
-
-// The moments' part, of values that are right.
-Adam adam_of(const AdamW& a) {
-  check_values("adamw", a.learning_rate, keys(), {a.beta1, a.beta2, a.epsilon, a.weight_decay});
-  return {.learning_rate = a.learning_rate, .beta1 = a.beta1, .beta2 = a.beta2, .epsilon = a.epsilon};
 }
 
 Formula update_of(const AdamW& a) {
@@ -32,13 +22,11 @@ Formula update_of(const AdamW& a) {
 
 const Compiled kCompiled(formulas_of({AdamW{}, AdamW{.weight_decay = 0}}));
 
-const OptimizerKind kKind("adamw", keys(), [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
-  return AdamW{rate, v[0], v[1], v[2], v[3], decay};
-});
+const OptimizerKind kKind("adamw", keys(), adam_like<AdamW>);
 
 }  // namespace
 
-Optimizer::Optimizer(const AdamW& a) : Optimizer(adam_of(a)) {
+Optimizer::Optimizer(const AdamW& a) : Optimizer(moments_of("adamw", a, keys())) {
   kind = "adamw";
   update = undecayed_update = update_of(a);
   if (a.decay == Decay::all) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LAMB (You et al., arXiv 1904.00962, algorithm 2): Adam's step, its length that of the parameter.
 #include "graph/compiled.h"
-#include "graph/optimizers.h"
+#include "graph/ops/adam.h"
 #include "graph/update_form.h"
 
 namespace motley {
@@ -9,18 +9,8 @@ namespace motley {
 namespace {
 
 const std::vector<OptimizerKey>& keys() {
-  static const std::vector<OptimizerKey> list{
-      {"beta1", "fraction of the mean gradient that is kept", Lamb{}.beta1, 1, true},
-      {"beta2", "fraction of the mean squared gradient that is kept", Lamb{}.beta2, 1, true},
-      {"epsilon", "added to the root", Lamb{}.epsilon},
-      {"weight_decay", "times the parameter, added to what it moves by", Lamb{}.weight_decay}};
+  static const auto list = adam_keys<Lamb>("times the parameter, added to what it moves by");
   return list;
-}
-
-// The moments' part, of values that are right.
-Adam adam_of(const Lamb& l) {
-  check_values("lamb", l.learning_rate, keys(), {l.beta1, l.beta2, l.epsilon, l.weight_decay});
-  return {.learning_rate = l.learning_rate, .beta1 = l.beta1, .beta2 = l.beta2, .epsilon = l.epsilon};
 }
 
 // Scalars as Adam's: rate, factor of the gradient, 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t).
@@ -44,13 +34,11 @@ RowFormula squares_of(const Lamb& l) {  // w, Adam's last two scalars, m v
 }
 const Compiled kSquares({squares_of(Lamb{}), squares_of(Lamb{.weight_decay = 0})});
 
-const OptimizerKind kKind("lamb", keys(), [](double rate, const std::vector<double>& v, Decay decay) -> Optimizer {
-  return Lamb{rate, v[0], v[1], v[2], v[3], decay};
-});
+const OptimizerKind kKind("lamb", keys(), adam_like<Lamb>);
 
 }  // namespace
 
-Optimizer::Optimizer(const Lamb& l) : Optimizer(adam_of(l)) {
+Optimizer::Optimizer(const Lamb& l) : Optimizer(moments_of("lamb", l, keys())) {
   kind = "lamb";
   update = undecayed_update = slots_of(l);
   direction = undecayed_direction = direction_of(l);

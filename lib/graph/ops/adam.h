@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What optimizers with Adam's two moments share (T: Adam, AdamW, Lamb).
+#pragma once
+#include <string>
+#include <vector>
+
+#include "graph/optimizers.h"
+
+namespace motley {
+
+// weight_decay: what that one does.
+template <class T>
+std::vector<OptimizerKey> adam_keys(const std::string& weight_decay) {
+  return {{"beta1", "fraction of the mean gradient that is kept", T{}.beta1, 1, true},
+          {"beta2", "fraction of the mean squared gradient that is kept", T{}.beta2, 1, true},
+          {"epsilon", "added to the root", T{}.epsilon},
+          {"weight_decay", weight_decay, T{}.weight_decay}};
+}
+
+// UserError: a value is not in its range.
+template <class T>
+void check_adam_values(const std::string& kind, const T& its, const std::vector<OptimizerKey>& keys) {
+  check_values(kind, its.learning_rate, keys, {its.beta1, its.beta2, its.epsilon, its.weight_decay});
+}
+
+// The moments' part, of values that are right.
+template <class T>
+Adam moments_of(const std::string& kind, const T& its, const std::vector<OptimizerKey>& keys) {
+  check_adam_values(kind, its, keys);
+  return {.learning_rate = its.learning_rate, .beta1 = its.beta1, .beta2 = its.beta2, .epsilon = its.epsilon};
+}
+
+template <class T>
+Optimizer adam_like(double rate, const std::vector<double>& values, Decay decay) {
+  return T{rate, values[0], values[1], values[2], values[3], decay};
+}
+
+}  // namespace motley
