@@ -382,10 +382,19 @@ Outcome Launch::worst_record() const {
   return worst;
 }
 
-// Where some died, those that had died before they were seen: what became of the others came after.
+// Where some died, those that had died before they were seen: what became of the others came after. mpiexec starts the ranks of a
+// host in their order, so one that was not seen had died if a later one was; one after all that were seen may be the first dead.
 std::vector<std::size_t> Launch::first_dead() const {
-  const std::vector<std::size_t> before = died_.empty() ? died_ : unseen();
-  return before.empty() ? died_ : before;
+  if (died_.empty()) return {};
+  std::size_t last = 0;
+  for (std::size_t r = 0; r < ranks_.size(); r++)
+    if (ranks_[r].known) last = r;
+  std::vector<std::size_t> before, any = died_;
+  for (const std::size_t r : unseen()) {
+    if (r < last) before.push_back(r);
+    if (std::find(died_.begin(), died_.end(), r) == died_.end()) any.push_back(r);
+  }
+  return before.empty() ? any : before;
 }
 
 std::string Launch::obituary() const {
@@ -425,6 +434,8 @@ Outcome Launch::outcome() const {
   if (const auto dead = first_dead(); !dead.empty())
     return {kHung, dead.size() == 1 ? static_cast<int>(dead[0]) : -1, obituary(), false};
   if (worst.code > 0) return worst;
+  if (started == 0 && !output_filter_.signal().empty())
+    return {kHung, -1, "a rank died as it started, before it could be seen which: " + output_filter_.signal(), false};
   if (started == 0) {
     const std::string how =
         WIFEXITED(status_) ? "status " + std::to_string(WEXITSTATUS(status_)) : "signal " + std::to_string(WTERMSIG(status_));

@@ -128,12 +128,14 @@ std::vector<std::string> clean_environment(const std::vector<Device>& devices) {
 }
 
 std::string BannerFilter::pass(std::string_view text) {
+  constexpr std::string_view kSignal = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
   std::string out;
   for (const char c : text) {
     line_ += c;
     if (c != '\n') continue;
     const bool tail = line_.starts_with("This typically refers to a problem") || line_.starts_with("Please see the FAQ page");
-    if (line_.starts_with("=   BAD TERMINATION") || line_.starts_with("YOUR APPLICATION TERMINATED WITH THE EXIT STRING")) {
+    if (line_.starts_with("=   BAD TERMINATION") || line_.starts_with(kSignal)) {
+      if (line_.starts_with(kSignal)) signal_ = line_.substr(kSignal.size(), line_.size() - kSignal.size() - 1);
       in_banner_ = true;
       held_.clear();
     } else if (in_banner_ && (tail || line_.starts_with("=   ") || is_rule(line_))) {

@@ -38,9 +38,12 @@ class BannerFilter {
  public:
   std::string pass(std::string_view text);  // what may be printed by now
   std::string rest();                       // at the end
+  // The signal that ended a rank, as the banner says it: "Killed (signal 9)". Empty: none, as far as it was passed.
+  const std::string& signal() const { return signal_; }
 
  private:
   std::string line_, held_;  // held: lines that may be the banner's beginning
+  std::string signal_;
   bool in_banner_ = false;
 };
 

@@ -230,6 +230,24 @@ TEST_CASE("a rank that ends before its process is seen is named") {
   CHECK(probe.seconds < kSoon);
 }
 
+TEST_CASE("a rank that a signal ends as it starts is among those that are named, or none is") {
+  const testing::Directory folder;
+  const fs::path program = folder.path / "program";
+  std::ofstream(program) << "#!/bin/sh\n[ \"$PMI_RANK\" = 1 ] && kill -9 $$\nexec " << LAUNCH_PROBE << " \"$@\"\n";
+  fs::permissions(program, fs::perms::owner_all);
+  for (int i = 0; i < 5; i++) {
+    Probe probe({.mode = "train", .environment = {"PROGRAM=" + program.string()}});
+    probe.end();
+    INFO("exit " << probe.code << "\n" << probe.err);
+    const bool named = probe.err.find("rank 1 (\"old cpu 1\") died as it started") != std::string::npos;
+    const bool unseen =
+        probe.err.find("motley: a rank died as it started, before it could be seen which: Killed (signal 9)\n") == 0;
+    const bool mpiexec_fell = probe.err.find("motley: mpiexec ended with status 255 before any rank had started") == 0;
+    CHECK((mpiexec_fell || (probe.code == 86 && (named || unseen))));
+    CHECK(probe.seconds < kSoon);
+  }
+}
+
 TEST_CASE("a rank throws: its sentence once, its code") {
   Probe probe({.mode = "throw"});
   CHECK_END(probe, 70, "");
@@ -431,6 +449,7 @@ TEST_CASE("mpiexec's banner is no result") {
     std::string got;
     for (std::size_t at = 0; at < all.size(); at += piece) got += filter.pass(std::string_view(all).substr(at, piece));
     CHECK(got + filter.rest() == result + "c\nthe last line");
+    CHECK(filter.signal() == "Killed (signal 9)");
   }
 }
 
