@@ -451,6 +451,7 @@ int Lowerer::norm_of(const Slice& s, const Place& gradient) {
   const DType dtype = plan_.data().dtype;
   const int made = draft_.add_buffer("squared norm of the gradient of " + s.name, DType::f64, {}, Format::plain);
   KernelSpec spec = map_kernel(square(), dtype, {volume(s.box)}, {{1}, {0}});
+  spec.operands.back().dtype = DType::f64;
   spec.combine = Combine::add;
   draft_.kernel(std::move(spec), {gradient, {made, 0}}, "norm of " + s.name);
   return made;

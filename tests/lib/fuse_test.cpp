@@ -361,6 +361,21 @@ TEST_CASE("fused maps change no bit of a training step in f32, on any number of 
   }
 }
 
+// The sums of one gradient for two parameters become one kernel, and the branches' sum its operands: two results of one value.
+TEST_CASE("two parameters that are added to one sum, which several layers read, get the same gradient", "[fuse]") {
+  Graph g;
+  const Shape shape{{"batch", 3}, {"hidden", 4}}, one{{"hidden", 4}};
+  const Tensor p = g.parameter(one, {.deviation = 1, .name = "p"}), q = g.parameter(one, {.deviation = 1, .name = "q"});
+  const Tensor b = add(add(g.input("x", shape), p), q), c = add(mul(b, relu(b)), b);
+  const Step step = training(mean_squared_error(c, g.input("target", shape)), Sgd{.learning_rate = 0.1});
+  const Plan plan = balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {});
+  const Outcome with = run_plan(plan, {.steps = 3, .cpu_backend = true}),
+                without = run_plan(plan, {.steps = 3, .cpu_backend = true, .program = {.fuse_maps = false}});
+  CHECK(with.gradients == without.gradients);
+  CHECK(with.weights == without.weights);
+  CHECK(with.loss == without.loss);
+}
+
 TEST_CASE("what the profile says is slower fused, or impossible, stays apart", "[fuse]") {
   const Mesh mesh({{"all", 1}}, std::vector<Device>(1));
   const Step step = residual_net(8);

@@ -282,8 +282,14 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
         if (ranks == 1 && parts == 12) CHECK(cut.memory < truth.memory);
       }
   }
-  const Result truth = train(1, {}, DType::f32), cut = train(3, {.accumulate = 4}, DType::f32);
-  for (std::size_t s = 0; s < truth.losses.size(); s++) CHECK(cut.losses[s] == Approx(truth.losses[s]).epsilon(1e-5));
+  for (const double clip : {0.0, 0.3}) {
+    const Result truth = train(1, {.clip_norm = clip}, DType::f64);
+    for (const auto& [ranks, parts] : {std::pair{1, 1}, {2, 1}, {3, 4}}) {
+      INFO("f32 on " << ranks << " ranks, " << parts << " micro-batches, clipped at " << clip);
+      const Result single = train(ranks, {.clip_norm = clip, .accumulate = parts}, DType::f32);
+      for (std::size_t s = 0; s < truth.losses.size(); s++) CHECK(single.losses[s] == Approx(truth.losses[s]).epsilon(1e-5));
+    }
+  }
   Graph g;  // a dim that is called as the batch was, but is not the batch
   const Tensor image = g.input("image", {{"batch", 8}, {"channels", 8}, {"rows", 4}});
   const Tensor turned = rename(rename(image, {"batch", 8}, {"x", 8}), {"channels", 8}, {"batch", 8});

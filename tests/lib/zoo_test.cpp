@@ -193,11 +193,16 @@ TEST_CASE("every map over many elements of the zoo's training steps is a loop", 
     for (const Optimizer& optimizer : optimizers)
       for (const int ranks : {1, 2}) {
         const Model model = build_model(network, 0);
-        const Plan plan =
-            balance(training(model.loss, optimizer), Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))),
-                    {{"batch", "all", CutBy::even}}, {});
-        for (const ProgramStep& step : compile(plan, 0).steps) {
+        const Plan plan = balance(training(model.loss, optimizer, {.clip_norm = 1}),
+                                  Mesh({{"all", ranks}}, std::vector<Device>(static_cast<std::size_t>(ranks))),
+                                  {{"batch", "all", CutBy::even}}, {});
+        const Program program = compile(plan, 0);
+        for (const ProgramStep& step : program.steps) {
           const auto* run = std::get_if<RunKernel>(&step.what);
+          for (std::size_t k = 0; run != nullptr && run->spec.op == KernelOp::map && k < run->operands.size(); k++) {
+            INFO(network.name << ", " << run->pass << ", operand " << k);
+            CHECK(run->spec.operands[k].dtype == program.buffers[static_cast<std::size_t>(run->operands[k].buffer)].dtype);
+          }
           if (run == nullptr || run->spec.op != KernelOp::map || run->spec.formula.code.size() <= 1) continue;
           if (run->pass.starts_with("wte ")) continue;  // an embedding: a kernel of its own
           const auto& extents = run->spec.extents;

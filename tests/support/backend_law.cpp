@@ -188,8 +188,10 @@ std::vector<Image> map_bounds(const LawCase& one, bool f64) {
     if (d == 0) break;
   }
   for (std::size_t k = 0; k < results; k++)
-    for (std::size_t i = 0; i < errors[k].size(); i++)
-      errors[k][i] = std::abs(spec.scale) * (errors[k][i] + (2 * unit + 1e-12) * sums[k][i]) + 1e-40;
+    for (std::size_t i = 0; i < errors[k].size(); i++) {
+      const bool infinite = !f64 && uses[inputs + k].dtype == DType::f32 && std::abs(spec.scale) * sums[k][i] > 1e38;
+      errors[k][i] = infinite ? HUGE_VAL : std::abs(spec.scale) * (errors[k][i] + (2 * unit + 1e-12) * sums[k][i]) + 1e-40;
+    }
   return errors;
 }
 

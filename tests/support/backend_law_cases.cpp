@@ -213,11 +213,13 @@ Value any_value(Random& random, LawMode mode, int operands, int depth) {
   }
 }
 
+// Results may be operands as they are, and the same value twice.
 Formula any_formula(Random& random, LawMode mode) {
   for (;;) {
     const int operands = static_cast<int>(random.in(1, 4));
-    std::vector<Value> results{any_value(random, mode, operands, static_cast<int>(random.in(1, 3)))};
-    while (random.one_in(4) && results.size() < 3) results.push_back(any_value(random, mode, operands, 1));
+    std::vector<Value> results{any_value(random, mode, operands, static_cast<int>(random.in(0, 3)))};
+    while (random.one_in(4) && results.size() < 3)
+      results.push_back(random.one_in(3) ? results.front() : any_value(random, mode, operands, static_cast<int>(random.in(0, 1))));
     Formula f = formula(results);
     if (!f.code.empty()) return f;
   }
