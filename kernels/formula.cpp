@@ -245,6 +245,10 @@ PlainFormula plain_of(const Formula& f) {
   return p;
 }
 
+bool is_assembled(const Formula& f) {
+  return std::all_of(f.code.begin(), f.code.end(), [](const Instruction& s) { return is_assembled(s.op); });
+}
+
 FormulaShape shape_of(const Formula& f) {
   FormulaShape shape;
   Hash hash;

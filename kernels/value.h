@@ -72,6 +72,7 @@ inline bool is_function(Opcode op) {
 inline bool is_assembled(Opcode op) {
   return op != Opcode::position && (!is_function(op) || op == Opcode::sqrt);
 }
+bool is_assembled(const Formula& formula);
 // Whether a, b and c of such an instruction are registers.
 inline bool reads_registers(Opcode op) {
   return op >= Opcode::add && op != Opcode::whole;

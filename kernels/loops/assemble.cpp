@@ -13,7 +13,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
+#include <string>
+#include <tuple>
 
 #include "base/at.h"
 #include "kernels/value.h"
@@ -309,7 +310,7 @@ class Assembler : Xbyak::CodeGenerator {
       case Opcode::precedes: pcmpgtd(to, b); break;
       default: cmpps(to, b, comparison(s.op));
     }
-    free_operands(i, dies(first, i) ? first : -1);
+    free_operands(i, first);
   }
   void select(int i, const Lanes& lanes) {
     const PlainInstruction s = f_.code[i];
@@ -318,13 +319,13 @@ class Assembler : Xbyak::CodeGenerator {
     if (sse_) {
       movaps(xmm0, Xmm(condition));
       blendvps(Xmm(taken_over(i, s.c)), b);
-      return free_operands(i, dies(s.c, i) ? s.c : -1);
+      return free_operands(i, s.c);
     }
     free_operands(i);
     vblendvps(vector(at(its_, i) = take(), lanes), c, b, vector(condition, lanes));
   }
 
-  const PlainFormula& f_;
+  const PlainFormula f_;
   const std::uint32_t still_;
   const bool sse_;  // else AVX2
   Free vectors_;    // SSE: xmm0 is the mask of blendvps
@@ -345,32 +346,19 @@ bool can_be(const PlainFormula& f, Simd simd) {
          std::all_of(f.code, f.code + f.count, [](const PlainInstruction& s) { return is_assembled(s.op); });
 }
 
-// What a loop depends on: all but the constants.
-using Key = std::vector<std::int8_t>;
-Key key_of(const PlainFormula& f, Simd simd, std::uint32_t still) {
-  Key key{static_cast<std::int8_t>(simd)};
-  for (int byte = 0; byte < 32; byte += 8) key.push_back(static_cast<std::int8_t>(still >> byte & 0xff));
-  for (int i = 0; i < f.count; i++) {
-    const PlainInstruction s = f.code[i];
-    key.insert(key.end(), {static_cast<std::int8_t>(s.op), s.a, s.b, s.c});
-  }
-  key.insert(key.end(), f.results, f.results + f.result_count);
-  return key;
-}
-
 }  // namespace
 
-FormulaLoop assembled(const PlainFormula& formula, Simd simd, std::uint32_t still) {
+FormulaLoop assembled(const PlainFormula& formula, std::uint64_t shape, Simd simd, std::uint32_t still) {
   struct Made {
     std::unique_ptr<Assembler> code;
     FormulaLoop loop = nullptr;
   };
   static std::mutex mutex;
-  static auto& all = *new std::map<Key, Made>;  // threads may run loops until the end
+  static auto& all = *new std::map<std::tuple<std::uint64_t, Simd, std::uint32_t>, Made>;  // threads may run loops until the end
   if (!can_be(formula, simd)) return nullptr;
   simd = std::min(simd, Simd::avx2);  // of AVX-512 only what AVX2 has: such loops wait for memory
   const std::lock_guard lock(mutex);
-  const auto [at, is_new] = all.try_emplace(key_of(formula, simd, still));
+  const auto [at, is_new] = all.try_emplace({shape, simd, still});
   if (is_new) try {
       auto code = std::make_unique<Assembler>(formula, simd, still);
       if (const FormulaLoop loop = code->loop()) at->second = {std::move(code), loop};
@@ -387,7 +375,7 @@ FormulaLoop assembled(const PlainFormula& formula, Simd simd, std::uint32_t stil
 
 namespace motley::cpu {
 
-FormulaLoop assembled(const PlainFormula&, Simd, std::uint32_t) {
+FormulaLoop assembled(const PlainFormula&, std::uint64_t, Simd, std::uint32_t) {
   return nullptr;
 }
 

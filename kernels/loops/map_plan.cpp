@@ -122,18 +122,18 @@ std::uint32_t operands_of(const MapPlan& plan, DType dtype) {
 }
 
 // Of operands with a bit in `still` it reads one value in each row. Null: the formula is interpreted.
-FormulaLoop loop_of(const MapPlan& plan, const KernelSpec& spec, const Loops& loops, std::uint32_t still) {
-  if (spec.formula.code.empty()) return nullptr;
-  const FormulaLoop compiled = loops.compiled(shape_of(spec.formula).hash, plan.loop.wide, still);
-  return compiled != nullptr || plan.loop.wide ? compiled : assembled(plan.formula, loops.simd, still);
+FormulaLoop loop_of(const MapPlan& plan, const Loops& loops, std::uint32_t still) {
+  if (plan.shape == 0) return nullptr;
+  const FormulaLoop compiled = loops.compiled(plan.shape, plan.loop.wide, still);
+  return compiled != nullptr || plan.loop.wide ? compiled : assembled(plan.formula, plan.shape, loops.simd, still);
 }
 
-void choose_loop(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row) {
+void choose_loop(MapPlan& plan, const Loops& loops, const Extent& row) {
   MapLoop& loop = plan.loop;
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
   const std::uint32_t still = still_along(plan, row);
   if (still == 0 || (still & (operands_of(plan, DType::f64) | operands_of(plan, DType::bf16))) != 0) return;  // converted ones
-  const FormulaLoop along_rows = loop_of(plan, spec, loops, still);
+  const FormulaLoop along_rows = loop_of(plan, loops, still);
   if (along_rows == nullptr) return;
   loop.compiled = along_rows;
   loop.still = still;
@@ -175,7 +175,7 @@ void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, cons
                       still = still_along(plan, row);
   if ((widened & still) != 0 || std::popcount(widened) > kMostWidened || (widened != 0 && length > kWidened)) return;
   if (spec.formula.code.empty() ? loop.wide || still != 0 : loop.wide != (wide != 0)) return;
-  loop.sums = spec.formula.code.empty() ? loops.sums(0, 0, 0) : loops.sums(shape_of(spec.formula).hash, wide, still);
+  loop.sums = loops.sums(plan.shape, wide, still);
   loop.widened = widened;
 }
 
@@ -272,7 +272,8 @@ void set_formula(MapPlan& plan, const KernelSpec& spec, const Loops& loops) {
   const FormulaShape shape = shape_of(spec.formula);
   loop.wide = is_wide(spec);
   loop.positioned = reads_position(spec.formula, -1);
-  loop.compiled = loop_of(plan, spec, loops, 0);
+  plan.shape = spec.formula.code.empty() ? 0 : shape.hash;
+  loop.compiled = loop_of(plan, loops, 0);
   plan.constants.assign(shape.constants.begin(), shape.constants.end());
   plan.wide_constants = shape.constants;
   loop.constants = loop.wide ? static_cast<const void*>(plan.wide_constants.data()) : plan.constants.data();
@@ -335,7 +336,7 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   } else {
     tile_reduction(plan, kept, reduced, spec, loops, threads);
   }
-  choose_loop(plan, spec, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
+  choose_loop(plan, loops, reduced.empty() || plan.loop.across ? kept.back() : reduced.back());
   plan.loop.at_once = reduced.empty() && runs_at_once(plan, kept[kept.size() - 2].size, kept.back());
   plan.loop.ahead = spec.whole == 0;  // a block of a chain is in a cache
   plan.loop.streamed = plan.loop.at_once && is_streamed(plan, spec, kept[kept.size() - 2], kept.back());

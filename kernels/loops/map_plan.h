@@ -19,6 +19,7 @@ struct Registers {
 struct MapPlan {
   MapLoop loop{};  // points into the lists below
   PlainFormula formula{};
+  std::uint64_t shape = 0;  // FormulaShape::hash; 0: the operand itself
   std::vector<Index> extents{}, strides{};
   std::vector<DType> dtypes{};
   std::vector<char> scalars{};

@@ -32,10 +32,9 @@ bool is_loop(const KernelSpec& spec) {  // else it is interpreted
     for (const CompiledFormula& one : compiled_formulas()) out.emplace(shape_of(one.formula).hash, one.width);
     return out;
   }();
-  const auto& code = spec.formula.code;
   const bool wide = is_wide(spec);
-  const bool assembled = !wide && std::all_of(code.begin(), code.end(), [](const Instruction& s) { return is_assembled(s.op); });
-  return code.size() < 2 || assembled || all.contains({shape_of(spec.formula).hash, wide ? Width::f64 : Width::f32});
+  return spec.formula.code.size() < 2 || (!wide && is_assembled(spec.formula)) ||
+         all.contains({shape_of(spec.formula).hash, wide ? Width::f64 : Width::f32});
 }
 
 // By bytes and instructions, where they come from memory: `bytes_at_once` are touched by the kernels compared.
