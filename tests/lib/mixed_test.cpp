@@ -56,6 +56,7 @@ void check_implementations(const Profile& profile, const Plan& plan, Trainer& tr
   CHECK(convolutions > 0);
   CHECK(biased > 0);
   CHECK(plan.data().implementations[1].empty());
+  if (biased == 0) return;
   CHECK(plan.json().find("\"implementation\": \"" + plan.data().implementations[0].front().implementation) != std::string::npos);
 }
 
@@ -84,7 +85,8 @@ TEST_CASE("mixed mesh: training counts the bytes it planned, and its copies do n
   const Datasets data = small_data(20);
   const Mesh mesh = mixed(3);
   run_ranks_in_memory(3, [&](Runtime& rt) {
-    const Profile profile = measure(rt, mesh, step, small_rules(3), "", {.budget_seconds = 12, .when = Measure::always});
+    // A budget that no machine comes to: what does not fit is measured at a part of the batch, and names no implementation.
+    const Profile profile = measure(rt, mesh, step, small_rules(3), "", {.budget_seconds = 600, .when = Measure::always});
     const Plan plan = balance(step, mesh, {{"f1", "all"}, {"f2", "all", uneven(4, 3)}}, profile);
     const bool counts = rt.rank() == 0;  // Catch2 counts on one thread
     if (counts) CHECK(plan.data().step_seconds.has_value());
