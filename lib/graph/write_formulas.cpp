@@ -203,12 +203,15 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
       next += loop.next;
     }
     const std::string many = text(rows);
-    for (int k = 0; k < operand_count(one.formula) && rows > 1; k++)
-      if ((one.fixed >> k & 1) == 0 && (one.wide >> k & 1) == 0)
-        ahead += "      for (Index r = 0; r < " + many + " && step[" + text(k) + "] == n; r++) read_ahead(t" + text(k) +
-                 " + r * n + first, m);\n";
+    std::string values = loop.values;
+    for (int k = 0; k < operand_count(one.formula) && rows > 1; k++) {
+      const std::string at = text(k);
+      if ((one.wide >> k & 1) != 0 || loop.begin.find(" t" + at + " = ") == std::string::npos) continue;
+      values += "    RowsAhead ahead" + at + "(t" + at + ", step[" + at + "], n, " + many + ");\n";
+      ahead += "      ahead" + at + ".fetch(" + many + " * m);\n";
+    }
     std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
-                loop.values.c_str(), add_of(body + end, ahead).c_str(), next.c_str());
+                values.c_str(), add_of(body + end, ahead).c_str(), next.c_str());
   }
   std::printf("%s}\n\n", store.c_str());
 }
@@ -232,7 +235,7 @@ int main() {
     if (one.summed && summed.insert({shape, one.wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(any, number);
-      write_columns(any, "columns_" + text(number), {1});
+      write_columns(any, "columns_" + text(number), one.fixed != 0 ? std::vector<int>{1} : std::vector<int>{4, 1});
       sums += key + std::to_string(one.wide) + "u, " + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" +
               text(number);
       if (one.fixed != 0) {

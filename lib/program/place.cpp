@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers -> places in the arena.
+// Buffers -> places in the arena. What a map makes of a buffer that nothing reads afterwards takes that one's memory: less of it,
+// and the lines that are written have been read already.
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
 
+#include "base/at.h"
+#include "kernels/operands.h"
 #include "program/compile.h"
 
 namespace motley {
@@ -55,6 +60,57 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   for (const FedBuffer& f : program.feeds) at(program.buffers, f.buffer).first = -1;
 }
 
+// Whose memory a later buffer may not take while they live: what messages bring and take, what peers read, what other micro-batches
+// read.
+std::set<int> needed_elsewhere(const Program& program, const std::vector<bool>& lasts) {
+  std::set<int> out;
+  for (std::size_t b = 0; b < lasts.size(); b++)
+    if (lasts[b]) out.insert(static_cast<int>(b));
+  for (const ProgramStep& s : program.steps)
+    if (const auto* post = std::get_if<Post>(&s.what))
+      for (const auto* pieces : {&post->sends, &post->receives})
+        for (const Piece& piece : *pieces) out.insert(piece.at.buffer);
+  return out;
+}
+
+// The operand whose memory this result may take: read for the last time in this step, each element before that of the result is
+// written. -1: none.
+int operand_under(const Program& program, const RunKernel& run, int step, std::size_t result, const std::set<int>& not_these) {
+  const Place made = run.operands[result];
+  const Buffer& to = at(program.buffers, made.buffer);
+  if (to.space != Space::arena || to.first != step) return -1;
+  for (std::size_t k = 0; k < input_count(run.spec); k++) {
+    const Place read = run.operands[k];
+    const Buffer& from = at(program.buffers, read.buffer);
+    const MapOperand &in = run.spec.operands[k], &out = run.spec.operands[result];
+    if (from.space != Space::arena || from.last != step || from.bytes != to.bytes || read.element != made.element ||
+        in.dtype != out.dtype || in.strides != out.strides || not_these.contains(read.buffer))
+      continue;
+    if (std::count_if(run.operands.begin(), run.operands.end(), [&](const Place& p) { return p.buffer == read.buffer; }) == 1)
+      return read.buffer;
+  }
+  return -1;
+}
+
+// Per buffer the one in whose memory it is: the first of those that share it, mostly itself.
+std::vector<std::size_t> share_memory(const Program& program, bool reuse) {
+  std::vector<std::size_t> out(program.buffers.size());
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  const std::vector<bool> lasts = lasting(program);
+  std::set<int> not_these = needed_elsewhere(program, lasts);
+  for (std::size_t s = 0; reuse && s < program.steps.size(); s++) {
+    const auto* run = std::get_if<RunKernel>(&program.steps[s].what);
+    if (run == nullptr || run->spec.op != KernelOp::map || run->spec.combine != Combine::set || run->spec.summands != 1) continue;
+    for (std::size_t k = input_count(run->spec); k < run->operands.size(); k++) {
+      const int made = run->operands[k].buffer, under = operand_under(program, *run, static_cast<int>(s), k, not_these);
+      if (under < 0 || at(lasts, made)) continue;
+      not_these.insert(under);
+      at(out, made) = at(out, under);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 // What a step that runs once touches, and another one too.
@@ -81,30 +137,38 @@ std::vector<bool> lasting(const Program& program) {
 
 void place(Program& program, const Passes& passes, const CompileOptions& options) {
   find_lifetimes(program, passes, options);
+  const std::vector<std::size_t> owner = share_memory(program, options.reuse_memory);
   std::vector<std::size_t> order;
+  std::vector<int> last;  // step up to which the memory of each is live
   for (std::size_t i = 0; i < program.buffers.size(); i++) {
-    if (program.buffers[i].space == Space::state || program.buffers[i].space == Space::kept)
-      program.state_bytes += program.buffers[i].bytes;
-    else if (program.buffers[i].space == Space::arena && program.buffers[i].last >= 0)
+    const Buffer& b = program.buffers[i];
+    last.push_back(b.last);
+    if (b.space == Space::state || b.space == Space::kept)
+      program.state_bytes += b.bytes;
+    else if (b.space == Space::arena && b.last >= 0 && owner[i] == i)
       order.push_back(i);
   }
+  for (std::size_t i = 0; i < last.size(); i++) last[owner[i]] = std::max(last[owner[i]], last[i]);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return program.buffers[a].bytes > program.buffers[b].bytes; });
-  std::vector<const Buffer*> placed;  // by offset
+  std::vector<std::size_t> placed;  // by offset
   const auto end_of = [](const Buffer& b) { return b.offset + (b.bytes + 63) / 64 * 64; };
   for (std::size_t i : order) {  // the lowest gap among buffers that live at the same time
     Buffer& b = program.buffers[i];
     b.offset = 0;
-    for (const Buffer* other : placed) {
-      if (other->offset >= end_of(b)) break;
-      if (!options.reuse_memory || (other->first <= b.last && b.first <= other->last))
-        b.offset = std::max(b.offset, end_of(*other));
+    for (std::size_t p : placed) {
+      const Buffer& other = program.buffers[p];
+      if (other.offset >= end_of(b)) break;
+      if (!options.reuse_memory || (other.first <= last[i] && b.first <= last[p])) b.offset = std::max(b.offset, end_of(other));
     }
     program.arena_bytes = std::max(program.arena_bytes, end_of(b));
     placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), &b, [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
-        &b);
+        std::upper_bound(placed.begin(), placed.end(), i,
+                         [&](std::size_t x, std::size_t y) { return program.buffers[x].offset < program.buffers[y].offset; }),
+        i);
   }
+  for (std::size_t i = 0; i < last.size(); i++)
+    if (owner[i] != i) program.buffers[i].offset = program.buffers[owner[i]].offset;
 }
 
 }  // namespace motley
