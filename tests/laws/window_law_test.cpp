@@ -68,6 +68,7 @@ using Clock = std::vector<int>;
 
 struct Cell {  // one element of a rank's arena
   int writer = -1, written = 0;
+  int buffer = -1;  // for which it was written
   Clock read{};
 };
 
@@ -120,6 +121,7 @@ class Races {
   struct Spot {
     int rank;
     Index unit;  // of 4 bytes
+    int buffer;
   };
 
   const Program& program(int rank) const { return programs_[static_cast<std::size_t>(rank)]; }
@@ -129,7 +131,7 @@ class Races {
     const Buffer& b = program(rank).buffers[static_cast<std::size_t>(place.buffer)];
     const Index unit = place.element * static_cast<Index>(bytes_of(b.dtype)) / 4;
     if (b.space == Space::state || b.space == Space::kept) return std::nullopt;
-    if (b.space == Space::arena) return Spot{rank, b.offset / 4 + unit};
+    if (b.space == Space::arena) return Spot{rank, b.offset / 4 + unit, place.buffer};
     int k = 0;
     for (const ProgramStep& s : program(b.peer).steps)
       if (const auto* post = std::get_if<Post>(&s.what); post != nullptr && post->exchange == b.exchange)
@@ -139,7 +141,7 @@ class Races {
             if (there) there->unit += unit;
             return there;
           }
-    return Spot{-1, 0};
+    return Spot{-1, 0, -1};
   }
 
   void touch(int rank, const Place& place, const std::vector<Index>& extents, const std::vector<Index>& strides, bool writes,
@@ -161,7 +163,7 @@ class Races {
       for (std::size_t d = 0; d < at.size(); d++) element += at[d] * strides[d];
       for (Index u = 0; u < units; u++)
         use(rank, memory_[static_cast<std::size_t>(from->rank)].at(static_cast<std::size_t>(from->unit + element * units + u)),
-            writes, name);
+            writes, from->buffer, name);
       for (std::size_t d = at.size(); d-- > 0;) {
         if (++at[d] < extents[d]) break;
         at[d] = 0;
@@ -169,13 +171,15 @@ class Races {
     }
   }
 
-  void use(int rank, Cell& cell, bool writes, const std::string& name) {
+  void use(int rank, Cell& cell, bool writes, int buffer, const std::string& name) {
     const Clock& now = clocks_[static_cast<std::size_t>(rank)];
     auto before = [&](int other, int step) { return other == rank || now[static_cast<std::size_t>(other)] >= step; };
     if (cell.writer >= 0 && !before(cell.writer, cell.written))
       wrong_ = name + " on rank " + std::to_string(rank) + " meets a write of rank " + std::to_string(cell.writer);
     if (cell.read.empty()) cell.read.assign(programs_.size(), 0);
     if (!writes) {
+      if (cell.buffer >= 0 && cell.buffer != buffer)
+        wrong_ = name + " on rank " + std::to_string(rank) + " reads what was written for another buffer";
       cell.read[static_cast<std::size_t>(rank)] = now[static_cast<std::size_t>(rank)];
       return;
     }
@@ -183,6 +187,7 @@ class Races {
       if (!before(static_cast<int>(r), cell.read[r]))
         wrong_ = name + " on rank " + std::to_string(rank) + " overwrites what rank " + std::to_string(r) + " still reads";
     cell.writer = rank;
+    cell.buffer = buffer;
     cell.written = now[static_cast<std::size_t>(rank)];
   }
 
