@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/utf8.h"
@@ -52,6 +54,14 @@ std::size_t end_of_key(const Json::Object* o, const std::string& argument, std::
     if (std::any_of(o->begin(), o->end(), [&](const Json::Member& m) { return m.key == key; })) return stop;
   }
   return std::min(argument.find('.', begin), end);
+}
+
+// Of what is not JSON: neither the beginning of an object, a list or a text, nor a number that is too large.
+bool is_bare_word(const std::string& value) {
+  if (std::string("{[\"").find(value.front()) != std::string::npos) return false;
+  if (std::string("-0123456789").find(value.front()) == std::string::npos) return true;
+  char* end = nullptr;
+  return std::isinf(std::strtod(value.c_str(), &end)) == 0 || *end != 0;
 }
 
 }  // namespace
@@ -112,6 +122,21 @@ void JobTree::join_parts() {
   }
 }
 
+// Of KEY.KEY, as far as the tree has these.
+std::string JobTree::pointer_of(const std::string& keys) const {
+  std::string out;
+  const Json* at = &root_;
+  for (std::size_t begin = 0; begin < keys.size();) {
+    const auto* object = at == nullptr ? nullptr : std::get_if<Json::Object>(&at->value);
+    const std::size_t end = end_of_key(object, keys, begin, keys.size());
+    const std::string key = keys.substr(begin, end - begin);
+    out += "/" + pointer_token(key);
+    at = at == nullptr ? nullptr : at->at("/" + pointer_token(key));
+    begin = end + 1;
+  }
+  return out;
+}
+
 void JobTree::set(const std::string& argument) {
   const auto source = std::make_shared<const Source>(Source{"--set", argument});
   sets_.insert(source.get());
@@ -121,8 +146,9 @@ void JobTree::set(const std::string& argument) {
   if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing after this =");
   Complaints own;
   auto value = read_json("--set", std::string(eq + 1, ' ') + argument.substr(eq + 1), own);  // padded: columns stay right
-  if (!value && std::string("{[\"").find(argument[eq + 1]) != std::string::npos) {
-    for (auto& one : own.list) complaints_.add({source, one.where.byte}, one.path, one.text);
+  if (!value && !is_bare_word(argument.substr(eq + 1))) {
+    const std::string pointer = pointer_of(argument.substr(0, eq));
+    for (auto& one : own.list) complaints_.add({source, one.where.byte}, pointer + one.path, one.text);
     return;
   }
   if (!value) {  // a bare word is a text

@@ -30,6 +30,7 @@ class JobTree {
 
  private:
   void join_parts();
+  std::string pointer_of(const std::string& keys) const;
   void resolve(Json& path);
   std::string folder_of(const Where& where) const;  // what a relative path written there starts from
 

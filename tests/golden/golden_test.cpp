@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/json.h"
 #include "config/model.h"
@@ -18,6 +19,7 @@
 #include "config/zoo_transformers.h"
 #include "graph/passes.h"
 #include "program/views.h"
+#include "tests/support/random_network.h"
 
 using namespace motley;
 
@@ -194,6 +196,8 @@ void compare(const std::map<std::string, Fingerprint>& made, const std::map<std:
 TEST_CASE("networks of the zoo compute what PyTorch computes of them, under cuts of the batch and of filters", "[golden]") {
   const std::string network = GENERATE(as<std::string>{}, "lenet5", "vgg11", "vgg16_bn", "resnet20", "resnet56", "resnet18",
                                        "resnet34", "resnet50", "mobilenet_v2", "vit", "unet", "gpt", "bert");
+  const std::set<std::string> deep{"vgg16_bn", "resnet56", "resnet34", "resnet50"};
+  if (law::law_percent() < 100 && deep.contains(network)) return;  // the others with more layers
   const Json file = read("tests/golden/" + network + ".json");
   const Made truth = golden(file);
   const Index size = std::get<std::int64_t>(file.find("size")->value);

@@ -679,7 +679,9 @@ TEST_CASE("what is wrong in --set") {
        {"parts/layout.json:2:36: error: /split/filters1/axis: the mesh has no axis \"all\" (known: one) (it follows from --set "
         "mesh.axes.0.name=one)"}},
       {"mesh=none.json", {"--set:1:6: error: /mesh: no file none.json"}},
-      {"layout={\"split\": {", {"--set:1:18: error: /split: the file ends before the closing }"}},
+      {"layout={\"split\": {", {"--set:1:18: error: /layout/split: the file ends before the closing }"}},
+      {"train.optimizer={\"learning_rate\":}", {"--set:1:34: error: /train/optimizer/learning_rate: expected a value, found }"}},
+      {"train.clip_norm=-1e400", {"--set:1:17: error: /train/clip_norm: -1e400 is too large for a number (at most 1.7e308)"}},
       {"model.layers.0.window=77", {"fine"}},
       {"model.layers.1.window=77",
        {"--set:1:23: error: /model/layers/1: a window that covers 77 does not fit \"rows\" of size 28; make it smaller or pad "
