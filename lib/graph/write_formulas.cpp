@@ -235,11 +235,12 @@ int main() {
     if (one.summed && summed.insert({shape, one.wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(any, number);
-      write_columns(any, "columns_" + text(number), one.fixed != 0 ? std::vector<int>{1} : std::vector<int>{4, 1});
+      const std::vector<int> rows_at_once = one.still == 0 ? std::vector<int>{4, 1} : std::vector<int>{1};  // a value in each row
+      write_columns(any, "columns_" + text(number), one.fixed != 0 ? std::vector<int>{1} : rows_at_once);
       sums += key + std::to_string(one.wide) + "u, " + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" +
               text(number);
       if (one.fixed != 0) {
-        write_columns(one, "fixed_" + text(number), {4, 1});
+        write_columns(one, "fixed_" + text(number), rows_at_once);
         sums += ", " + std::to_string(one.fixed) + "u, fixed_" + text(number);
       }
       sums += "}},\n";
