@@ -82,8 +82,8 @@ class Backend {
 std::unique_ptr<Backend> open_backend(const Device& device);
 /// Plain loops, f32 and f64, any spec: what every backend is compared with.
 std::unique_ptr<Backend> reference_backend();
-/// What f64 plans run on, on any device: contractions as matrix products by Eigen, the reference's loops for everything else. One
-/// thread.
+/// What f64 plans run on, on any device: contractions as matrix products by Eigen, the reference's loops for everything else. f32
+/// and bf16 too. One thread.
 std::unique_ptr<Backend> f64_backend();
 
 /// @}

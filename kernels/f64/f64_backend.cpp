@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What f64 plans run on: contractions and attention as products of matrices, rows by number as rows, everything else the
-// reference's loops.
+// What f64 plans run on, and what verify holds a device's f32 against: contractions and attention as products of matrices, rows by
+// number as rows, everything else the reference's loops. Of attention that is f64's alone.
 #include <motley/backend.h>
 
+#include "kernels/converted.h"
 #include "kernels/eigen/attention.h"
 #include "kernels/eigen/contraction.h"
 #include "kernels/loops/one_hot_kernel.h"
 #include "kernels/loops/this_cpu.h"
+#include "kernels/operands.h"
 
 namespace motley {
 
@@ -17,7 +19,9 @@ class F64Backend final : public Backend {
   bool supports(const KernelSpec& spec) const override { return reference_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
-    if (contracts && spec.dtype == DType::f64) return eigen::contraction(spec, {simd_, 1});
+    if (contracts && spec.dtype == DType::bf16)
+      return converted(spec, eigen::contraction(in_f32(spec), {simd_, 1}), plain_conversion());
+    if (contracts) return eigen::contraction(spec, {simd_, 1});
     if (spec.op == KernelOp::attention && spec.dtype == DType::f64) return eigen::attention(spec, cpu::loops_of(simd_), 1);
     if (supports(spec))
       if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;

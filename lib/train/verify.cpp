@@ -371,11 +371,14 @@ bool VerifyReport::exact() const {
 }
 
 bool VerifyReport::ok() const {
-  const auto within = [](double difference, double most, double own) { return difference <= std::max(most, kOwnDistances * own); };
-  // The loss is one number, which may be nearer by chance than what it is made of.
-  return exact() && within(f32.loss, std::max(kF32Values, alone.logits), alone.loss) &&
-         within(f32.logits, kF32Values, alone.logits) && within(f32.gradients, kF32Weights, alone.gradients) &&
-         within(f32.weights, kF32Weights, alone.weights);
+  const auto within = [this](double Difference::*of, double most) {
+    return f32.*of <= std::max(most, std::min(kOwnDistances * alone.*of, kPlainDistances * plain.*of));
+  };
+  // The loss is one number, which may be nearer by chance than what it is made of. What an optimizer makes of a gradient that is
+  // nearly 0 differs from one run of plain kernels to the next.
+  return exact() && within(&Difference::loss, std::max(kF32Values, std::min(alone.logits, plain.logits))) &&
+         within(&Difference::logits, kF32Values) && within(&Difference::gradients, kF32Weights) &&
+         f32.weights <= std::max(kF32Weights, kOwnDistances * alone.weights);
 }
 
 static bool is_finite(const Difference& d) {
@@ -406,11 +409,15 @@ std::string VerifyReport::text() const {
       out += fmt::format("  {:<10} f64 {:9.2e}\n", what, own);
   }
   if (alone.weights > 0 || alone.logits > 0) {
-    out += "f32 loses digits here without any cut too (at most 4 times as far is ok); the unsharded network in f32\n";
-    for (const auto& [what, own] :
-         {std::pair{"loss", alone.loss}, {"logits", alone.logits}, {"gradients", alone.gradients}, {"weights", alone.weights}})
-      if (!inference || own > 0)  // an inference has neither gradients nor updates
-        out += fmt::format("  {:<10} f32 {:9.2e}\n", what, own);
+    out +=
+        "f32 loses digits here without any cut too (at most 4 times as far is ok, and 16 times as far as plain kernels); the "
+        "unsharded network in f32\n";
+    for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
+                                   {"logits", &Difference::logits},
+                                   {"gradients", &Difference::gradients},
+                                   {"weights", &Difference::weights}})
+      if (!inference || alone.*of > 0)  // an inference has neither gradients nor updates
+        out += fmt::format("  {:<10} f32 {:9.2e}   plain {:9.2e}\n", what, alone.*of, plain.*of);
   }
   if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
   if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
@@ -477,12 +484,17 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
         report.nudged = difference(plain(whole, nullptr, kNudge), truth);
       if (report.exact() && !report.ok()) {  // is it f32, or the cut?
         const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
-        for (const double nudge : kF32Nudges) {
-          const RunRecord alone = run_steps(own, device, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge);
+        const auto lost_by = [&](Backend& backend, Kernels kernels, double nudge) {
+          const RunRecord alone =
+              run_steps(own, backend, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge, kernels);
           RunRecord like = plain(whole, &alone, 0);
           like.logits = truth.logits;
           like.losses.front() = truth.losses.front();
-          report.alone = larger(report.alone, difference(alone, like));
+          return difference(alone, like);
+        };
+        for (const double nudge : kF32Nudges) {
+          report.alone = larger(report.alone, lost_by(device, Kernels::fused, nudge));
+          report.plain = larger(report.plain, lost_by(*in_f64, Kernels::separate, nudge));
           if (report.ok()) break;
         }
       }

@@ -130,8 +130,10 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
         report.diverged =
             report.diverged || std::any_of(its->values.begin(), its->values.end(), [](double v) { return !std::isfinite(v); });
       for (const double nudge : kF32Nudges)
-        if (report.exact() && !report.ok())
+        if (report.exact() && !report.ok()) {
           report.alone = larger(report.alone, difference(alone(DType::f32, device, Kernels::fused, nudge), truth));
+          report.plain = larger(report.plain, difference(alone(DType::f32, *in_f64, Kernels::separate, nudge), truth));
+        }
       nothing_to_save.reset();
       if (in.dump.empty()) return;
       Dump dump(in.dump);

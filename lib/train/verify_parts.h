@@ -17,6 +17,8 @@ inline constexpr double kNudge = 0x1p-46, kF64Most = 1e-7;
 // The same of f32, one after the other, as they are first: one run's rounding says little of what an optimizer makes of a gradient
 // that is nearly 0.
 inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22};
+// So many times as far as plain kernels may a device's be off in f32: beyond that they compute something else, without any cut too.
+inline constexpr double kPlainDistances = 16;
 
 Batch first_batch(const VerifyInput& in, Index batch);
 // Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. So much of the absolute

@@ -42,6 +42,10 @@ TEST_CASE("backend law: the products of f64") {
   const auto backend = f64_backend();
   CHECK(backend_law(*backend, 11, 1500, LawMode::exact, DType::f64) == "");
   CHECK(backend_law(*backend, 12, 1500, LawMode::tolerance, DType::f64) == "");
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CHECK(backend_law(*backend, 13, 700, LawMode::exact, dtype) == "");
+    CHECK(backend_law(*backend, 14, 700, LawMode::tolerance, dtype) == "");
+  }
 }
 
 namespace {

@@ -8,10 +8,58 @@
 
 #include "base/json.h"
 #include "base/npy.h"
+#include "kernels/open_cpu.h"
 #include "tests/lib/train_nets.h"
 #include "train/verify.h"
 
 using namespace motley;
+
+namespace {
+
+bool disturbed = false;  // devices compute the first gradient of a dense layer's weight wrong
+
+class Disturbed final : public Kernel {
+ public:
+  explicit Disturbed(std::unique_ptr<Kernel> inner) : inner_(std::move(inner)) {}
+  std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+  std::string implementation() const override { return inner_->implementation(); }
+  void run(std::span<void* const> operands, void* workspace) override {
+    inner_->run(operands, workspace);
+    *static_cast<float*>(operands.back()) += 1e-2F;
+  }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+};
+
+class Cpu final : public Backend {
+ public:
+  explicit Cpu(const Device& device) : inner_(open_cpu(device)) {}
+  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
+  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    auto kernel = inner_->compile(spec);
+    if (disturbed && spec.op == KernelOp::dense && spec.pass == PassKind::backward_filter)
+      return std::make_unique<Disturbed>(std::move(kernel));
+    return kernel;
+  }
+  std::string model() const override { return inner_->model(); }
+  std::string isa() const override { return inner_->isa(); }
+  std::string library() const override { return inner_->library(); }
+  int threads() const override { return inner_->threads(); }
+  Index memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace
+
+namespace motley {
+// In this program devices are these.
+std::unique_ptr<Backend> open_backend(const Device& device) {
+  return std::make_unique<Cpu>(device);
+}
+}  // namespace motley
 
 TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole", "[verify]") {
   const Step step = small_step(4);
@@ -44,6 +92,22 @@ TEST_CASE("verify: a sharded network is the unsharded one, and its dump is whole
     const auto manifest = read_json("manifest", read_file((dump.path() / "manifest.json").string()), complaints);
     REQUIRE(manifest.has_value());
     CHECK(manifest->at("/tensors/conv2d_1.bias/dims/0") != nullptr);
+  }
+}
+
+TEST_CASE("verify: a kernel that is wrong without any cut too is found", "[verify]") {
+  const Step step = small_step(4);
+  const Datasets data = small_data(20);
+  const Mesh mesh = line_of(1);
+  for (const bool wrong : {true, false}) {
+    disturbed = wrong;
+    run_ranks_in_memory(1, [&](Runtime& rt) {
+      const VerifyReport report = verify(rt, {.step = &step, .mesh = &mesh, .data = data.train});
+      INFO(report.text());
+      CHECK(report.ok() != wrong);
+      CHECK((report.alone.gradients > 1e-3) == wrong);
+      CHECK(report.plain.gradients < 1e-4);
+    });
   }
 }
 
@@ -166,6 +230,11 @@ TEST_CASE("verify: a disturbed tensor is a difference", "[verify]") {
   CHECK_FALSE(VerifyReport{{}, difference(run, truth)}.ok());
   CHECK(VerifyReport{{}, difference(run, truth), difference(run, truth)}.ok());  // f32 is as far off without any cut
   CHECK_FALSE(VerifyReport{difference(run, truth), {}, difference(run, truth)}.ok());
+  run.gradients["a"].values[1] += 1e-3;
+  const Difference far = difference(run, truth);
+  CHECK_FALSE(VerifyReport{{}, far, far}.ok());  // no plain kernels are
+  CHECK(VerifyReport{{}, far, far, {.gradients = far.gradients / 15}}.ok());
+  CHECK_FALSE(VerifyReport{{}, far, far, {.gradients = far.gradients / 17}}.ok());
   run = truth;
   run.weights_after["b"].values[0] = 1e-7;  // absolute: the truth is all zero
   CHECK(difference(run, truth).weights == Approx(1e-7));
