@@ -18,13 +18,13 @@ class F64Backend final : public Backend {
  public:
   bool supports(const KernelSpec& spec) const override { return reference_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
+    if (!supports(spec)) return reference_->compile(spec);  // which says why not
     const bool contracts = spec.op == KernelOp::conv2d || spec.op == KernelOp::dense;
     if (contracts && spec.dtype == DType::bf16)
       return converted(spec, eigen::contraction(in_f32(spec), {simd_, 1}), plain_conversion());
     if (contracts) return eigen::contraction(spec, {simd_, 1});
     if (spec.op == KernelOp::attention && spec.dtype == DType::f64) return eigen::attention(spec, cpu::loops_of(simd_), 1);
-    if (supports(spec))
-      if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
+    if (auto rows = cpu::one_hot_kernel(spec, 1)) return rows;
     return reference_->compile(spec);
   }
   std::string model() const override { return reference_->model(); }

@@ -58,10 +58,13 @@ std::size_t end_of_key(const Json::Object* o, const std::string& argument, std::
 
 // Of what is not JSON: neither the beginning of an object, a list or a text, nor a number that is too large.
 bool is_bare_word(const std::string& value) {
-  if (std::string("{[\"").find(value.front()) != std::string::npos) return false;
-  if (std::string("-0123456789").find(value.front()) == std::string::npos) return true;
-  char* end = nullptr;
-  return std::isinf(std::strtod(value.c_str(), &end)) == 0 || *end != 0;
+  const std::size_t first = value.find_first_not_of(' '), last = value.find_last_not_of(' ');
+  if (first == std::string::npos || std::string("{[\"").find(value[first]) == std::string::npos) {
+    const bool is_decimal = value.find_first_not_of("0123456789+-.eE ") == std::string::npos;
+    char* end = nullptr;
+    return !is_decimal || !std::isinf(std::strtod(value.c_str(), &end)) || end != value.c_str() + last + 1;
+  }
+  return false;
 }
 
 }  // namespace
@@ -159,7 +162,7 @@ void JobTree::set(const std::string& argument) {
     value->where.byte = eq + 1;
   }
   take_over(*value, source);
-  for (auto& one : own.list) complaints_.add({source, one.where.byte}, one.path, one.text);
+  for (auto& one : own.list) complaints_.add({source, one.where.byte}, pointer_of(argument.substr(0, eq)) + one.path, one.text);
   Json* at = &root_;
   std::string pointer, part;
   for (std::size_t begin = 0; begin < eq;) {

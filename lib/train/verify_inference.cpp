@@ -126,11 +126,13 @@ VerifyReport verify_inference(Runtime& rt, const VerifyInput& in, const Inferenc
       report.f64 = difference(f64, truth);
       report.f32 = difference(f32, truth);
       report.inference = true;
+      report.bf16 = stores_bf16(*inference.logits);
       for (const WholeTensor* its : {&truth.logits, &truth.loss})
         report.diverged =
             report.diverged || std::any_of(its->values.begin(), its->values.end(), [](double v) { return !std::isfinite(v); });
-      for (const double nudge : kF32Nudges)
+      for (double nudge : kF32Nudges)
         if (report.exact() && !report.ok()) {
+          if (report.bf16) nudge *= kBf16Factor;
           report.alone = larger(report.alone, difference(alone(DType::f32, device, Kernels::fused, nudge), truth));
           report.plain = larger(report.plain, difference(alone(DType::f32, *in_f64, Kernels::separate, nudge), truth));
         }

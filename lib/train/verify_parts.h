@@ -13,10 +13,10 @@ enum class Kernels : std::uint8_t { fused, separate };
 
 inline constexpr double kF64 = 1e-11, kF32Values = 1e-5, kF32Weights = 1e-4, kOwnDistances = 4;  // INTERFACE section 3
 // Parameters are changed by so much of their values to see how far f64's own rounding goes in a network; and what it may explain.
-inline constexpr double kNudge = 0x1p-46, kF64Most = 1e-7;
+inline constexpr double kNudges[] = {0x1p-46, -0x1p-46, 0x1p-45}, kF64Most = 1e-7;
 // The same of f32, one after the other, as they are first: one run's rounding says little of what an optimizer makes of a gradient
 // that is nearly 0.
-inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22};
+inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22}, kBf16Factor = 0x1p14;  // in bf16 by so much more
 // So many times as far as plain kernels may a device's be off in f32: beyond that they compute something else, without any cut too.
 inline constexpr double kPlainDistances = 16;
 
@@ -29,6 +29,7 @@ double apart(const std::vector<double>& values, const std::vector<double>& truth
 void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
 
+bool stores_bf16(const Step& step);
 Difference larger(Difference a, const Difference& b);  // of each the larger one, or what is not a number
 
 }  // namespace motley
