@@ -222,6 +222,8 @@ class Fuser {
       const int first = at(writers_, buffer).front();
       if (first >= step || !in_one_part(first, step) || kernel(first).spec.op != KernelOp::map || reads_its_result(kernel(first)))
         continue;
+      // Others read it rounded: values less a mean of the rounded ones would be less exact than rounded ones are.
+      if (kernel(first).spec.operands.back().dtype == DType::bf16) continue;
       if (more_bytes(kernel(first), *then) >= bytes_of(then->spec, then->spec.operands[i])) continue;
       auto one = joined(first, step, buffer, false);
       if (!one) continue;
