@@ -300,6 +300,25 @@ TEST_CASE("the gradient of a norm and its activation reads the norm's operand an
   }
 }
 
+TEST_CASE("what is stored as bf16 is not computed again, which would not be rounded as others read it", "[fuse]") {
+  for (const DType storage : {DType::f32, DType::bf16}) {
+    Graph graph;
+    Tensor x = graph.input("image", {{"batch", 64}, {"in", 9}});
+    x = dense(x, {.out = {{"f", 128}}, .name = "first"});
+    x = group_norm(hard_swish(layer_norm(x, {.name = "n1"})), {.groups = 4, .name = "n2"});
+    const Step step =
+        training(sum(dense(x, {.out = {{"g", 4}}, .name = "last"})), Sgd{.learning_rate = 1e-6}, {.storage = storage});
+    std::vector<Fusion> fusions;
+    compile(balance(step, Mesh({{"all", 1}}, {Device{}}), {}, {}).data(), 0, {}, &fusions);
+    const auto stored = [&](const KernelSpec& spec) {
+      return std::count_if(spec.operands.begin(), spec.operands.end(), [&](const MapOperand& o) { return o.dtype == storage; });
+    };
+    int again = 0;
+    for (const Fusion& f : fusions) again += f.fused.size() == 1 && f.apart.size() == 1 && stored(f.fused[0]) < stored(f.apart[0]);
+    CHECK((again > 0) == (storage == DType::f32));
+  }
+}
+
 TEST_CASE("an activation whose result two layers read: the sum of both gradients is inside the norm's gradient too", "[fuse]") {
   Graph graph;
   const Tensor image = graph.input("image", {{"batch", 8}, {"in", 8}, {"rows", 64}, {"cols", 64}});
