@@ -59,12 +59,10 @@ std::size_t end_of_key(const Json::Object* o, const std::string& argument, std::
 // Of what is not JSON: neither the beginning of an object, a list or a text, nor a number that is too large.
 bool is_bare_word(const std::string& value) {
   const std::size_t first = value.find_first_not_of(' '), last = value.find_last_not_of(' ');
-  if (first == std::string::npos || std::string("{[\"").find(value[first]) == std::string::npos) {
-    const bool is_decimal = value.find_first_not_of("0123456789+-.eE ") == std::string::npos;
-    char* end = nullptr;
-    return !is_decimal || !std::isinf(std::strtod(value.c_str(), &end)) || end != value.c_str() + last + 1;
-  }
-  return false;
+  if (first != std::string::npos && std::string("{[\"").find(value[first]) != std::string::npos) return false;
+  if (value.find_first_not_of("0123456789+-.eE ") != std::string::npos) return true;
+  char* end = nullptr;
+  return !std::isinf(std::strtod(value.c_str(), &end)) || end != value.c_str() + last + 1;
 }
 
 }  // namespace
@@ -149,20 +147,16 @@ void JobTree::set(const std::string& argument) {
   if (eq + 1 == argument.size()) return complaints_.add({source, eq}, "", "a value is missing after this =");
   Complaints own;
   auto value = read_json("--set", std::string(eq + 1, ' ') + argument.substr(eq + 1), own);  // padded: columns stay right
-  if (!value && !is_bare_word(argument.substr(eq + 1))) {
-    const std::string pointer = pointer_of(argument.substr(0, eq));
-    for (auto& one : own.list) complaints_.add({source, one.where.byte}, pointer + one.path, one.text);
-    return;
-  }
-  if (!value) {  // a bare word is a text
+  if (!value && is_bare_word(argument.substr(eq + 1))) {                                     // it is a text
     own.list.clear();
     if (printable(argument) != argument)
       return complaints_.add({source, eq + 1}, "", "expected a string without control characters, in UTF-8");
     value = Json(argument.substr(eq + 1));
     value->where.byte = eq + 1;
   }
-  take_over(*value, source);
   for (auto& one : own.list) complaints_.add({source, one.where.byte}, pointer_of(argument.substr(0, eq)) + one.path, one.text);
+  if (!value) return;
+  take_over(*value, source);
   Json* at = &root_;
   std::string pointer, part;
   for (std::size_t begin = 0; begin < eq;) {

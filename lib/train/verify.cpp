@@ -375,21 +375,20 @@ bool VerifyReport::exact() const {
          within(f64.weights, nudged.weights);
 }
 
-// by_plain: in f32 no farther than plain kernels explain, too. In bf16 these may be nearer or farther than others: what is fused is
+// by_plain: in f32 no farther than plain kernels explain, too, but for weights: what an optimizer makes of a gradient that is
+// nearly 0 differs from one run of plain kernels to the next. In bf16 these may be nearer or farther than others: what is fused is
 // not rounded in between.
 static bool is_f32_within(const VerifyReport& report, bool by_plain) {
   const auto own = [&](double Difference::*of) {
     const double device = kOwnDistances * report.alone.*of;
     if (report.bf16) return std::max(device, kOwnDistances * report.plain.*of);
-    return by_plain ? std::min(device, kPlainDistances * report.plain.*of) : device;
+    return by_plain && of != &Difference::weights ? std::min(device, kPlainDistances * report.plain.*of) : device;
   };
   const auto within = [&](double Difference::*of, double most) { return report.f32.*of <= std::max(most, own(of)); };
-  // The loss is one number, which may be nearer by chance than what it is made of. What an optimizer makes of a gradient that is
-  // nearly 0 differs from one run of plain kernels to the next.
+  // The loss is one number, which may be nearer by chance than what it is made of.
   return within(&Difference::loss, std::max(kF32Values, own(&Difference::logits) / kOwnDistances)) &&
          within(&Difference::logits, kF32Values) && within(&Difference::gradients, kF32Weights) &&
-         report.f32.weights <=
-             std::max(kF32Weights, report.bf16 ? own(&Difference::weights) : kOwnDistances * report.alone.weights);
+         within(&Difference::weights, kF32Weights);
 }
 
 bool VerifyReport::ok() const {
@@ -427,9 +426,8 @@ std::string VerifyReport::text() const {
   }
   if (alone.weights > 0 || alone.logits > 0) {
     out += fmt::format(
-        "{} loses digits here without any cut too (at most 4 times as far is ok{}); the unsharded network by its own kernels and "
-        "by "
-        "plain ones\n",
+        "{} loses digits here without any cut too (at most 4 times as far is ok{});\n"
+        "the unsharded network by its own kernels and by plain ones\n",
         bf16 ? "bf16" : "f32", bf16 ? "" : ", and 16 times as far as plain kernels");
     for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
                                    {"logits", &Difference::logits},
