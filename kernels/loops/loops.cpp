@@ -65,7 +65,7 @@ T* out(const Strip& strip, int k) {
 struct Compiled {
   std::uint64_t shape;
   bool wide;
-  std::uint32_t still;
+  std::uint32_t still, fixed;
   FormulaLoop loop;
 };
 struct CompiledSums {
@@ -75,10 +75,13 @@ struct CompiledSums {
 };
 #include "formulas.inc"
 
-FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still) {
+FormulaLoop compiled(std::uint64_t shape, bool wide, std::uint32_t still, std::uint32_t fixed) {
+  FormulaLoop out = nullptr;
+  std::uint32_t most = 0;
   for (const Compiled& one : kCompiled)
-    if (one.shape == shape && one.wide == wide && one.still == still) return one.loop;
-  return nullptr;
+    if (one.shape == shape && one.wide == wide && one.still == still && (one.fixed & ~fixed) == 0 && one.fixed >= most)
+      out = one.loop, most = one.fixed;
+  return out;
 }
 SumLoops sums(std::uint64_t shape, std::uint32_t wide, std::uint32_t still) {
   if (shape == 0) return {sums_alone, columns_alone};

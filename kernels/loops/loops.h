@@ -125,8 +125,9 @@ struct Loops {
   void (*softmax_slopes)(const AttentionRows<float>& block, float* scores, float* slopes, const float* lse, const float* dots);
   void (*widen)(const Bf16* from, float* to, Index begin, Index end);  // elements begin..end-1
   void (*narrow)(const float* from, Bf16* to, Index begin, Index end);
-  // Of FormulaShape::hash; of operands with a bit in `still` it reads one value. None: null.
-  FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still);
+  // Of FormulaShape::hash; of operands with a bit in `still` it reads one value, those with a bit in `fixed` are the same in each
+  // row. None: null.
+  FormulaLoop (*compiled)(std::uint64_t shape, bool wide, std::uint32_t still, std::uint32_t fixed);
   // The same of its sums, where the operands with a bit in `wide` are f64, and all registers if there are any; shape 0: of the
   // operand itself.
   SumLoops (*sums)(std::uint64_t shape, std::uint32_t wide, std::uint32_t still);

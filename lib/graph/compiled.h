@@ -14,15 +14,15 @@ struct CompiledFormula {
   Width width = Width::f32;
   std::uint32_t still = 0;  // a bit for each operand that has one value along the row; 0: a loop for any
   bool summed = false;      // loops that add are made too
-  std::uint32_t fixed = 0;  // of these: a bit for each operand that is the same in all rows that are added up
-  std::uint32_t wide = 0;   // of these, where registers are f64: a bit for each operand that is f64 in memory too
+  std::uint32_t fixed = 0;  // a bit for each operand that is the same in all rows: a second loop, which reads them once for several
+  std::uint32_t wide = 0;   // of summed ones, where registers are f64: a bit for each operand that is f64 in memory too
 };
 // One that runs along rows of which the operands in `still` have one value each.
 struct RowFormula {
   Formula formula{};
   std::vector<int> still{};
   bool summed = false;       // maps that add have it, along rows or across them
-  std::vector<int> fixed{};  // adding across rows: these operands are the same in each of them
+  std::vector<int> fixed{};  // these operands are the same in each row (of summed ones: that is added to the others)
   std::vector<int> wide{};   // these operands are f64, and so are the registers; none: all is f32
 };
 

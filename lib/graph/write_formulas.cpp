@@ -20,19 +20,27 @@ std::string real_of(const CompiledFormula& one) {
   return one.width == Width::f64 ? "double" : "float";
 }
 
+// What belongs to one of several rows that are walked side by side.
+std::string of_row(const std::string& name, int row) {
+  return row == 0 ? name : name + "_" + text(row);
+}
+std::string element_of(const std::string& pointer, int row, const std::string& step) {
+  return pointer + (row == 0 ? "[i]" : "[i + " + text(row) + " * " + step + "]");
+}
+
 // The register's type and value, of registers r0, r1, ..., operands t0, ..., constants c0, ... row: whose elements it reads, from
 // the one on that the pointers are at.
 std::string line_of(const CompiledFormula& one, int i, int& constants, const std::string& real, int row) {
   const Formula& f = one.formula;
   const Instruction& s = f.code[static_cast<std::size_t>(i)];
-  const std::string a = "r" + text(s.a), b = "r" + text(s.b), c = "r" + text(s.c);
+  const std::string a = of_row("r" + text(s.a), row), b = of_row("r" + text(s.b), row), c = of_row("r" + text(s.c), row);
   const auto define = [&](const std::string& type, const std::string& value) {
-    return "    const " + type + " r" + text(i) + " = " + value + ";\n";
+    return "    const " + type + " " + of_row("r" + text(i), row) + " = " + value + ";\n";
   };
   const auto element = [&] {
     const std::string k = text(s.a);
-    if (((one.still | one.fixed) >> s.a & 1) != 0) return "t" + k;
-    return "t" + k + (row == 0 ? "[i]" : "[i + " + text(row) + " * step[" + k + "]]");
+    if ((one.still >> s.a & 1) != 0) return of_row("t" + k, row);
+    return (one.fixed >> s.a & 1) != 0 ? "t" + k : element_of("t" + k, row, "step[" + k + "]");
   };
   switch (s.op) {
     case Opcode::operand: return define(real, "static_cast<" + real + ">(" + element() + ")");
@@ -109,7 +117,9 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
       const std::string pointer = (still || fixed ? "v" : "t") + a;
       declare(loop.begin, "  const " + type + "* " + pointer + " = " + from + ";\n");
       declare(loop.next, "    " + pointer + " += step[" + a + "];\n");
-      if (still) declare(loop.values, "    const " + type + " t" + a + " = *v" + a + ";\n");
+      if (still)
+        declare(loop.values,
+                "    const " + type + " " + of_row("t" + a, row) + " = v" + a + "[" + text(row) + " * step[" + a + "]];\n");
       if (fixed) declare(loop.fixed, "    const " + type + " t" + a + " = v" + a + "[i];\n");
     }
     if (s.op == Opcode::scalar)
@@ -126,26 +136,85 @@ Loop loop_of(const CompiledFormula& one, int row = 0) {
   return loop;
 }
 
+// The part of several rows side by side: what is declared of each of them once.
+struct Rows {
+  std::string values{}, body{}, next{};  // as Loop's
+};
+// store(row): what is done with a row's registers.
+template <class Store>
+Rows rows_of(const CompiledFormula& one, int rows, Store&& store) {
+  Rows out;
+  for (int row = 0; row < rows; row++) {
+    const Loop loop = loop_of(one, row);
+    out.values += loop.values;
+    if (row == 0) out.body += loop.fixed;
+    out.body += loop.body + store(row);
+    out.next += loop.next;
+  }
+  return out;
+}
+// Operands that are walked `rows` rows side by side are fetched ahead, in the order of memory, m elements of each row at a time.
+struct Ahead {
+  std::string begin{}, fetch{};
+};
+Ahead ahead_of(const CompiledFormula& one, int rows) {
+  Ahead out;
+  const Loop loop = loop_of(one);
+  for (int k = 0; k < operand_count(one.formula) && rows > 1; k++) {
+    const std::string at = text(k);
+    if ((one.wide >> k & 1) != 0 || loop.begin.find(" t" + at + " = ") == std::string::npos) continue;
+    out.begin += "    RowsAhead ahead" + at + "(t" + at + ", step[" + at + "], n, " + text(rows) + ");\n";
+    out.fetch += "      ahead" + at + ".fetch(" + text(rows) + " * m);\n";
+  }
+  return out;
+}
+// The loop over elements, to be called in parts.
+std::string part_of(const std::string& name, const std::string& body, const std::string& ahead = "") {
+  return "    const auto " + name + " = [&](Index first, Index m) MOTLEY_INLINE {\n" + ahead +
+         "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" + body + "      }\n    };\n";
+}
+
 // Over the elements of rows. Their number and steps are in registers: memory that results go to might be theirs, as far as the
-// compiler knows.
-void write_loop(const CompiledFormula& one, int number) {
+// compiler knows. Where operands are the same in each row, several rows read them once.
+void write_loop(const CompiledFormula& one, const std::string& name) {
   const std::string real = real_of(one), results = text(static_cast<int>(one.formula.results.size()));
-  Loop loop = loop_of(one);
+  std::string begin = loop_of(one).begin, next;
   for (std::size_t k = 0; k < one.formula.results.size(); k++) {
     const std::string at = text(static_cast<int>(k));
-    loop.begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
-    loop.next += "    y" + at + " += out_step[" + at + "];\n";
-    loop.body += "    y" + at + "[i] = r" + text(one.formula.results[k]) + ";\n";
+    begin += "  " + real + "* y" + at + " = out<" + real + ">(strip, " + at + ");\n";
+    next += "    y" + at + " += out_step[" + at + "];\n";
   }
   std::printf(
-      "// %s\nvoid formula_%d(const Strip& strip, Index n) {\n%s%s  const Index rows = strip.rows;\n"
+      "// %s\nvoid %s(const Strip& strip, Index n) {\n%s%s  const Index rows = strip.rows;\n"
       "  Index step[%d] = {}, out_step[%s] = {};\n"
       "  if (rows > 1) std::memcpy(step, strip.in_steps, sizeof step), std::memcpy(out_step, strip.out_steps, sizeof out_step);\n"
-      "  for (Index row = 0;;) {\n%s"
-      "    MOTLEY_VECTOR\n    for (Index i = 0; i < n; i++) {\n%s    }\n"
+      "  Index row = 0;\n",
+      to_text(one.formula).c_str(), name.c_str(), loop_of(one).before.c_str(), begin.c_str(),
+      std::max(1, operand_count(one.formula)), results.c_str());
+  const auto walked = [&](int rows) {
+    Rows out = rows_of(one, rows, [&](int row) {
+      std::string stores;
+      for (std::size_t k = 0; k < one.formula.results.size(); k++) {
+        const std::string at = text(static_cast<int>(k));
+        stores += "    " + element_of("y" + at, row, "out_step[" + at + "]") + " = " +
+                  of_row("r" + text(one.formula.results[k]), row) + ";\n";
+      }
+      return stores;
+    });
+    for (int row = 0; row < rows; row++) out.next += next;
+    return out;
+  };
+  if (one.fixed != 0) {
+    constexpr int kRows = 4;
+    const Rows four = walked(kRows);
+    std::printf("  for (; row + %d <= rows; row += %d) {\n%s%s    for_columns(n, walk);\n%s  }\n  if (row == rows) return;\n",
+                kRows, kRows, four.values.c_str(), part_of("walk", four.body).c_str(), four.next.c_str());
+  }
+  const Rows each = walked(1);
+  std::printf(
+      "  for (;;) {\n%s    MOTLEY_VECTOR\n    for (Index i = 0; i < n; i++) {\n%s    }\n"
       "    if (++row >= rows) return;\n%s  }\n}\n\n",
-      to_text(one.formula).c_str(), number, loop.before.c_str(), loop.begin.c_str(), std::max(1, operand_count(one.formula)),
-      results.c_str(), loop.values.c_str(), loop.body.c_str(), loop.next.c_str());
+      each.values.c_str(), each.body.c_str(), each.next.c_str());
 }
 
 // How a function begins that adds values over rows: where operands begin, the number of rows, the steps from one to the next.
@@ -153,11 +222,6 @@ std::string head_of(const CompiledFormula& one, const Loop& loop) {
   return "(const Strip& strip, Index n, double* const* totals) {\n" + loop.before +
          "  const Index rows = strip.rows;\n  Index step[" + text(operand_count(one.formula)) +
          "];\n  std::memcpy(step, strip.in_steps, sizeof step);\n" + loop.begin;
-}
-// The loop over elements, to be called in parts.
-std::string add_of(const std::string& body, const std::string& ahead = "") {
-  return "    const auto add = [&](Index first, Index m) MOTLEY_INLINE {\n" + ahead +
-         "      MOTLEY_VECTOR\n      for (Index i = first; i < first + m; i++) {\n" + body + "      }\n    };\n";
 }
 // Sums of the elements of each row: local arrays, which the compiler keeps in vectors.
 void write_sums(const CompiledFormula& one, int number) {
@@ -176,8 +240,8 @@ void write_sums(const CompiledFormula& one, int number) {
       "// sums of %s\nvoid sums_%d%s  for (Index row = 0;;) {\n%s%s%s"
       "    Index at = 0;\n    for (; at + kLanes <= n; at += kLanes) {\n%s      add(at, kLanes);\n    }\n    add(at, n - at);\n%s"
       "    if (++row >= rows) return;\n%s  }\n}\n",
-      to_text(one.formula).c_str(), number, head_of(one, loop).c_str(), loop.values.c_str(), zeros.c_str(), add_of(body).c_str(),
-      ahead.c_str(), totals.c_str(), loop.next.c_str());
+      to_text(one.formula).c_str(), number, head_of(one, loop).c_str(), loop.values.c_str(), zeros.c_str(),
+      part_of("add", body).c_str(), ahead.c_str(), totals.c_str(), loop.next.c_str());
 }
 
 // Sums of the rows' elements in each column, so many rows at a time, then so many of the rest: local arrays too. Several rows read
@@ -194,24 +258,16 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
   }
   std::printf("void %s%s%s  Index row = 0;\n", name.c_str(), head_of(one, loop).c_str(), load.c_str());
   for (const int rows : rows_at_once) {
-    std::string body = loop.fixed + begin, next, ahead;
-    for (int row = 0; row < rows; row++) {
-      body += "        {\n" + loop_of(one, row).body;
+    const Rows side = rows_of(one, rows, [&](int row) {
+      std::string adds;
       for (std::size_t k = 0; k < one.formula.results.size(); k++)
-        body += "        sum" + text(static_cast<int>(k)) + " += static_cast<double>(r" + text(one.formula.results[k]) + ");\n";
-      body += "        }\n";
-      next += loop.next;
-    }
-    const std::string many = text(rows);
-    std::string values = loop.values;
-    for (int k = 0; k < operand_count(one.formula) && rows > 1; k++) {
-      const std::string at = text(k);
-      if ((one.wide >> k & 1) != 0 || loop.begin.find(" t" + at + " = ") == std::string::npos) continue;
-      values += "    RowsAhead ahead" + at + "(t" + at + ", step[" + at + "], n, " + many + ");\n";
-      ahead += "      ahead" + at + ".fetch(" + many + " * m);\n";
-    }
-    std::printf("  for (; row + %s <= rows; row += %s) {\n%s%s    for_columns(n, add);\n%s  }\n", many.c_str(), many.c_str(),
-                values.c_str(), add_of(body + end, ahead).c_str(), next.c_str());
+        adds += "        sum" + text(static_cast<int>(k)) + " += static_cast<double>(" +
+                of_row("r" + text(one.formula.results[k]), row) + ");\n";
+      return adds;
+    });
+    const Ahead ahead = ahead_of(one, rows);
+    std::printf("  for (; row + %d <= rows; row += %d) {\n%s%s%s    for_columns(n, add);\n%s  }\n", rows, rows, side.values.c_str(),
+                ahead.begin.c_str(), part_of("add", begin + side.body + end, ahead.fetch).c_str(), side.next.c_str());
   }
   std::printf("%s}\n\n", store.c_str());
 }
@@ -222,8 +278,9 @@ void write_columns(const CompiledFormula& one, const std::string& name, const st
 int main() {
   using namespace motley;
   std::printf("// Written by write_formulas.\n");
-  std::set<std::tuple<std::uint64_t, bool, std::uint32_t>> seen;
+  std::set<std::tuple<std::uint64_t, bool, std::uint32_t, std::uint32_t>> seen;
   std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> summed;
+  const std::vector<int> rows_at_once{4, 1}, single{1};
   std::string table, sums;
   for (const CompiledFormula& one : compiled_formulas()) {
     const bool wide = one.width == Width::f64;
@@ -235,8 +292,7 @@ int main() {
     if (one.summed && summed.insert({shape, one.wide, one.still}).second) {
       const int number = static_cast<int>(summed.size()) - 1;
       write_sums(any, number);
-      const std::vector<int> rows_at_once = one.still == 0 ? std::vector<int>{4, 1} : std::vector<int>{1};  // a value in each row
-      write_columns(any, "columns_" + text(number), one.fixed != 0 ? std::vector<int>{1} : rows_at_once);
+      write_columns(any, "columns_" + text(number), one.fixed != 0 ? single : rows_at_once);
       sums += key + std::to_string(one.wide) + "u, " + std::to_string(one.still) + "u, {sums_" + text(number) + ", columns_" +
               text(number);
       if (one.fixed != 0) {
@@ -246,10 +302,14 @@ int main() {
       sums += "}},\n";
     }
     if (wide) any.still = any.wide = 0;  // its operands are copied first, as f64
-    if (!seen.insert({shape, wide, any.still}).second) continue;
-    const int number = static_cast<int>(seen.size()) - 1;
-    write_loop(any, number);
-    table += key + (wide ? "true, " : "false, ") + std::to_string(any.still) + "u, formula_" + text(number) + "},\n";
+    for (const std::uint32_t fixed : {std::uint32_t{0}, wide ? 0 : one.fixed}) {
+      any.fixed = fixed;
+      if (!seen.insert({shape, wide, any.still, fixed}).second) continue;
+      const std::string name = "formula_" + text(static_cast<int>(seen.size()) - 1);
+      write_loop(any, name);
+      table +=
+          key + (wide ? "true, " : "false, ") + std::to_string(any.still) + "u, " + std::to_string(fixed) + "u, " + name + "},\n";
+    }
   }
   std::printf("constexpr Compiled kCompiled[] = {\n%s};\nconstexpr CompiledSums kCompiledSums[] = {\n%s};\n", table.c_str(),
               sums.c_str());

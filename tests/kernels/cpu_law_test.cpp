@@ -128,6 +128,54 @@ TEST_CASE("CPU backend law: formulas along rows") {
   CHECK(compared > 50);
 }
 
+// Operands that are the same in each row are read once for four, where these are short, by a loop that has so many rows left.
+TEST_CASE("CPU backend law: operands that are the same in each row") {
+  const auto backend = open_cpu(device(1)), reference = reference_backend();
+  int compared = 0;
+  for (const CompiledFormula& one : compiled_formulas()) {
+    if (one.fixed == 0 || one.wide != 0) continue;
+    const int inputs = operand_count(one.formula), results = result_count(one.formula);
+    for (const Index columns : {8, 24, 37, 64, 65})
+      for (const Index rows : {1, 3, 4, 11})
+        for (const Index gap : {0, 3}) {
+          std::vector<std::vector<Index>> strides;
+          std::vector<Image> images;
+          const Index row = columns + gap;
+          const auto all = static_cast<std::size_t>((rows - 1) * row + columns);
+          for (int k = 0; k < inputs; k++) {
+            const bool fixed = (one.fixed >> k & 1) != 0, still = (one.still >> k & 1) != 0;
+            strides.push_back(still ? std::vector<Index>{1, 0} : std::vector<Index>{fixed ? 0 : row, 1});
+            Image& image = images.emplace_back(still   ? static_cast<std::size_t>(rows)
+                                               : fixed ? static_cast<std::size_t>(columns)
+                                                       : all);
+            for (std::size_t i = 0; i < image.size(); i++)
+              image[i] = -0.75 + static_cast<double>((i * 131 + static_cast<std::size_t>(k) * 57) % 1009) / 512;
+          }
+          for (int k = 0; k < results; k++) strides.push_back({row, 1}), images.emplace_back(all);
+          const KernelSpec spec = map_of(one.formula, {rows, columns}, strides);
+          const std::vector<Image> expected = run_kernel(*reference, spec, images);
+          for (const int alias : {-1, 0}) {
+            if (alias == 0 && (results > 1 || ((one.fixed | one.still) & 1) != 0)) continue;
+            const std::vector<Image> got = run_kernel(*backend, spec, images, {.alias = alias});
+            INFO(to_text(one.formula) << " over " << rows << " rows of " << columns << " and " << gap << ", onto operand "
+                                      << alias);
+            for (int k = 0; k < results; k++) {
+              const Image &its = got[static_cast<std::size_t>(alias == 0 ? 0 : inputs + k)],
+                          &right = expected[static_cast<std::size_t>(inputs + k)];
+              double most = 0;
+              for (Index r = 0; r < rows; r++)
+                for (Index c = 0; c < columns; c++)
+                  most = std::max(
+                      most, std::abs(its[static_cast<std::size_t>(r * row + c)] - right[static_cast<std::size_t>(r * row + c)]));
+              CHECK(most < 1e-5);
+            }
+            compared++;
+          }
+        }
+  }
+  CHECK(compared > 500);
+}
+
 // Columns' sums: loops over four rows and single ones. Some operands are the same in each row, some are one value in a row.
 TEST_CASE("CPU backend law: sums across rows") {
   const auto backend = open_cpu(device(1)), reference = reference_backend();
