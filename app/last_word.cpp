@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/last_word.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,10 +16,13 @@ namespace motley::app {
 
 namespace {
 
-// mpiexec waits until no one has its pipes and its socket open any more.
+// mpiexec waits until no one has its pipes and its socket open any more. Their numbers are taken: the files that are written get
+// others, whatever a library says on stderr.
 void leave_mpiexec() {
   setsid();
-  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+  const int nothing = open("/dev/null", O_RDWR);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (nothing < 0 || dup2(nothing, stream) < 0) close(stream);
   if (const char* socket = std::getenv("PMI_FD"); socket != nullptr) close(std::atoi(socket));
 }
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "app/launch_processes.h"
+#include "app/stop_signals.h"
 #include "base/host.h"
 #include "run/start.h"
 
@@ -28,7 +29,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kHung = static_cast<int>(Exit::hung), kStopped = static_cast<int>(Exit::stopped);
-constexpr std::array kStopSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 constexpr std::size_t kMostWaiting = std::size_t{1} << 20;  // bytes that a stream's reader has not taken; no pipe holds more
 
@@ -148,7 +148,12 @@ Launch::Launch(const LaunchOptions& options, std::filesystem::path records)
       to_stdout_(STDOUT_FILENO),
       to_stderr_(STDERR_FILENO) {
   for (const Device& device : options.devices) ranks_.push_back({.device = device.name, .here = on_one_host(options.devices)});
-  start(options);
+  try {
+    start(options);
+  } catch (...) {  // no destructor will run
+    if (mpiexec_ > 0) end_at_once();
+    throw;
+  }
 }
 
 Launch::~Launch() {

@@ -85,7 +85,6 @@ class Launch {
   Outlet to_stdout_, to_stderr_;
   BannerFilter output_filter_;
   NoiseFilter errors_filter_;
-  bool mpiexec_first_ = false;     // it ended before any rank did
   std::vector<std::size_t> died_;  // the ranks whose processes went first without a final code: seen at one look
   int looks_ = 0, died_look_ = 0;  // at the processes so far; when died_ was seen
   std::optional<Hung> hung_;       // what the watch found

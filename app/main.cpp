@@ -11,6 +11,7 @@
 #include <new>
 
 #include "app/console.h"
+#include "app/stop_signals.h"
 #include "app/verbs.h"
 #include "run/start.h"
 
@@ -24,7 +25,7 @@ void stop_at_once(int) {
 }
 
 void handle_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+  for (const int signal : kStopSignals) {
     struct sigaction before {
     }, stop{};
     stop.sa_handler = stop_at_once;

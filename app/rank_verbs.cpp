@@ -210,9 +210,8 @@ void train_ranks(Runtime& rt, const Task& task) {
   if (task.options.log_level >= LogLevel::debug) task.console.say(LogLevel::debug, made.table());
   if (agree(rt.transport(), rt.stop_requested() ? 1 : 0).status != 0) throw Stopped("stopped on request before the first step");
   rt.phase("training");
-  const Index batches = data.train->samples() / job.train.batch;
   const Index done = task.options.from.empty() ? 0 : Checkpoint(task.options.from).manifest().step;
-  Bar bar(done, std::max(Index{1}, job.train.max_steps.value_or(job.train.epochs.value_or(0) * batches)));
+  Bar bar(done, std::max(Index{1}, options.schedule.steps));
   if (rt.rank() == 0 && job.train.evaluate_every_epochs > 0 && !data.test)
     task.console.say(LogLevel::warning, "note: the data has no test part: nothing is evaluated");
   std::optional<RanksHold> hold;

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "app/stop_signals.h"
 #include "run/trace_summary.h"
 #include "weights/checkpoint.h"
 
@@ -33,7 +34,7 @@ constexpr std::array kEndOfARun{kRunFile, kTraceFile, kWeightsFile};
 sigset_t stop_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) sigaddset(&set, signal);
+  for (const int signal : kStopSignals) sigaddset(&set, signal);
   return set;
 }
 
@@ -84,8 +85,7 @@ HeldSignals::~HeldSignals() {
 bool HeldSignals::stop_is_waiting() {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return false;
-  return sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGHUP) == 1 ||
-         sigismember(&waiting, SIGUSR1) == 1;
+  return std::any_of(kStopSignals.begin(), kStopSignals.end(), [&](int signal) { return sigismember(&waiting, signal) == 1; });
 }
 
 fs::path new_run_path(const std::string& job_name) {

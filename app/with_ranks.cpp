@@ -28,6 +28,7 @@
 #include "config/remaining.h"
 #include "explain/explain.h"
 #include "mesh/mesh_json.h"
+#include "run/agreed.h"
 #include "run/start.h"
 #include "run/trace_summary.h"
 #include "weights/checkpoint.h"
@@ -142,9 +143,7 @@ RunDirectory directory_for(const Options& options, const Subject& subject) {
       keep(file, "input");
     }
   }
-  const auto& devices = subject.mesh().devices();
-  const bool one_host = std::all_of(devices.begin(), devices.end(), [](const Device& d) { return d.host.empty(); });
-  return RunDirectory::temporary(one_host ? "" : "runs");  // other hosts see what is here
+  return RunDirectory::temporary(on_one_host(subject.mesh().devices()) ? "" : "runs");  // other hosts see what is here
 }
 
 void work(Runtime& rt, const Options& options, const Subject& subject, const fs::path& directory) {
@@ -204,22 +203,6 @@ void prepare(const fs::path& directory, const Subject& subject, const Options& o
   write_file((directory / kCommand).string(), to_text(Json(std::move(words))) + "\n");
 }
 
-// Rank 0 does it and the others hear what came out: its text, or its error, thrown by all. Collective.
-std::string by_first(Runtime& rt, const std::function<std::string()>& what) {
-  std::string text, error;
-  int status = 0;
-  if (rt.rank() == 0) try {
-      text = what();
-    } catch (const Error& e) {
-      status = static_cast<int>(e.code());
-      error = e.what();
-    }
-  const Verdict verdict = agree(rt.transport(), status, error);
-  if (verdict.status != 0) throw Error(static_cast<Exit>(verdict.status), verdict.text);
-  const auto all = rt.transport().gather_all(std::as_bytes(std::span(text)));
-  return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
-}
-
 // Into run.json, but for a run that was stopped before its first step: of that nothing is kept (true).
 bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject& subject) {
   const fs::path& path = directory.path();
@@ -235,7 +218,7 @@ bool say_how_it_ended(RunDirectory& directory, const Outcome& end, const Subject
 // Collective: what the first rank chooses.
 Options chosen(Runtime& rt, const Options& options) {
   if (options.resume.empty()) return options;
-  const std::string text = by_first(rt, [&] {
+  const std::string text = from_rank_0(rt.transport(), [&] {
     const Resume its = choose_resume(options);
     Console console(options, Console::Voice::speaks);
     for (const std::string& line : its.said) console.say(LogLevel::info, line);
@@ -258,11 +241,11 @@ int as_a_rank(const Options& given, const CommandLine& line) {
           "--restart starts ranks again: start motley alone, without mpiexec (or start it again yourself: --resume auto)",
           Exit::usage);
     const Options options = chosen(rt, given);
-    const std::string text = by_first(rt, [&] { return load_subject(options).text(); });
+    const std::string text = from_rank_0(rt.transport(), [&] { return load_subject(options).text(); });
     const Subject subject = parse_subject(options, has_job(options) ? options.files.front() : kMeshFile, text);
     static_cast<void>(role(subject.mesh().ranks()));
     std::optional<RunDirectory> directory;
-    const fs::path path = by_first(rt, [&] {
+    const fs::path path = from_rank_0(rt.transport(), [&] {
       require_utf8(line);
       directory.emplace(directory_for(options, subject));
       prepare(directory->path(), subject, options, line);

@@ -128,7 +128,7 @@ double products_of(const KernelSpec& spec) {
 
 }  // namespace
 
-// An extent of 0 counts as 1, so that no stride is 0: in a fold that would mean that the operand lacks the index.
+// An extent of 0 counts as 1, so that no stride is 0: in a map that would mean that the operand lacks the index.
 std::vector<Index> strides_of(Format format, const std::vector<Index>& extents) {
   std::vector<std::size_t> order(extents.size());  // outermost first
   std::iota(order.begin(), order.end(), std::size_t{0});

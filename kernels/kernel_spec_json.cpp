@@ -154,13 +154,8 @@ std::string to_json(const KernelSpec& spec) {
   return to_text(to_json_value(spec));
 }
 
-KernelSpec kernel_spec_from_json(const Json& json) {
-  KernelSpec spec;
-  Complaints complaints;
-  Reader reader{complaints};
-  if (reader.object(json, table_of<KernelSpec>(), spec)) check_strides(reader, json, spec);
-  complaints.raise();
-  return spec;
+void read_kernel_spec(Reader& reader, const Json& json, KernelSpec& out) {
+  if (reader.object(json, table_of<KernelSpec>(), out)) check_strides(reader, json, out);
 }
 
 }  // namespace motley

@@ -9,7 +9,7 @@ namespace motley {
 
 // One object; only what differs from the defaults, keys in declaration order.
 Json to_json_value(const KernelSpec& spec);
-// UserError naming file, line and path: an unknown key, a wrong type, a word or a number out of range.
-KernelSpec kernel_spec_from_json(const Json& json);
+// An unknown key, a wrong type, a word or a number out of range is complained about.
+void read_kernel_spec(Reader& reader, const Json& json, KernelSpec& out);
 
 }  // namespace motley

@@ -25,7 +25,7 @@ using Payload = std::vector<std::byte>;
 // What arrives at one rank.
 struct Mailbox {
   struct Channel {
-    std::uint64_t sent = 0, asked = 0;         // so many messages were put in, so many receives started
+    std::uint64_t sent = 0, wanted = 0;        // so many messages were put in, so many receives started
     std::map<std::uint64_t, Payload> waiting;  // by their number
   };
   std::mutex mutex;
@@ -76,7 +76,7 @@ class MemoryTransport final : public Transport {
     static_cast<void>(other(from));
     Mailbox& box = mine();
     const std::lock_guard lock(box.mutex);
-    const std::uint64_t number = box.channels[{from, tag}].asked++;
+    const std::uint64_t number = box.channels[{from, tag}].wanted++;
     return tickets_.add({.peer = from, .tag = tag, .receives = true, .number = number, .seen = kNever, .into = bytes});
   }
 

@@ -76,7 +76,8 @@ class MpiTransport final : public Transport {
   MpiTransport& operator=(const MpiTransport&) = delete;
 
   void connect(MPI_Comm comm) {
-    int level = MPI_THREAD_SINGLE;
+    int begun = 0, level = MPI_THREAD_SINGLE;
+    if (MPI_Initialized(&begun) != MPI_SUCCESS || begun == 0) throw UserError("MPI is not initialised; call MPI_Init_thread first");
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread");
     if (level < MPI_THREAD_FUNNELED)
       throw UserError("MPI was initialised with MPI_THREAD_SINGLE; MPI_THREAD_FUNNELED at least is needed");

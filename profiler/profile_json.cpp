@@ -62,7 +62,7 @@ const Table<KernelPoint>& kernel_fields() {
   static const Table<KernelPoint> table{
       small_integer("device", "index into devices", &KernelPoint::device, 0),
       {"spec", "which computation", "object", true,
-       [](Reader&, const Json& json, KernelPoint& out) { out.spec = kernel_spec_from_json(json); }},
+       [](Reader& reader, const Json& json, KernelPoint& out) { read_kernel_spec(reader, json, out.spec); }},
       {"seconds", "min, q25, median, n; not where the device cannot compute it", "object", false,
        [](Reader& reader, const Json& json, KernelPoint& out) { reader.object(json, spread_fields(), out.seconds); }},
       {"implementation", "which kernel ran; null: the device cannot compute it", "text or null", false,
@@ -163,16 +163,15 @@ const Table<Raw>& profile_fields() {
 // What the tables cannot see: indices and orders.
 void check_whole(const Json& json, const Raw& raw, Reader& reader) {
   const auto devices = raw.profile.devices.size();
-  const auto check_device = [&](int device, const std::string& of) {
+  const auto check_device = [&](int device, const std::string& at) {
     if (static_cast<std::size_t>(device) < devices) return;
-    const std::string at = of + "/device";
     const Json* value = json.at(at);
     reader.complaints.add(value ? value->where : json.where, at,
                           "device " + std::to_string(device) + " of " + std::to_string(devices) + " (counted from 0)");
   };
   for (std::size_t i = 0; i < raw.kernels.size(); i++) {
     const std::string at = "/kernels/" + std::to_string(raw.places[i]);
-    check_device(raw.kernels[i].device, at);
+    check_device(raw.kernels[i].device, at + "/device");
     if (raw.kernels[i].supported != (raw.kernels[i].seconds.n == 0)) continue;
     const Json* value = json.at(at);
     reader.complaints.add(value ? value->where : json.where, at,
@@ -188,13 +187,15 @@ void check_whole(const Json& json, const Raw& raw, Reader& reader) {
       reader.complaints.add(value ? value->where : json.where, at, "expected at least one segment, with ascending bytes_up_to");
   };
   for (std::size_t i = 0; i < raw.profile.links.size(); i++) {
+    for (const auto& [key, rank] : {std::pair{"from", raw.profile.links[i].from}, {"to", raw.profile.links[i].to}})
+      check_device(rank, "/links/" + std::to_string(i) + "/" + key);
     check_order(raw.profile.links[i].segments, "/links/" + std::to_string(i) + "/segments");
     if (!raw.profile.links[i].in_place.empty())
       check_order(raw.profile.links[i].in_place, "/links/" + std::to_string(i) + "/in_place");
   }
   for (std::size_t i = 0; i < raw.profile.device_links.size(); i++) {
     const std::string at = "/device_links/" + std::to_string(i);
-    check_device(raw.profile.device_links[i].device, at);
+    check_device(raw.profile.device_links[i].device, at + "/device");
     check_order(raw.profile.device_links[i].to_device, at + "/to_device");
     check_order(raw.profile.device_links[i].from_device, at + "/from_device");
   }

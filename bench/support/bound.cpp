@@ -56,18 +56,17 @@ Plan without_tiles(const Plan& plan) {
 
 Program kernels_alone(Program program) {
   std::vector<ProgramStep> kernels;
-  int forward = 0, until_update = 0, until_move = 0;
-  for (std::size_t i = 0; i < program.steps.size(); i++) {
-    if (!std::holds_alternative<RunKernel>(program.steps[i].what)) continue;
-    kernels.push_back(program.steps[i]);
-    forward += static_cast<int>(i) < program.forward_steps;
-    until_update += static_cast<int>(i) < program.update_begin;
-    until_move += static_cast<int>(i) < program.move_begin;
+  std::vector<int> now;  // how many kernels come before each step
+  for (const ProgramStep& s : program.steps) {
+    now.push_back(static_cast<int>(kernels.size()));
+    if (std::holds_alternative<RunKernel>(s.what)) kernels.push_back(s);
   }
+  now.push_back(static_cast<int>(kernels.size()));
   program.steps = std::move(kernels);
-  program.forward_steps = forward;
-  program.update_begin = until_update;
-  program.move_begin = until_move;
+  for (int* step : {&program.forward_steps, &program.combine_begin, &program.update_begin, &program.move_begin})
+    *step = now[static_cast<std::size_t>(*step)];
+  for (Chain& c : program.chains)
+    for (int* step : {&c.begin, &c.end}) *step = now[static_cast<std::size_t>(*step)];
   return program;
 }
 

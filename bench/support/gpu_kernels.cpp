@@ -10,6 +10,7 @@
 
 #include "bench/support/memory_bound.h"
 #include "bench/support/networks.h"
+#include "kernels/wrapped_backend.h"
 #include "profiler/measure_kernels.h"
 
 namespace motley::bench {
@@ -17,20 +18,10 @@ namespace motley::bench {
 namespace {
 
 // A backend that takes what it would take without a profile.
-class FirstOnly final : public Backend {
+class FirstOnly final : public WrappedBackend {
  public:
-  explicit FirstOnly(Backend& inner) : inner_(inner) {}
-  DeviceMemory* device_memory() override { return inner_.device_memory(); }
-  bool supports(const KernelSpec& spec) const override { return inner_.supports(spec); }
-  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_.compile(spec); }
-  std::string model() const override { return inner_.model(); }
-  std::string isa() const override { return inner_.isa(); }
-  std::string library() const override { return inner_.library(); }
-  int threads() const override { return inner_.threads(); }
-  Index memory_bytes() const override { return inner_.memory_bytes(); }
-
- private:
-  Backend& inner_;
+  explicit FirstOnly(Backend& inner) : WrappedBackend({std::shared_ptr<Backend>(), &inner}) {}
+  std::vector<std::string> implementations(const KernelSpec&) override { return {}; }
 };
 
 // As a step on one GPU runs them, each once, with how often it runs.

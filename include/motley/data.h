@@ -131,14 +131,15 @@ std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
 /// Changes of a picture that leave its label. A sample's last two dims are its rows and columns; labels of two dims and more, of
 /// which the last two are the same, move with their pixels. Further inputs stay as they are.
 struct Augment {
-  bool flip = false;                                     ///< columns are mirrored with probability 1/2
-  Index crop_padding = 0;                                ///< moved by up to so many rows and columns, zeros come in
-  std::optional<Index> ignored{};                        ///< the label of pixels that come in, where each has one
-  bool any() const { return flip || crop_padding > 0; }  ///< whether there is any
+  static constexpr Index kMostCropPadding = Index{1} << 20;  ///< at most
+  bool flip = false;                                         ///< columns are mirrored with probability 1/2
+  Index crop_padding = 0;                                    ///< moved by up to so many rows and columns, zeros come in
+  std::optional<Index> ignored{};                            ///< the label of pixels that come in, where each has one
+  bool any() const { return flip || crop_padding > 0; }      ///< whether there is any
 };
 /// `data` as one epoch of training sees it: what happens to a sample is determined by (seed, epoch, sample) alone, so it is the
 /// same for every layout, box and number of ranks. UserError: samples of fewer than two dims; labels of two dims and more that are
-/// not those of pixels; crop_padding of such labels without `ignored`.
+/// not those of pixels; crop_padding of such labels without `ignored`, or beyond its bounds.
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch);
 
 /// The samples of one training step: epoch e visits a permutation given by (seed, e) alone; a short last batch is dropped.

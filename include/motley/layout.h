@@ -28,7 +28,7 @@ struct Cut {
 struct Layout {
   Shape shape{};                              ///< of the complete tensor
   std::map<std::string, Cut> cuts{};          ///< dim -> its cut
-  Box box(const Mesh& mesh, int rank) const;  ///< global indices that a rank stores, in the order of `shape`
+  Box box(const Mesh& mesh, int rank) const;  ///< global indices that a rank stores, in the order of `shape`; unchecked
   bool operator==(const Layout&) const = default;
 };
 

@@ -30,8 +30,8 @@ class Mesh {
   /// Reads a mesh file. UserError with file, line and column.
   static Mesh load(const std::filesystem::path& file);
   int ranks() const { return static_cast<int>(devices_.size()); }  ///< number of devices
-  Coord coord(int rank) const;                                     ///< where a rank is
-  int rank(const Coord& coord) const;                              ///< which rank is there
+  Coord coord(int rank) const;                                     ///< where a rank is, unchecked
+  int rank(const Coord& coord) const;                              ///< which rank is there, unchecked
   int axis(const std::string& name) const;                         ///< position of an axis. UserError with a suggestion
   const std::vector<Axis>& axes() const { return axes_; }          ///< outer to inner
   const Device& device(int rank) const { return devices_[static_cast<std::size_t>(rank)]; }  ///< of a rank, unchecked

@@ -15,12 +15,13 @@ namespace motley {
 class Partition {
  public:
   Partition() = default;
-  static Partition even(Index size, int parts);  ///< size / parts each; the first size % parts get one more
+  /// size / parts each; the first size % parts get one more. UserError: a negative size, no parts.
+  static Partition even(Index size, int parts);
   /// The same, inner boundaries rounded to multiples of `multiple` where size has as many of them as there are parts.
   static Partition even(Index size, int parts, Index multiple);
   /// Largest remainder; ties to the lower rank; a share of 0 gets nothing. UserError: no share above 0.
   static Partition proportional(Index size, std::span<const double> shares);
-  static Partition of(std::span<const Index> sizes);                   ///< these sizes. UserError: a negative size
+  static Partition of(std::span<const Index> sizes);                   ///< these sizes. UserError: a negative one
   int parts() const { return static_cast<int>(offsets_.size()) - 1; }  ///< number of parts, empty ones included
   Index size() const { return offsets_.back(); }                       ///< of the dim
   /// Global indices of a part.

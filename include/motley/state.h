@@ -45,7 +45,8 @@ class State {
  public:
   /// Initial values of every owned box: those of weights and biases drawn per tensor name and global index (equal for every mesh,
   /// layout and rank count), He-uniform by the global fan-in; those of norms 1 and 0; the optimizer's slots are 0, an average
-  /// (TrainingOptions::average) is the parameter. In the device's memory where there is one. DeviceError: out of memory.
+  /// (TrainingOptions::average) is the parameter. In the device's memory where there is one. UserError: a rank that the plan has
+  /// not; DeviceError: out of memory.
   State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device = nullptr);
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -117,7 +117,8 @@ class Trainer {
   /// Collective.
   const StepFigures& figures();
   /// Collective: parameters, optimizer slots, the number of steps and the position, as a checkpoint: a directory that all ranks
-  /// see. Between steps. One that is there is replaced. UserError, on all ranks: it cannot be written (74).
+  /// see. Between steps. One that is there is replaced. UserError, on all ranks: it cannot be written, or what is there is no
+  /// checkpoint (74).
   void save(const std::filesystem::path& checkpoint, const DataPosition& position = {});
   /// Collective: the same in two halves. What this rank owns is copied (into host memory, as much as it owns, which is kept for the
   /// next time), and a thread writes the copy while steps go on: on a core that no rank has, else on the rank's own at low

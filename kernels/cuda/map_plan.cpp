@@ -8,57 +8,29 @@
 #include <string>
 #include <vector>
 
+#include "kernels/map_extents.h"
 #include "kernels/operands.h"
 
 namespace motley::cuda {
 namespace {
 
-struct Extent {
-  Index size = 0;
-  std::vector<Index> strides{};  // the results' last
-  std::size_t inputs = 0;
-  int position = -1;  // of the formula, that runs along it
-  Index result() const { return strides[inputs]; }
-};
-
-// Neighbours that every operand walks like one extent.
-void join(std::vector<Extent>& extents) {
-  auto joins = [](const Extent& a, const Extent& b) {
-    for (std::size_t k = 0; k < a.strides.size(); k++)
-      if (a.strides[k] != b.strides[k] * b.size) return false;
-    return a.position < 0 && b.position < 0;
-  };
-  for (std::size_t i = 0; i + 1 < extents.size();) {
-    if (!joins(extents[i], extents[i + 1])) {
-      i++;
-      continue;
-    }
-    extents[i + 1].size *= extents[i].size;
-    extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-}
-
-Index product(const std::vector<Extent>& extents) {
+Index product(const std::vector<MapExtent>& extents) {
   Index all = 1;
-  for (const Extent& e : extents) all *= e.size;
+  for (const MapExtent& e : extents) all *= e.size;
   return all;
 }
 
 struct Extents {
-  std::vector<Extent> kept{}, reduced{};
+  std::vector<MapExtent> kept{}, reduced{};
 };
 
 Extents joined_extents(const KernelSpec& spec) {
   Extents out;
-  for (std::size_t i = 0; i < spec.extents.size(); i++) {
-    const int number = static_cast<int>(i);
-    Extent extent{spec.extents[i], {}, input_count(spec), reads_position(spec.formula, number) ? number : -1};
-    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
+  for (MapExtent& extent : extents_of(spec))
     if (extent.size != 1) (extent.result() != 0 ? out.kept : out.reduced).push_back(std::move(extent));
-  }
   // Neighbouring threads write neighbouring elements.
   std::stable_sort(out.kept.begin(), out.kept.end(),
-                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
+                   [](const MapExtent& a, const MapExtent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(out.kept);
   join(out.reduced);
   return out;
@@ -111,7 +83,7 @@ PlannedMap plan_map(const KernelSpec& spec) {
   if (plan.terms == 0 && spec.combine == Combine::set) plan.elements = 0;
   plan.kept = static_cast<int>(kept.size());
   for (const auto* list : {&kept, &reduced})
-    for (const Extent& extent : *list) {
+    for (const MapExtent& extent : *list) {
       const int d = plan.extents++;
       plan.size[d] = extent.size;
       for (std::size_t k = 0; k < planned.more.size(); k++) planned.more[k].stride[d] = extent.strides[k];

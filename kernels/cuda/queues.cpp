@@ -58,8 +58,10 @@ DeviceMemory::Block Queues::allocate(std::size_t bytes) {
 
 DeviceMemory::Block Queues::allocate_host(std::size_t bytes) {
   void* made = nullptr;
-  checked(cudaHostAlloc(&made, bytes, cudaHostAllocPortable),
-          ("cudaHostAlloc of " + std::to_string(bytes) + " bytes of pinned memory").c_str());
+  if (const cudaError_t status = cudaHostAlloc(&made, bytes, cudaHostAllocPortable); status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    checked(status, ("cudaHostAlloc of " + std::to_string(bytes) + " bytes of pinned memory").c_str());
+  }
   return {static_cast<std::byte*>(made), [](std::byte* p) { cudaFreeHost(p); }};
 }
 

@@ -8,7 +8,7 @@
 
 namespace motley::cuda {
 
-inline bool lies_alike(const Slice& a, const Slice& b) {
+inline bool has_same_layout(const Slice& a, const Slice& b) {
   for (int d = 0; d < 4; d++)
     if (a.extents[d] != b.extents[d] || (a.extents[d] > 1 && a.strides[d] != b.strides[d])) return false;
   return true;
@@ -69,7 +69,7 @@ class StagedConvolution final : public Kernel {
 
   Side side(const Slice& given, const std::vector<Index>& taken, Index below, Index right, bool apart = false) {
     Side s{{given, slice_of(Format::channels_last, taken), below, right}};
-    s.moves = apart || !lies_alike(s.there.from, s.there.to);
+    s.moves = apart || !has_same_layout(s.there.from, s.there.to);
     if (!s.moves) return s;
     s.offset = bytes_;
     bytes_ += aligned(static_cast<std::size_t>(s.there.to.elements) * bytes_of(spec_.dtype));

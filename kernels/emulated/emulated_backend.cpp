@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/operands.h"
+#include "kernels/wrapped_backend.h"
 
 namespace motley {
 namespace {
@@ -58,28 +59,20 @@ class EmulatedKernel final : public Kernel {
   double owed_ = 0;  // runs that earlier calls left over
 };
 
-class EmulatedBackend final : public Backend {
+class EmulatedBackend final : public WrappedBackend {
  public:
   EmulatedBackend(std::unique_ptr<Backend> inner, double slowdown, Index memory_bytes)
-      : inner_(std::move(inner)), slowdown_(slowdown), memory_bytes_(memory_bytes) {}
-  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
+      : WrappedBackend(std::move(inner)), slowdown_(slowdown), memory_bytes_(memory_bytes) {}
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    return std::make_unique<EmulatedKernel>(spec, inner_->compile(spec), slowdown_, device_memory() != nullptr);
+    return std::make_unique<EmulatedKernel>(spec, inner().compile(spec), slowdown_, device_memory() != nullptr);
   }
-  std::vector<std::string> implementations(const KernelSpec& spec) override { return inner_->implementations(spec); }
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
-    return std::make_unique<EmulatedKernel>(spec, inner_->compile_as(spec, implementation), slowdown_, device_memory() != nullptr);
+    return std::make_unique<EmulatedKernel>(spec, inner().compile_as(spec, implementation), slowdown_, device_memory() != nullptr);
   }
-  DeviceMemory* device_memory() override { return inner_->device_memory(); }
-  std::string model() const override { return inner_->model(); }
-  std::string isa() const override { return inner_->isa(); }
-  std::string library() const override { return inner_->library(); }
-  int threads() const override { return inner_->threads(); }
-  Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner_->memory_bytes(); }
+  Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner().memory_bytes(); }
   bool repeats() const override { return true; }
 
  private:
-  std::unique_ptr<Backend> inner_;
   double slowdown_;
   Index memory_bytes_;
 };

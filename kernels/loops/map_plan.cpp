@@ -10,6 +10,7 @@
 
 #include "base/at.h"
 #include "kernels/loops/assemble.h"
+#include "kernels/map_extents.h"
 #include "kernels/operands.h"
 #include "kernels/value.h"
 
@@ -23,15 +24,6 @@ constexpr Index kStreamedFloats = Index{4} << 20;  // 16 MiB: with an operand as
 constexpr Index kTransposeTile = 64;               // both sides of a tile fit in the first-level cache
 constexpr Index kTogether = 8;                     // reduce.inc
 
-// One extent of the map with every operand's stride, the results' last.
-struct Extent {
-  Index size = 1;
-  std::vector<Index> strides{};
-  std::size_t inputs = 0;
-  int position = -1;  // which of the formula's positions runs along it; -1: none
-  Index result() const { return strides[inputs]; }
-};
-
 constexpr int kMostExtents = std::min(kMostMapExtents - 3, kMostOperands);  // of a spec
 
 void check_spec(const KernelSpec& spec) {
@@ -42,27 +34,8 @@ void check_spec(const KernelSpec& spec) {
                       " sums");
 }
 
-// a then b walk memory like one extent.
-bool joins(const Extent& a, const Extent& b) {
-  if (a.position >= 0 || b.position >= 0) return false;
-  for (std::size_t k = 0; k < a.strides.size(); k++)
-    if (a.strides[k] != b.strides[k] * b.size) return false;
-  return true;
-}
-
-void join(std::vector<Extent>& extents) {
-  for (std::size_t i = 0; i + 1 < extents.size();) {
-    if (joins(extents[i], extents[i + 1])) {
-      extents[i + 1].size *= extents[i].size;
-      extents.erase(extents.begin() + static_cast<std::ptrdiff_t>(i));
-    } else {
-      i++;
-    }
-  }
-}
-
 // Every operand walks it contiguously or stands still, and one of the inputs walks.
-bool is_vector(const Extent& extent) {
+bool is_vector(const MapExtent& extent) {
   bool walks = false;
   for (std::size_t k = 0; k < extent.inputs; k++) {
     if (extent.strides[k] != 0 && extent.strides[k] != 1) return false;
@@ -72,22 +45,22 @@ bool is_vector(const Extent& extent) {
 }
 
 // The elements of several rows are next to each other, or the same in each row: one row of them all (map.inc).
-bool is_bundled(const Extent& rows, const Extent& elements) {
+bool is_bundled(const MapExtent& rows, const MapExtent& elements) {
   for (std::size_t k = 0; k < rows.strides.size(); k++)
     if (rows.strides[k] != 0 && (elements.strides[k] != 1 || rows.strides[k] != elements.size)) return false;
   return true;
 }
 
-void pad(std::vector<Extent>& extents, std::size_t count, const KernelSpec& spec) {
+void pad(std::vector<MapExtent>& extents, std::size_t count, const KernelSpec& spec) {
   while (extents.size() < count)
-    extents.insert(extents.begin(), Extent{1, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
+    extents.insert(extents.begin(), MapExtent{1, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
 }
 
-void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec& spec) {
+void tile_elementwise(MapPlan& plan, std::vector<MapExtent>& kept, const KernelSpec& spec) {
   MapLoop& loop = plan.loop;
   // A copy whose operand is contiguous along another extent: that one becomes the plane's rows.
   if (loop.copies && loop.dtypes[0] != DType::bf16 && kept.size() > 1 && kept.back().strides[0] != 1 && kept.back().result() == 1) {
-    const auto rows = std::find_if(kept.begin(), kept.end() - 1, [](const Extent& e) { return e.strides[0] == 1; });
+    const auto rows = std::find_if(kept.begin(), kept.end() - 1, [](const MapExtent& e) { return e.strides[0] == 1; });
     if (rows != kept.end() - 1) {
       std::rotate(rows, rows + 1, kept.end() - 1);
       loop.transposed = true;
@@ -109,7 +82,7 @@ void tile_elementwise(MapPlan& plan, std::vector<Extent>& kept, const KernelSpec
 }
 
 // Operands as bits: those that have one value along `row`, and those of a type; scalars are neither.
-std::uint32_t still_along(const MapPlan& plan, const Extent& row) {
+std::uint32_t still_along(const MapPlan& plan, const MapExtent& row) {
   std::uint32_t still = 0;
   for (std::size_t k = 0; k < row.inputs; k++)
     if (row.strides[k] == 0 && plan.scalars[k] == 0) still |= 1U << k;
@@ -129,7 +102,7 @@ FormulaLoop loop_of(const MapPlan& plan, const Loops& loops, std::uint32_t still
   return compiled != nullptr || plan.loop.wide ? compiled : assembled(plan.formula, plan.shape, loops.simd, still);
 }
 
-void choose_loop(MapPlan& plan, const Loops& loops, const Extent& row) {
+void choose_loop(MapPlan& plan, const Loops& loops, const MapExtent& row) {
   MapLoop& loop = plan.loop;
   if (loop.compiled == nullptr || loop.wide || loop.summands != 1) return;
   const std::uint32_t still = still_along(plan, row);
@@ -141,7 +114,7 @@ void choose_loop(MapPlan& plan, const Loops& loops, const Extent& row) {
 }
 
 // Every operand and result is read and written where it is, next to each other along a row or one value in it.
-bool is_in_place(const MapPlan& plan, const Extent& row) {
+bool is_in_place(const MapPlan& plan, const MapExtent& row) {
   for (std::size_t k = 0; k < row.strides.size(); k++) {
     const bool still = k < row.inputs && (plan.scalars[k] != 0 || (plan.loop.still >> k & 1) != 0);
     if (!still && (row.strides[k] != 1 || bytes_of(plan.dtypes[k]) != 4)) return false;
@@ -149,7 +122,7 @@ bool is_in_place(const MapPlan& plan, const Extent& row) {
   return true;
 }
 // Rows shorter than vectors are faster several together (map.inc: Bundle).
-bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
+bool runs_at_once(const MapPlan& plan, Index rows, const MapExtent& row) {
   const MapLoop& loop = plan.loop;
   return (row.size >= kTogether || rows == 1) && loop.compiled != nullptr && !loop.wide && loop.summands == 1 && !loop.positioned &&
          loop.scale == 1 && loop.combine != Combine::add && is_in_place(plan, row);
@@ -157,7 +130,7 @@ bool runs_at_once(const MapPlan& plan, Index rows, const Extent& row) {
 
 // Operands that are the same in each row are read once for several. Of longer rows, side by side, memory would be read in an order
 // that it cannot foresee (a norm's gradient over rows of 96 and more: 1.6 to 2.5 times as long; AMD Zen 3).
-void read_fixed_once(MapPlan& plan, const Loops& loops, const Extent& rows, const Extent& row) {
+void read_fixed_once(MapPlan& plan, const Loops& loops, const MapExtent& rows, const MapExtent& row) {
   if (row.size > kSideBySide) return;
   const FormulaLoop fixed = loops.compiled(plan.shape, false, plan.loop.still, still_along(plan, rows));
   if (fixed != nullptr) plan.loop.compiled = fixed;
@@ -166,7 +139,7 @@ void read_fixed_once(MapPlan& plan, const Loops& loops, const Extent& rows, cons
 // One result, of rows that are next to each other, so large that no cache would have it when it is read: the lines that are
 // overwritten are then not read first, and no others leave the caches for them. What computes long (more than one function like
 // exp) does not wait for memory, but would for such writes (AVX2: 1.2 times as long).
-bool is_streamed(const MapPlan& plan, const KernelSpec& spec, const Extent& rows, const Extent& row) {
+bool is_streamed(const MapPlan& plan, const KernelSpec& spec, const MapExtent& rows, const MapExtent& row) {
   const PlainFormula& f = plan.formula;
   const auto functions = std::count_if(f.code, f.code + f.count, [](const PlainInstruction& i) { return is_function(i.op); });
   const Index floats = std::max(spec.whole, plan.elements / static_cast<Index>(rows.strides.size()));
@@ -175,7 +148,7 @@ bool is_streamed(const MapPlan& plan, const KernelSpec& spec, const Extent& rows
 
 // Loops that add whole rows: of values next to each other along `row`, or one value in it, which they read as they are in memory,
 // but for bf16. length: of one of these rows.
-void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const Extent& row, Index length) {
+void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, const MapExtent& row, Index length) {
   MapLoop& loop = plan.loop;
   if (loop.summands != 1 || loop.positioned || spec.combine != Combine::add) return;
   for (std::size_t k = 0; k < row.inputs; k++)
@@ -189,20 +162,20 @@ void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, cons
 }
 
 // Whether these operands (a bit each) are the same at each step of the extent.
-bool same_in_each(std::uint32_t operands, const Extent& rows) {
+bool same_in_each(std::uint32_t operands, const MapExtent& rows) {
   for (std::size_t k = 0; k < rows.inputs; k++)
     if ((operands >> k & 1) != 0 && rows.strides[k] != 0) return false;
   return true;
 }
 
-void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent>& reduced, const KernelSpec& spec,
+void tile_reduction(MapPlan& plan, std::vector<MapExtent>& kept, std::vector<MapExtent>& reduced, const KernelSpec& spec,
                     const Loops& loops, int threads) {
   MapLoop& loop = plan.loop;
   const auto vector = std::find_if(kept.rbegin(), kept.rend(), is_vector);
   loop.across = vector != kept.rend() && (vector->size >= kTogether || reduced.empty() || !is_vector(reduced.back()));
   if (loop.across) std::rotate(vector.base() - 1, vector.base(), kept.end());
   Index terms = 1;
-  for (const Extent& extent : reduced) terms *= extent.size;
+  for (const MapExtent& extent : reduced) terms *= extent.size;
   if (vector == kept.rend() && !kept.empty() && terms <= kFew && kept.back().size >= kMany) loop.across = true;  // gathered
   pad(kept, 2, spec);
   pad(reduced, 1, spec);
@@ -225,9 +198,9 @@ void tile_reduction(MapPlan& plan, std::vector<Extent>& kept, std::vector<Extent
   plan.units = outer * ((length + loop.tile[1] - 1) / loop.tile[1]);
 }
 
-void store(MapPlan& plan, const std::vector<Extent>& kept, const std::vector<Extent>& reduced) {
+void store(MapPlan& plan, const std::vector<MapExtent>& kept, const std::vector<MapExtent>& reduced) {
   for (const auto* list : {&kept, &reduced})
-    for (const Extent& extent : *list) {
+    for (const MapExtent& extent : *list) {
       if (extent.position >= 0) plan.loop.positions[extent.position] = static_cast<int>(plan.extents.size());
       plan.extents.push_back(extent.size);
       plan.strides.insert(plan.strides.end(), extent.strides.begin(), extent.strides.end());
@@ -318,13 +291,10 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   auto made = std::make_unique<MapPlan>();
   MapPlan& plan = *made;
   set_formula(plan, spec, loops);
-  std::vector<Extent> kept, reduced;
+  std::vector<MapExtent> kept, reduced;
   bool empty = false, nothing = false;
   plan.elements = static_cast<Index>(spec.operands.size());
-  for (std::size_t i = 0; i < spec.extents.size(); i++) {
-    Extent extent{
-        spec.extents[i], {}, input_count(spec), reads_position(spec.formula, static_cast<int>(i)) ? static_cast<int>(i) : -1};
-    for (const MapOperand& operand : spec.operands) extent.strides.push_back(operand.strides[i]);
+  for (MapExtent& extent : extents_of(spec)) {
     plan.elements *= extent.size;
     const bool is_kept = extent.result() != 0;
     (is_kept ? empty : nothing) |= extent.size == 0;
@@ -334,10 +304,10 @@ std::unique_ptr<const MapPlan> plan_map(const KernelSpec& spec, const Loops& loo
   if (!plan.loop.wide) plan.loop.chunk = chunk_for(plan.registers, plan.elements);
   if (empty || (nothing && spec.combine == Combine::set)) return made;
   // Nothing to reduce: 0 or -infinity everywhere.
-  if (nothing) reduced.assign(1, Extent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
+  if (nothing) reduced.assign(1, MapExtent{0, std::vector<Index>(spec.operands.size(), 0), input_count(spec), -1});
   // Kept extents in the order in which the result is in memory; the reduced ones keep theirs.
   std::stable_sort(kept.begin(), kept.end(),
-                   [](const Extent& a, const Extent& b) { return std::abs(a.result()) > std::abs(b.result()); });
+                   [](const MapExtent& a, const MapExtent& b) { return std::abs(a.result()) > std::abs(b.result()); });
   join(kept);
   join(reduced);
   if (reduced.empty()) {

@@ -89,6 +89,9 @@ void refuse_impossible(const PlanData& data, const Mesh& mesh, const Profile& pr
 }  // namespace
 
 Plan balance(const Step& step, const Mesh& mesh, const LayoutRules& rules, const Profile& profile, const BalanceOptions& options) {
+  if (options.dtype != DType::f32 && options.dtype != DType::f64)
+    throw UserError("a plan is of f32 or f64, not " + std::string(to_string(options.dtype)) +
+                    (options.dtype == DType::bf16 ? "; TrainingOptions::storage stores tensors of an f32 plan as bf16" : ""));
   require_rules(step.passes(), mesh, rules);
   const Passes passes = passes_for(step, rules);
   ChosenParts chosen = choose_parts(passes, mesh, rules, profile, options.dtype);

@@ -156,7 +156,7 @@ Fault fault_behind(std::string_view text, std::size_t good_end, After after) {
   const std::string closing = in_object ? "}" : "]";
   if (scan.done())
     return {text.empty() ? 0 : text.size() - 1,
-            after == After::key ? "the file ends before the value" : "the file ends before the closing " + closing};
+            after == After::key ? "the text ends before the value" : "the text ends before the closing " + closing};
   if (c == '"') {
     std::size_t at = begin;
     if (std::string fault = fault_in_string(text, at); !fault.empty()) return {at, fault};

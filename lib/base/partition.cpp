@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace motley {
 
 Partition Partition::even(Index size, int parts) {
-  check(parts > 0 && size >= 0, "a partition has parts");
+  if (parts < 1 || size < 0)
+    throw UserError("expected a size of at least 0 and parts, found " + std::to_string(size) + " and " + std::to_string(parts));
   Partition out;
   for (int i = 0; i < parts; i++) out.offsets_.push_back(out.offsets_.back() + size / parts + (i < size % parts ? 1 : 0));
   return out;
 }
 
 Partition Partition::even(Index size, int parts, Index multiple) {
-  check(multiple > 0, "a multiple of something");
+  if (multiple < 1) throw UserError("expected multiples of at least 1, found " + std::to_string(multiple));
   Partition out = even(size, parts);
   if (multiple == 1 || size / multiple < parts) return out;
   for (int i = 1; i < parts; i++) {
@@ -28,8 +30,9 @@ Partition Partition::even(Index size, int parts, Index multiple) {
 
 Partition Partition::proportional(Index size, std::span<const double> shares) {
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
-  const bool bad = std::any_of(shares.begin(), shares.end(), [](double s) { return !(s >= 0) || !std::isfinite(s); });
-  if (bad || !(total > 0) || !std::isfinite(total)) throw UserError("shares must be numbers of at least 0, one of them above 0");
+  const bool bad = std::any_of(shares.begin(), shares.end(), [](double s) { return !(s >= 0); });
+  if (bad || !(total > 0) || !std::isfinite(total))
+    throw UserError("shares must be numbers of at least 0, one of them above 0, with a finite sum");
   std::vector<Index> sizes(shares.size());
   std::vector<double> missing(shares.size());
   Index given = 0;
@@ -57,6 +60,7 @@ Partition Partition::of(std::span<const Index> sizes) {
   Partition out;
   for (Index s : sizes) {
     if (s < 0) throw UserError("a part of size " + std::to_string(s));
+    if (s > std::numeric_limits<Index>::max() - out.offsets_.back()) throw UserError("parts of more than 2^63 in all");
     out.offsets_.push_back(out.offsets_.back() + s);
   }
   return out;

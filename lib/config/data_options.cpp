@@ -50,14 +50,15 @@ const Table<Normalize>& normalize_table() {
 }
 
 const Table<Augment>& augment_table() {
-  static const Table<Augment> table{boolean_field("flip", "columns are mirrored with probability 1/2", &Augment::flip),
-                                    {"crop_padding",
-                                     "the picture is moved by up to so many rows and columns, zeros come in",
-                                     "integer",
-                                     false,
-                                     [](Reader& r, const Json& j, Augment& a) { r.integer(j, a.crop_padding, 0, 1 << 20); },
-                                     {},
-                                     std::int64_t{0}}};
+  static const Table<Augment> table{
+      boolean_field("flip", "columns are mirrored with probability 1/2", &Augment::flip),
+      {"crop_padding",
+       "the picture is moved by up to so many rows and columns, zeros come in",
+       "integer",
+       false,
+       [](Reader& r, const Json& j, Augment& a) { r.integer(j, a.crop_padding, 0, Augment::kMostCropPadding); },
+       {},
+       std::int64_t{0}}};
   return table;
 }
 

@@ -156,11 +156,11 @@ void read_schedule(Reader& r, const Json& j, RateSchedule& schedule) {
 const Table<CheckpointOptions>& checkpoint_table() {
   static const Table<CheckpointOptions> table{
       {"every_steps", "save after so many steps", "integer", false,
-       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, 1); }},
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_steps, TrainingRanges::steps); }},
       {"every_seconds", "save when so many seconds have passed", "number", false,
        [](Reader& r, const Json& j, CheckpointOptions& c) { r.number(j, c.every_seconds, {.most = 1e9, .above = true}); }},
       {"every_epochs", "save after so many epochs", "integer", false,
-       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_epochs, 1); }},
+       [](Reader& r, const Json& j, CheckpointOptions& c) { r.integer(j, c.every_epochs, TrainingRanges::epochs); }},
       {"keep",
        "how many stay, the newest ones",
        "integer",
@@ -184,10 +184,10 @@ void read_checkpoint(Reader& r, const Json& j, CheckpointOptions& checkpoint) {
 }  // namespace
 
 Table<TrainOptions> train_table(VersionKey version) {
-  auto count = [](std::optional<Index> TrainOptions::*member) {
-    return [member](Reader& r, const Json& j, TrainOptions& t) {
+  auto count = [](std::optional<Index> TrainOptions::*member, Interval<Index> range) {
+    return [member, range](Reader& r, const Json& j, TrainOptions& t) {
       Index n = 0;
-      if (r.integer(j, n, 1)) t.*member = n;
+      if (r.integer(j, n, range)) t.*member = n;
     };
   };
   return {
@@ -196,8 +196,8 @@ Table<TrainOptions> train_table(VersionKey version) {
                  &TrainOptions::precision, kTrainedTypes),
       {"batch", "samples per step", "integer", true,
        [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.batch, 1, Index{1} << 40); }},
-      {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs)},
-      {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps)},
+      {"epochs", "passes over the data", "integer", false, count(&TrainOptions::epochs, TrainingRanges::epochs)},
+      {"max_steps", "number of steps; wins over epochs", "integer", false, count(&TrainOptions::max_steps, TrainingRanges::steps)},
       {"seed",
        "seed of all random numbers: initial weights, order of samples",
        "integer",
@@ -227,7 +227,7 @@ Table<TrainOptions> train_table(VersionKey version) {
       {"checkpoint", "when to save, as { \"every_epochs\": 1, \"keep\": 3 }", "object", false,
        [](Reader& r, const Json& j, TrainOptions& t) { read_checkpoint(r, j, t.checkpoint); }, object_schema(checkpoint_table())},
       {"evaluate_every_epochs", "evaluate on the test samples after so many epochs, not at the end alone", "integer", false,
-       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, 1); }},
+       [](Reader& r, const Json& j, TrainOptions& t) { r.integer(j, t.evaluate_every_epochs, TrainingRanges::epochs); }},
       {"clip_norm", "largest L2 norm of all gradients together; larger ones are scaled down to it", "number", false,
        [](Reader& r, const Json& j, TrainOptions& t) { r.number(j, t.clip_norm, TrainingRanges::clip_norm); }},
       {"average",

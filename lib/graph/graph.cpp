@@ -71,6 +71,8 @@ Tensor GraphNodes::add(const std::string& kind, const std::string& wanted, std::
 }
 
 Tensor GraphNodes::add_input(const std::string& name, const Shape& shape, DType dtype) {
+  if (dtype != DType::f32 && dtype != DType::i32)
+    throw UserError("input \"" + name + "\": an input is f32 (f64 in a plan of that) or i32, not " + to_string(dtype));
   claim(name);
   for (const Dim& d : shape.dims()) {
     // In the size that windows gave it, as in labels of what they made.

@@ -11,6 +11,8 @@ namespace motley {
 
 struct TrainingRanges {
   static constexpr Interval<Index> warmup_steps{0}, milestone{1}, accumulate{1, Index{1} << 20};
+  // So that an epoch's steps, so many times, are a number of steps:
+  static constexpr Interval<Index> epochs{1, Index{1'000'000'000}}, steps{1, Index{1'000'000'000'000'000}};
   static constexpr Interval<double> final{0}, factor{0};
   // Where they are given:
   static constexpr Interval<double> clip_norm{.above = true, .otherwise = "gradients are not clipped"};

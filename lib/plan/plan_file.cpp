@@ -142,7 +142,7 @@ const Table<HopFile>& hop_fields() {
 
 const Table<ChosenKernel>& chosen_fields() {
   static const Table<ChosenKernel> table{{"kernel", "which computation", "object", true,
-                                          [](Reader&, const Json& j, ChosenKernel& out) { out.spec = kernel_spec_from_json(j); }},
+                                          [](Reader& r, const Json& j, ChosenKernel& out) { read_kernel_spec(r, j, out.spec); }},
                                          text_field("implementation", "that computes it", &ChosenKernel::implementation)};
   return table;
 }
@@ -157,7 +157,7 @@ void read_implementations(Reader& r, const Json& j, Decisions& out) {
 void read_apart(Reader& r, const Json& j, Decisions& out) {
   r.list(j, [&](const Json& rank, std::size_t) {
     auto& list = out.apart.emplace_back();
-    r.list(rank, [&](const Json& one, std::size_t) { list.push_back(kernel_spec_from_json(one)); });
+    r.list(rank, [&](const Json& one, std::size_t) { read_kernel_spec(r, one, list.emplace_back()); });
   });
 }
 

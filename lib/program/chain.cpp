@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "kernels/map_extents.h"
 #include "kernels/operands.h"
 #include "program/compile.h"
 #include "program/cpu_costs.h"
@@ -23,28 +24,6 @@ constexpr Index kBlockBytes = Index{1} << 19;   // of all operands: half of a sm
 constexpr Index kLeastBytes = 4 * kBlockBytes;  // of a chain: less stays in a cache as it is
 constexpr int kMostSteps = 64;                  // of a chain
 
-// One index of a map with every operand's strides.
-struct Extent {
-  Index size = 1;
-  std::vector<Index> strides{};
-};
-
-std::vector<Extent> extents_of(const KernelSpec& spec) {
-  std::vector<Extent> out;
-  for (std::size_t d = 0; d < spec.extents.size(); d++) {
-    out.push_back({spec.extents[d], {}});
-    for (const MapOperand& operand : spec.operands) out.back().strides.push_back(operand.strides[d]);
-  }
-  return out;
-}
-
-// a then b walk every operand like one index.
-bool joins(const Extent& a, const Extent& b) {
-  for (std::size_t k = 0; k < a.strides.size(); k++)
-    if (a.strides[k] != b.strides[k] * b.size) return false;
-  return true;
-}
-
 // A map whose first index has so many positions, which every result walks; no other index reaches from one of them to the next.
 struct Blocked {
   KernelSpec spec{};
@@ -54,19 +33,12 @@ struct Blocked {
 // Nothing: the map has no such index.
 std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
   if (spec.op != KernelOp::map || reads_position(spec.formula, -1)) return std::nullopt;
-  std::vector<Extent> all = extents_of(spec);
-  for (std::size_t i = 0; i + 1 < all.size();) {
-    if (joins(all[i], all[i + 1])) {
-      all[i + 1].size *= all[i].size;
-      all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
-    } else {
-      i++;
-    }
-  }
+  std::vector<MapExtent> all = extents_of(spec);
+  join(all);
   for (std::size_t i = 0; i < all.size(); i++) {
     if (all[i].size < positions || all[i].size % positions != 0) continue;
-    std::vector<Extent> order = all;
-    Extent first = order[i];
+    std::vector<MapExtent> order = all;
+    MapExtent first = order[i];
     order[i].size /= positions;
     for (Index& stride : first.strides) stride *= order[i].size;
     first.size = positions;
@@ -74,7 +46,7 @@ std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
     bool apart = true;
     for (std::size_t k = 0; k < spec.operands.size() && apart; k++) {
       Index reach = 1;
-      for (const Extent& other : order) reach += (other.size - 1) * std::abs(other.strides[k]);
+      for (const MapExtent& other : order) reach += (other.size - 1) * std::abs(other.strides[k]);
       apart = first.strides[k] == 0 ? k < input_count(spec) : first.strides[k] >= reach;
     }
     if (!apart) continue;
@@ -82,7 +54,7 @@ std::optional<Blocked> blocked(const KernelSpec& spec, Index positions) {
     Blocked out{spec};
     out.spec.extents.clear();
     for (MapOperand& operand : out.spec.operands) operand.strides.clear();
-    for (const Extent& e : order) {
+    for (const MapExtent& e : order) {
       out.spec.extents.push_back(e.size);
       for (std::size_t k = 0; k < e.strides.size(); k++) out.spec.operands[k].strides.push_back(e.strides[k]);
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/update_form.h"
+#include "program/views.h"
 
 namespace motley {
 
@@ -65,12 +66,10 @@ Program finished(Draft draft) {
     begin_at(out.combine_begin, draft.plan.combine_turn());
     begin_at(out.update_begin, draft.plan.update_turn());
     begin_at(out.move_begin, draft.plan.move_turn());
+    for_buffers(s.what, [&](int buffer) { at(used, buffer) = true; });
     if (auto* run = std::get_if<RunKernel>(&s.what)) {
-      for (const Place& p : run->operands) at(used, p.buffer) = true;
       out.steps.push_back({std::move(*run), s.once});
     } else if (auto* post = std::get_if<Post>(&s.what)) {
-      for (const auto* pieces : {&post->sends, &post->receives})
-        for (const Piece& p : *pieces) at(used, p.at.buffer) = true;
       out.steps.push_back({std::move(*post), s.once});
     } else {
       check(std::holds_alternative<Wait>(s.what), "every move has become messages");

@@ -9,6 +9,7 @@
 #include "base/at.h"
 #include "kernels/operands.h"
 #include "program/compile.h"
+#include "program/views.h"
 
 namespace motley {
 
@@ -29,14 +30,8 @@ void find_lifetimes(Program& program, const Passes& passes, const CompileOptions
   };
   for (int s = 0; s < end; s++) {
     const auto& what = at(program.steps, s).what;
-    if (const auto* run = std::get_if<RunKernel>(&what))
-      for (const Place& o : run->operands) touch(o.buffer, s);
-    if (const auto* post = std::get_if<Post>(&what))
-      for (const auto* pieces : {&post->sends, &post->receives})
-        for (const Piece& piece : *pieces) {
-          touch(piece.at.buffer, s);
-          posted[post->exchange].insert(piece.at.buffer);
-        }
+    for_buffers(what, [&](int buffer) { touch(buffer, s); });
+    if (const auto* post = std::get_if<Post>(&what)) for_buffers(*post, [&](int buffer) { posted[post->exchange].insert(buffer); });
     if (const auto* wait = std::get_if<Wait>(&what))
       for (int b : posted[wait->exchange]) touch(b, s);
   }
@@ -67,9 +62,7 @@ std::set<int> needed_elsewhere(const Program& program, const std::vector<bool>& 
   for (std::size_t b = 0; b < lasts.size(); b++)
     if (lasts[b]) out.insert(static_cast<int>(b));
   for (const ProgramStep& s : program.steps)
-    if (const auto* post = std::get_if<Post>(&s.what))
-      for (const auto* pieces : {&post->sends, &post->receives})
-        for (const Piece& piece : *pieces) out.insert(piece.at.buffer);
+    if (const auto* post = std::get_if<Post>(&s.what)) for_buffers(*post, [&](int buffer) { out.insert(buffer); });
   return out;
 }
 
@@ -120,17 +113,12 @@ std::vector<bool> lasting(const Program& program) {
   for (const bool first : {true, false})
     for (const ProgramStep& s : program.steps) {
       if (s.once != first) continue;
-      auto touch = [&](int buffer) {
+      for_buffers(s.what, [&](int buffer) {
         if (first)
           at(once, buffer) = true;
         else if (at(once, buffer))
           at(out, buffer) = true;
-      };
-      if (const auto* run = std::get_if<RunKernel>(&s.what))
-        for (const Place& p : run->operands) touch(p.buffer);
-      if (const auto* post = std::get_if<Post>(&s.what))
-        for (const auto* pieces : {&post->sends, &post->receives})
-          for (const Piece& p : *pieces) touch(p.at.buffer);
+      });
     }
   return out;
 }

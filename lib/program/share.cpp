@@ -68,13 +68,13 @@ class Sharer {
     const auto exchanges = static_cast<int>(draft_.moved.size());
     for (int e = 0; e < exchanges; e++) {
       const Draft::Moved of = at(draft_.moved, e);
-      bool near = false, far = false;
+      bool same_host = false, remote = false;
       for (int t : of.tensors)
         for (const BoxMessage& m : plan_.stages_of(t)[of.hop][of.stage])
-          if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? near : far) = true;
-      if (!near) continue;
+          if (m.from != m.to) (plan_.same_memory(m.from, m.to) ? same_host : remote) = true;
+      if (!same_host) continue;
       const std::string name = at(draft_.program.exchange_names, e);
-      const int flags = far ? number(name + ", same host") : e;
+      const int flags = remote ? number(name + ", same host") : e;
       flags_of_[e] = flags;
       acknowledged_[flags] = number("acknowledge " + name);
     }
@@ -177,15 +177,15 @@ class Sharer {
     if (std::any_of(post.receives.begin(), post.receives.end(), others_read)) await_acknowledgements();
     for (const Piece& p : post.receives)
       if (!p.window) enter(p.at.buffer);
-    Post near{flags, {}, {}};
+    Post on_host{flags, {}, {}};
     if (flags != post.exchange)
-      for (auto [all, same_host] : {std::pair{&post.sends, &near.sends}, {&post.receives, &near.receives}}) {
+      for (auto [all, same_host] : {std::pair{&post.sends, &on_host.sends}, {&post.receives, &on_host.receives}}) {
         std::copy_if(all->begin(), all->end(), std::back_inserter(*same_host), [](const Piece& p) { return p.window; });
         std::erase_if(*all, [](const Piece& p) { return p.window; });
       }
     auto has_part = [&](const Post& p) { return (!p.sends.empty() || !p.receives.empty()) && posted_.insert(p.exchange).second; };
     if (has_part(post)) draft_.steps.push_back(std::move(step));
-    if (has_part(near)) draft_.add(std::move(near));
+    if (has_part(on_host)) draft_.add(std::move(on_host));
   }
 
   // The exchange that has the flags of this one.

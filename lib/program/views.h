@@ -28,6 +28,19 @@ KernelSpec sum_of(DType dtype, const std::vector<View>& views);
 // The same for a map whose extent i is the dim dims[k][d] == i of view k: its operands' strides are taken from the views.
 void lay_along(KernelSpec& map, const std::vector<View>& views, const std::vector<std::vector<int>>& dims);
 
+// Calls visit(buffer) for what a step reads and writes. A Wait touches what its Post does.
+template <class F>
+void for_buffers(const Post& post, F visit) {
+  for (const auto* pieces : {&post.sends, &post.receives})
+    for (const Piece& piece : *pieces) visit(piece.at.buffer);
+}
+template <class What, class F>
+void for_buffers(const What& what, F visit) {
+  if (const auto* run = std::get_if<RunKernel>(&what))
+    for (const Place& p : run->operands) visit(p.buffer);
+  if (const auto* post = std::get_if<Post>(&what)) for_buffers(*post, visit);
+}
+
 // Calls visit(at) for every element of the box, row-major; at: its global indices.
 template <class F>
 void for_each_index(const Box& box, F visit) {

@@ -4,7 +4,14 @@
 #include <motley/error.h>
 #include <motley/transport.h>
 
-#include <functional>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace motley {
 
@@ -14,18 +21,30 @@ class AgreedError : public UserError {
   using UserError::UserError;
 };
 
+// What the work throws. What is no error of motley's, as users' data sets throw it, is one of the data.
 template <class Work>
-void agreed(Transport& transport, Work&& work) {
-  int status = 0;
-  std::string text;
+std::optional<Error> error_of(Work&& work) {
   try {
     work();
+    return std::nullopt;
   } catch (const Error& e) {
-    status = static_cast<int>(e.code());
-    text = e.what();
+    return e;
+  } catch (const std::bad_alloc&) {
+    return Error(Exit::device, "out of memory");
+  } catch (const std::filesystem::filesystem_error& e) {
+    return Error(Exit::io, e.what());
+  } catch (const std::exception& e) {
+    return Error(Exit::data, e.what());
+  } catch (...) {
+    return Error(Exit::data, "something other than a std::exception was thrown");
   }
-  const Verdict worst = agree(transport, status, text);
-  if (worst.status != 0) throw UserError(worst.text, static_cast<Exit>(worst.status));
+}
+
+template <class Work>
+void agreed(Transport& transport, Work&& work) {
+  const std::optional<Error> mine = error_of(work);
+  const Verdict worst = agree(transport, mine ? static_cast<int>(mine->code()) : 0, mine ? mine->what() : "");
+  if (worst.status != 0) throw AgreedError(worst.text, static_cast<Exit>(worst.status));
 }
 
 template <class Work>
@@ -33,6 +52,15 @@ void on_rank_0(Transport& transport, Work&& work) {
   agreed(transport, [&] {
     if (transport.rank() == 0) work();
   });
+}
+
+// The text that rank 0 makes.
+template <class Make>
+std::string from_rank_0(Transport& transport, Make&& make) {
+  std::string text;
+  on_rank_0(transport, [&] { text = make(); });
+  const std::vector<std::byte> bytes = transport.gather_all(std::as_bytes(std::span(text))).front();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace motley

@@ -88,7 +88,12 @@ void Executor::Bound::bind_steps() {
     if (backend.threads() > 1 || device != nullptr) continue;
     at(chains, c.begin) = &c;
     chain_seconds.reserve(std::max(chain_seconds.capacity(), c.parts.size()));
-    for (int i = c.begin; i < c.end; i++) at(parts, i) = &at(c.parts, i - c.begin);
+    for (int i = c.begin; i < c.end; i++) {
+      const auto* run = std::get_if<RunKernel>(&at(program.steps, i).what);
+      at(parts, i) = &at(c.parts, i - c.begin);
+      check(run != nullptr && run->spec.op == at(parts, i)->spec.op && run->spec.formula == at(parts, i)->spec.formula,
+            "a chain's parts are of its steps");
+    }
   }
   for (std::size_t i = 0; i < parts.size(); i++)
     if (const auto* run = std::get_if<RunKernel>(&program.steps[i].what))

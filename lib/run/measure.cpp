@@ -14,6 +14,7 @@
 #include "plan/planner.h"
 #include "profiler/join.h"
 #include "program/predict.h"
+#include "run/agreed.h"
 #include "run/kernel_timer.h"
 #include "run/planned.h"
 
@@ -66,29 +67,22 @@ class Measurer {
     return changed;
   }
 
-  // Rank 0 reads; every rank gets its text, or its error.
+  // Collective.
   Profile read(const std::filesystem::path& file) {
-    std::string text;
-    int status = 0;
-    if (rt_.rank() == 0 && options_.when != Measure::always && std::filesystem::exists(file)) text = read_file(file.string());
-    if (rt_.rank() == 0 && text.empty() && options_.when == Measure::never) status = static_cast<int>(Exit::missing);
-    const Verdict verdict = agree(rt_.transport(), status, missing_profile(file.string()));
-    if (verdict.status != 0) throw UserError(verdict.text, Exit::missing);
-    const std::vector<std::byte> bytes = rt_.transport().gather_all(std::as_bytes(std::span(text))).front();
-    text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string text = from_rank_0(rt_.transport(), [&] {
+      std::string its;
+      if (options_.when != Measure::always && std::filesystem::exists(file)) its = read_file(file.string());
+      if (its.empty() && options_.when == Measure::never) throw UserError(missing_profile(file.string()), Exit::missing);
+      return its;
+    });
     if (text.empty()) return {};
     Profile profile = Profile::parse(file.string(), text);
     if (static_cast<int>(profile.devices.size()) != mesh_.ranks())
       throw UserError(file.string() + " is a profile of " + std::to_string(profile.devices.size()) + " devices, the mesh has " +
                       std::to_string(mesh_.ranks()) + "; measure again (\"measure\": \"always\") or name another file");
-    std::string wrong;
-    try {
+    agreed(rt_.transport(), [&] {
       check_same_device(at(profile.devices, rt_.rank()), facts_of(mesh_.device(rt_.rank()), backend_), file.string());
-    } catch (const UserError& e) {
-      wrong = e.what();
-    }
-    const Verdict same = agree(rt_.transport(), wrong.empty() ? 0 : static_cast<int>(Exit::config), wrong);
-    if (same.status != 0) throw UserError(same.text);
+    });
     return profile;
   }
 
@@ -191,17 +185,13 @@ class Measurer {
   bool anywhere(const std::vector<KernelSpec>& missing) { return agree(rt_.transport(), missing.empty() ? 0 : 1).status != 0; }
 
   void keep(const Profile& profile, const std::filesystem::path& file) {
-    std::string failed;
-    if (rt_.rank() == 0 && !file.empty()) {
-      try {
-        if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-        profile.save(file);
-      } catch (const std::exception& e) {
-        failed = e.what();
-      }
-    }
-    const Verdict verdict = agree(rt_.transport(), failed.empty() ? 0 : static_cast<int>(Exit::io), failed);
-    if (verdict.status != 0) throw UserError(verdict.text, Exit::io);
+    on_rank_0(rt_.transport(), [&] {
+      if (file.empty()) return;
+      std::error_code failed;
+      if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failed);
+      if (failed) throw UserError(file.parent_path().string() + ": " + failed.message(), Exit::io);
+      profile.save(file);
+    });
   }
 
   Runtime& rt_;

@@ -64,6 +64,8 @@ void for_each_value(const Buffer& as, const Shape& shape, std::byte* memory, Eac
 }  // namespace
 
 State::State(const Plan& plan, int rank, std::uint64_t seed, DeviceMemory* device) : device_(device) {
+  if (rank < 0 || rank >= plan.mesh().ranks())
+    throw UserError("the plan has no rank " + std::to_string(rank) + "; it has " + std::to_string(plan.mesh().ranks()));
   const PlanData& data = plan.data();
   const Passes& passes = data.passes;
   dtype_ = data.dtype;

@@ -4,6 +4,7 @@
 #include <motley/error.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/at.h"
 #include "base/random.h"
@@ -63,6 +64,8 @@ class Normalized final : public Changed {
       throw UserError("normalizing samples of " + std::to_string(extents.empty() ? 1 : extents.front()) +
                       " channels takes as many means and deviations, or one of each; there are " + std::to_string(count) + " and " +
                       std::to_string(how_.deviation.size()));
+    for (const double mean : how_.mean)
+      if (!std::isfinite(mean)) throw UserError("a mean is subtracted from values, not " + std::to_string(mean));
     for (const double deviation : how_.deviation)
       if (!(deviation > 0)) throw UserError("values are divided by a deviation above 0, not by " + std::to_string(deviation));
   }
@@ -166,6 +169,9 @@ std::shared_ptr<const Dataset> with_inputs(std::shared_ptr<const Dataset> data,
 }
 
 std::shared_ptr<const Dataset> augmented(std::shared_ptr<const Dataset> data, const Augment& how, std::uint64_t seed, Index epoch) {
+  if (how.crop_padding < 0 || how.crop_padding > Augment::kMostCropPadding)
+    throw UserError("a crop padding of " + std::to_string(how.crop_padding) + "; expected an integer from 0 to " +
+                    std::to_string(Augment::kMostCropPadding));
   if (!how.any()) return data;
   return std::make_shared<Augmented>(std::move(data), how, seed, epoch);
 }

@@ -177,13 +177,9 @@ class Evaluating {
 
   // Where a rank cannot read, the others are in the batch: they learn of it after that. False: something else has to stand in.
   bool reads(const std::function<void()>& read) const {
-    try {
-      read();
-      return true;
-    } catch (const UserError& e) {
-      if (!unread_) unread_ = e;
-      return false;
-    }
+    const std::optional<Error> failed = error_of(read);
+    if (failed && !unread_) unread_ = failed;
+    return !failed;
   }
   // The greatest status of all ranks. AgreedError: one of them could not read. Collective.
   int agree_on_unread(int status) const {
@@ -240,7 +236,7 @@ class Evaluating {
   Box whole_{};                // the same
   Index after_ = 1;            // elements of a class
   static constexpr int kStop = 1;
-  mutable std::optional<UserError> unread_{};
+  mutable std::optional<Error> unread_{};
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/at.h"
 #include "graph/update_form.h"
 #include "plan/plan_data.h"
+#include "run/agreed.h"
 #include "run/gather.h"
 #include "train/plan_on_rank.h"
 
@@ -27,14 +28,9 @@ struct Predictor::Impl {
   // Collective: on all ranks, where one of them stores other boxes.
   void refuse_state(const State& state) const {
     const Program& program = on_rank.program;
-    std::string wrong;
-    try {
+    agreed(rt.transport(), [&] {
       for (const Slice& s : program.slices) static_cast<void>(state.address(s.name, "", at(program.buffers, s.value)));
-    } catch (const UserError& e) {
-      wrong = e.what();
-    }
-    const Verdict worst = agree(rt.transport(), wrong.empty() ? 0 : static_cast<int>(Exit::config), wrong);
-    if (worst.status != 0) throw UserError(worst.text);
+    });
   }
 
   static void refuse_training(const Plan& plan) {

@@ -36,7 +36,7 @@ ReadAhead::Feeds ReadAhead::next(Feeds next) {
     std::unique_lock lock(mutex_);
     Slot& old = slots_[now_];
     changed_.wait(lock, [&] {
-      return std::none_of(old.asked.begin(), old.asked.end(), [](const Asked& a) {
+      return std::none_of(old.readings.begin(), old.readings.end(), [](const Reading& a) {
         return std::find(a.pieces.begin(), a.pieces.end(), Piece::taken) != a.pieces.end();
       });
     });
@@ -53,75 +53,75 @@ ReadAhead::Feeds ReadAhead::next(Feeds next) {
 void ReadAhead::fill(Slot& slot, Feeds feeds) {
   slot.feeds = std::move(feeds);
   slot.error = nullptr;
-  if (slot.asked.size() != asks_.size()) {
-    slot.asked.clear();
-    for (const Ask& ask : asks_) {
-      Asked& its = slot.asked.emplace_back(Asked{ask});
-      const Index rows = ask.box.empty() ? 1 : ask.box.front().size();
+  if (slot.readings.size() != requests_.size()) {
+    slot.readings.clear();
+    for (const Request& request : requests_) {
+      Reading& its = slot.readings.emplace_back(Reading{request});
+      const Index rows = request.box.empty() ? 1 : request.box.front().size();
       const Index each = std::max<Index>(1, (rows + kPieces - 1) / kPieces);
       for (Index first = 0; first < rows; first += each) {
-        Box& box = its.boxes.emplace_back(ask.box);
+        Box& box = its.boxes.emplace_back(request.box);
         const Index end = std::min(first + each, rows);
-        if (!box.empty()) box.front() = {ask.box.front().begin + first, ask.box.front().begin + end};
-        its.ends.push_back(ask.bytes / static_cast<std::size_t>(rows) * static_cast<std::size_t>(end));
+        if (!box.empty()) box.front() = {request.box.front().begin + first, request.box.front().begin + end};
+        its.ends.push_back(request.bytes / static_cast<std::size_t>(rows) * static_cast<std::size_t>(end));
       }
       its.pieces.resize(its.boxes.size());
-      its.values.resize(ask.bytes);
+      its.values.resize(request.bytes);
     }
   }
-  for (Asked& asked : slot.asked) std::fill(asked.pieces.begin(), asked.pieces.end(), Piece::open);
+  for (Reading& reading : slot.readings) std::fill(reading.pieces.begin(), reading.pieces.end(), Piece::open);
 }
 
-std::span<std::byte> ReadAhead::Asked::bytes_of(std::size_t piece, std::span<std::byte> all) const {
+std::span<std::byte> ReadAhead::Reading::bytes_of(std::size_t piece, std::span<std::byte> all) const {
   const std::size_t begin = piece == 0 ? 0 : ends[piece - 1];
   return all.subspan(begin, ends[piece] - begin);
 }
 
 void ReadAhead::give(Slot& slot, const std::string& name, const Box& box, std::span<std::byte> out) {
-  const Ask ask{name, box, out.size()};
-  for (Asked& asked : slot.asked)
-    if (asked.ask == ask) return give_asked(slot, asked, out);
+  const Request request{name, box, out.size()};
+  for (Reading& reading : slot.readings)
+    if (reading.request == request) return give_reading(slot, reading, out);
   if (!out.empty() && thread_.joinable()) {
     const std::scoped_lock lock(mutex_);
-    if (std::find(asks_.begin(), asks_.end(), ask) == asks_.end()) asks_.push_back(ask);
+    if (std::find(requests_.begin(), requests_.end(), request) == requests_.end()) requests_.push_back(request);
   }
   slot.feeds.at(name)(box, out);
 }
 
-void ReadAhead::give_asked(Slot& slot, Asked& asked, std::span<std::byte> out) {
+void ReadAhead::give_reading(Slot& slot, Reading& reading, std::span<std::byte> out) {
   std::vector<std::size_t> awaited;
-  for (std::size_t i = 0; i < asked.pieces.size(); i++) {
+  for (std::size_t i = 0; i < reading.pieces.size(); i++) {
     Piece state{};
     {
       const std::scoped_lock lock(mutex_);
-      state = asked.pieces[i];
-      if (state == Piece::open) asked.pieces[i] = Piece::elsewhere;
+      state = reading.pieces[i];
+      if (state == Piece::open) reading.pieces[i] = Piece::elsewhere;
     }
     if (state == Piece::open || state == Piece::elsewhere)
-      slot.feeds.at(asked.ask.name)(asked.boxes[i], asked.bytes_of(i, out));
+      slot.feeds.at(reading.request.name)(reading.boxes[i], reading.bytes_of(i, out));
     else
       awaited.push_back(i);
   }
   for (const std::size_t i : awaited) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return asked.pieces[i] != Piece::taken; });
-      if (asked.pieces[i] == Piece::failed) std::rethrow_exception(slot.error);
+      changed_.wait(lock, [&] { return reading.pieces[i] != Piece::taken; });
+      if (reading.pieces[i] == Piece::failed) std::rethrow_exception(slot.error);
     }
-    const std::span<std::byte> from = asked.bytes_of(i, asked.values);
-    std::memcpy(asked.bytes_of(i, out).data(), from.data(), from.size());
+    const std::span<std::byte> from = reading.bytes_of(i, reading.values);
+    std::memcpy(reading.bytes_of(i, out).data(), from.data(), from.size());
   }
 }
 
-// This step's first: what it has not asked for yet comes sooner.
-bool ReadAhead::take_one(Slot*& slot, Asked*& asked, std::size_t& piece) {
+// This step's first: what it has not read yet comes sooner.
+bool ReadAhead::take_one(Slot*& slot, Reading*& reading, std::size_t& piece) {
   for (const int s : {now_, 1 - now_})
-    for (Asked& one : slots_[s].asked) {
+    for (Reading& one : slots_[s].readings) {
       const auto open = std::find(one.pieces.begin(), one.pieces.end(), Piece::open);
-      if (open == one.pieces.end() || !slots_[s].feeds.contains(one.ask.name)) continue;
+      if (open == one.pieces.end() || !slots_[s].feeds.contains(one.request.name)) continue;
       *open = Piece::taken;
       slot = &slots_[s];
-      asked = &one;
+      reading = &one;
       piece = static_cast<std::size_t>(open - one.pieces.begin());
       return true;
     }
@@ -132,21 +132,21 @@ void ReadAhead::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     Slot* slot = nullptr;
-    Asked* asked = nullptr;
+    Reading* reading = nullptr;
     std::size_t piece = 0;
-    changed_.wait(lock, [&] { return over_ || take_one(slot, asked, piece); });
+    changed_.wait(lock, [&] { return over_ || take_one(slot, reading, piece); });
     if (over_) return;
-    const ReadBox& read = slot->feeds.at(asked->ask.name);
+    const ReadBox& read = slot->feeds.at(reading->request.name);
     lock.unlock();
     std::exception_ptr error;
     try {
-      read(asked->boxes[piece], asked->bytes_of(piece, asked->values));
+      read(reading->boxes[piece], reading->bytes_of(piece, reading->values));
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     if (error && !slot->error) slot->error = error;
-    asked->pieces[piece] = error ? Piece::failed : Piece::read;
+    reading->pieces[piece] = error ? Piece::failed : Piece::read;
     changed_.notify_all();
   }
 }

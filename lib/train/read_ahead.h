@@ -16,7 +16,7 @@
 
 namespace motley {
 
-// What a step asks for (inputs and boxes) is the same in every step: what was asked of a batch before is read of the next ones by a
+// What a step asks for (inputs and boxes) is the same in every step: what was read of a batch before is read of the next ones by a
 // thread, in pieces; pieces that it has not begun when the step asks for them are read there. So a step never reads later than
 // without the thread, and the values are those that the feeds give: reading is a pure function.
 class ReadAhead {
@@ -28,20 +28,20 @@ class ReadAhead {
   ~ReadAhead();  // waits for the piece that is read
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
-  // Of the batch that was given before, valid until the next call. What the thread threw is thrown where the box is asked for.
+  // Of the batch that was given before, valid until the next call. What the thread threw is thrown where the box is read.
   // next: of the batch after it, which the thread begins; empty: there is none.
   Feeds next(Feeds next);
 
  private:
   enum class Piece : std::uint8_t { open, taken, read, elsewhere, failed };  // elsewhere: by the step
-  struct Ask {
+  struct Request {
     std::string name{};
     Box box{};
     std::size_t bytes = 0;
-    bool operator==(const Ask&) const = default;
+    bool operator==(const Request&) const = default;
   };
-  struct Asked {  // of one batch
-    Ask ask{};
+  struct Reading {  // of one batch
+    Request request{};
     std::vector<Box> boxes{};         // of the pieces: consecutive bytes
     std::vector<std::size_t> ends{};  // in `values`
     std::vector<Piece> pieces{};
@@ -50,18 +50,18 @@ class ReadAhead {
   };
   struct Slot {
     Feeds feeds{};
-    std::vector<Asked> asked{};
+    std::vector<Reading> readings{};
     std::exception_ptr error{};
   };
   void fill(Slot& slot, Feeds feeds);
   void give(Slot& slot, const std::string& name, const Box& box, std::span<std::byte> out);
-  void give_asked(Slot& slot, Asked& asked, std::span<std::byte> out);
+  void give_reading(Slot& slot, Reading& reading, std::span<std::byte> out);
   void work();
-  bool take_one(Slot*& slot, Asked*& asked, std::size_t& piece);
+  bool take_one(Slot*& slot, Reading*& reading, std::size_t& piece);
 
   std::mutex mutex_;  // of all below
   std::condition_variable changed_;
-  std::vector<Ask> asks_{};
+  std::vector<Request> requests_{};
   Slot slots_[2]{};
   int now_ = 1;  // the slot of this step; the other one is the next batch's
   bool over_ = false;

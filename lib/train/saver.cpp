@@ -61,6 +61,7 @@ void Saver::begin(const fs::path& directory, const Manifest& facts) {
   writing->facts = facts;
   agreed(rt_.transport(), [&] {
     if (rt_.rank() == 0) {
+      refuse_other_files(directory);
       if (directory.has_parent_path()) make_folder(directory.parent_path());
       std::error_code failed;
       fs::remove_all(writing->beside, failed);

@@ -24,6 +24,7 @@
 #include "train/dump.h"
 #include "train/keep.h"
 #include "train/read_ahead.h"
+#include "train/run_checkpoints.h"
 
 namespace motley {
 
@@ -47,22 +48,16 @@ bool needs_messages(const std::vector<int>& planned, const std::vector<int>& fou
   return false;
 }
 
-// Checkpoints after this step are of another course of the run; what is left of unfinished ones goes too.
-void keep_newest(const std::filesystem::path& run_directory, Index keep, Index step) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  std::vector<fs::path> left;
-  for (const auto& entry : fs::directory_iterator(run_directory / kCheckpoints, ignored))
-    if (const fs::path& path = entry.path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
-  for (const fs::path& checkpoint : checkpoints_of(run_directory))
-    if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
-  for (const fs::path& path : left) fs::remove_all(path, ignored);
-}
-
 class Job {
  public:
   Job(Runtime& rt, const TrainPlanInput& input)
-      : rt_(rt), in_(input), plan_(*input.plan), dump_(input.dump), trainer_(rt, plan_, {.seed = input.seed}) {
+      : rt_(rt),
+        in_(input),
+        plan_(*input.plan),
+        dump_(input.dump),
+        trainer_(rt, plan_, {.seed = input.seed}),
+        checkpoints_(
+            rt, trainer_, in_.run_directory, in_.checkpoint, [this](Index step) { return position_after(step); }, in_.warn) {
     const Passes& passes = plan_.data().passes;
     const int image = passes.find(in_.names.image);
     if (image < 0) throw UserError("the step has no input \"" + in_.names.image + "\" for the images");
@@ -101,6 +96,11 @@ class Job {
   }
 
  private:
+  // Step s is the last one of an epoch, and that is every so many'th; 0: none is.
+  bool ends_epoch(Index s, Index every) const {
+    const Index per_epoch = order_->steps_per_epoch();
+    return every > 0 && (s + 1) % per_epoch == 0 && (s + 1) / per_epoch % every == 0;
+  }
   bool evaluates() const { return in_.data.test && in_.evaluation != nullptr; }
 
   // Where the checkpoint's run was in its data; where a batch has another size now, at the batch with the same sample.
@@ -131,54 +131,20 @@ class Job {
               " samples, this job batches of " + std::to_string(batch_) + " of " + std::to_string(samples));
   }
 
+  DataPosition position_after(Index step) const {
+    const Index next = first_ + step - first_step_, per_epoch = order_->steps_per_epoch();
+    return {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()};
+  }
+
   // After the first step, or where none is left: what an earlier course of the run has left may go. Rank 0.
   void begin_for_good() {
     if (std::exchange(begun_for_good_, true) || rt_.rank() != 0) return;
     if (in_.began) in_.began();
-    if (!in_.resume.empty()) keep_newest(in_.run_directory, in_.checkpoint.keep, first_step_);
-  }
-
-  // A checkpoint that cannot be written leaves those before it as they are; run.json counts it.
-  template <class Work>
-  void warned(Index step, Work&& work) {
-    try {
-      work();
-    } catch (const Error& e) {
-      if (e.code() != Exit::io) throw;
-      out_.checkpoints_failed++;
-      if (rt_.rank() == 0 && in_.warn)
-        in_.warn("warning: no checkpoint at step " + std::to_string(step) + ", training goes on: " + e.what());
-    }
-  }
-
-  // It is written while training goes on. Collective.
-  void try_checkpoint() {
-    if (std::exchange(tried_, out_.steps) == out_.steps) return;
-    try_to_finish_checkpoint();
-    if (saved_ != out_.steps) warned(out_.steps, [&] { begin_checkpoint(); });
-    saved_at_ = seconds_now();
-  }
-  void try_to_finish_checkpoint() {
-    if (begun_ >= 0) warned(begun_, [&] { finish_checkpoint(); });
-  }
-
-  // As step-N. Collective.
-  void begin_checkpoint() {
-    const Index next = first_ + out_.steps - first_step_, per_epoch = order_->steps_per_epoch();
-    trainer_.begin_save(in_.run_directory / kCheckpoints / ("step-" + std::to_string(out_.steps)),
-                        {next / per_epoch, next % per_epoch, batch_, in_.data.train->samples()});
-    begun_ = out_.steps;
-  }
-  // Of those that were there the newest ones stay. Collective.
-  void finish_checkpoint() {
-    const Index step = std::exchange(begun_, -1);
-    trainer_.finish_save();
-    on_rank_0(rt_.transport(), [&] { keep_newest(in_.run_directory, in_.checkpoint.keep, step); });
-    saved_ = step;
+    if (!in_.resume.empty()) checkpoints_.keep_newest(first_step_);
   }
 
   void prepare() {
-    first_step_ = saved_ = out_.steps;
+    first_step_ = out_.steps;
     if (evaluates()) require_memory();
     on_rank_0(rt_.transport(), [&] {
       write_file((in_.run_directory / "plan.json").string(), plan_.json());
@@ -207,11 +173,11 @@ class Job {
   void loop() {
     const double start = seconds_now();
     const CheckpointOptions& when = in_.checkpoint;
-    saved_at_ = start;
+    checkpoints_.begin_at(first_step_);
     ahead_.emplace(spare_cores(), feeds_of(first_));
     for (Index s = first_; s < total_ && !stop_; s++) {
       if (s - first_ == static_cast<Index>(warm_up(static_cast<std::size_t>(total_ - first_)))) cores_.emplace(allowed_cores());
-      if (rt_.rank() == 0 && when.every_seconds > 0 && seconds_now() - saved_at_ >= when.every_seconds) trainer_.ask_to_save();
+      if (rt_.rank() == 0 && checkpoints_.is_time_over()) trainer_.ask_to_save();
       const double begin = seconds_now();
       const Index epoch = s / order_->steps_per_epoch() + 1;
       const ReadAhead::Feeds feeds = ahead_->next(s + 1 < total_ ? feeds_of(s + 1) : ReadAhead::Feeds{});
@@ -222,7 +188,7 @@ class Job {
       begin_for_good();
       note(report.before);
       StepFacts facts{.samples_per_second = static_cast<double>(batch_) / (seconds_now() - begin)};
-      if (in_.evaluate_every_epochs > 0 && (s + 1) % (in_.evaluate_every_epochs * order_->steps_per_epoch()) == 0 && !stop_) {
+      if (ends_epoch(s, in_.evaluate_every_epochs) && !stop_) {
         try {
           stop_ = !evaluated_now();
         } catch (const AgreedError&) {
@@ -236,10 +202,10 @@ class Job {
       }
       out_.seconds = seconds_now() - start;
       if (rt_.rank() == 0) write_step(report, epoch, facts);
-      const bool due = report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) ||
-                       (when.every_epochs > 0 && (s + 1) % (when.every_epochs * order_->steps_per_epoch()) == 0);
-      if (report.saved) try_to_finish_checkpoint();
-      if (due && !stop_) try_checkpoint();
+      const bool due =
+          report.save || (when.every_steps > 0 && report.step % when.every_steps == 0) || ends_epoch(s, when.every_epochs);
+      if (report.saved) checkpoints_.finish();
+      if (due && !stop_) checkpoints_.begin(out_.steps);
     }
     const Verdict written =
         agree(rt_.transport(), write_error_ ? static_cast<int>(write_error_->code()) : 0, write_error_ ? write_error_->what() : "");
@@ -328,12 +294,11 @@ class Job {
     begin_for_good();
     time_steps();
     if (stepped) trainer_.compare_copies();
-    if (out_.status == "done" && in_.checkpoint.any()) try_checkpoint();
-    try_to_finish_checkpoint();
+    if (out_.status == "done" && in_.checkpoint.any()) checkpoints_.begin(out_.steps);
+    checkpoints_.finish();
     std::optional<Error> lost;  // what a stopped run would go on from
-    if (out_.status == "stopped" && saved_ != out_.steps) try {
-        begin_checkpoint();
-        finish_checkpoint();
+    if (out_.status == "stopped" && !checkpoints_.is_saved(out_.steps)) try {
+        checkpoints_.save(out_.steps);
       } catch (const Error& e) {
         if (e.code() != Exit::io) throw;
         lost = e;
@@ -345,13 +310,11 @@ class Job {
     if (out_.status == "done" && !evaluated_now()) {
       out_.status = "stopped";
       out_.test_accuracy = out_.test_loss = std::nullopt;
-      if (saved_ != out_.steps) {
-        begin_checkpoint();
-        finish_checkpoint();
-      }
+      if (!checkpoints_.is_saved(out_.steps)) checkpoints_.save(out_.steps);
     }
     dump_weights("weights_after");
     if (stepped) keep_trace();
+    out_.checkpoints_failed = checkpoints_.failed();
     on_rank_0(rt_.transport(), [&] {
       metrics_->close();
       if (!in_.dump.empty()) {
@@ -418,12 +381,8 @@ class Job {
     if (out_.steps == first_step_) return;
     try {
       note(trainer_.figures());  // nothing is on its way
-      try_to_finish_checkpoint();
-      if (resumable && saved_ != out_.steps)
-        warned(out_.steps, [&] {
-          begin_checkpoint();
-          finish_checkpoint();
-        });
+      checkpoints_.finish();
+      if (resumable) checkpoints_.write(out_.steps);
       save_weights(rt_, trainer_.state(), in_.run_directory / kWeightsFile);
     } catch (const Error& e) {  // on all ranks; the run ends with the error that it failed with
       if (rt_.rank() == 0 && in_.warn) in_.warn(std::string("warning: no weights are kept: ") + e.what());
@@ -434,9 +393,10 @@ class Job {
   void report_failure(const Error& e) {
     if (rt_.rank() != 0) return;
     note_failure(out_, e);
-    if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on it, so their figures are here
-    time_steps();
+    out_.checkpoints_failed = checkpoints_.failed();
     try {
+      if (out_.rank >= 0) note(trainer_.figures());  // all ranks have agreed on it, so their figures are here
+      time_steps();
       write_run_json(in_.run_directory, out_);
     } catch (const Error& file) {
       if (in_.progress) in_.progress(std::string("no run.json: ") + file.what());
@@ -448,10 +408,9 @@ class Job {
   const Plan& plan_;
   Dump dump_;
   Trainer trainer_;
-  Index batch_ = 0, first_ = 0, total_ = 0;       // steps of the data, counted over all epochs: the first, one after the last
-  Index first_step_ = 0, saved_ = 0, tried_ = 0;  // steps done when this process began; at the last checkpoint; when one was tried
-  Index begun_ = -1;                              // steps done at the checkpoint that is being written; -1: none is
-  double saved_at_ = 0;
+  RunCheckpoints checkpoints_;
+  Index batch_ = 0, first_ = 0, total_ = 0;  // steps of the data, counted over all epochs: the first, one after the last
+  Index first_step_ = 0;                     // steps done when this process began
   std::optional<Order> order_{};
   Index data_epoch_ = -1;  // of train_data_
   std::shared_ptr<const Dataset> train_data_{};

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
+#include "run/agreed.h"
 #include "run/copies.h"
 #include "run/step_trace.h"
 #include "train/keep.h"
@@ -93,11 +94,9 @@ struct Trainer::Impl {
   };
   // Where the feeds cannot be read zeros are fed: the other ranks are in the step, and hear of it before the update.
   void feed(const std::map<std::string, ReadBox>& feeds, Index micro_batch, std::optional<Error>& unread) {
-    try {
-      return on_rank.feed(executor, feeds, micro_batch, seed, step);
-    } catch (const Error& e) {
-      if (!unread) unread = e;
-    }
+    const std::optional<Error> failed = error_of([&] { on_rank.feed(executor, feeds, micro_batch, seed, step); });
+    if (!failed) return;
+    if (!unread) unread = failed;
     std::map<std::string, ReadBox> zeros;
     for (const auto& [name, read] : feeds)
       zeros[name] = [](const Box&, std::span<std::byte> out) { std::fill(out.begin(), out.end(), std::byte{0}); };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/verify.h"
 
-#include <fmt/format.h>
 #include <motley/error.h>
 
 #include <algorithm>
@@ -14,11 +13,11 @@
 
 #include "base/at.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "mesh/control.h"
 #include "plan/plan_data.h"
 #include "plan/planner.h"
 #include "program/views.h"
+#include "run/agreed.h"
 #include "run/fits_hosts.h"
 #include "run/planned.h"
 #include "train/dump.h"
@@ -27,6 +26,11 @@
 #include "train/verify_parts.h"
 
 namespace motley {
+
+std::vector<double> nudged(std::vector<double> values, double by) {
+  for (std::size_t i = 0; i < values.size(); i++) values[i] *= 1 + (i % 3 == 0 ? -by : by);
+  return values;
+}
 
 Batch first_batch(const VerifyInput& in, Index batch) {
   return batch_of(in.data, Order(in.data->samples(), batch, in.seed).batch_of(0), 0, 0);
@@ -119,9 +123,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
   executor.on_step(before);
   for (const Slice& s : program.slices) {
     if (nudge == 0) break;
-    std::vector<double> values = executor.read(s.value, s.box);
-    for (std::size_t i = 0; i < values.size(); i++) values[i] *= 1 + (i % 3 == 0 ? -nudge : nudge);
-    executor.write(s.value, s.box, values);
+    executor.write(s.value, s.box, nudged(executor.read(s.value, s.box), nudge));
   }
   auto parameters = [&](Part part) {
     std::map<std::string, WholeTensor> out;
@@ -204,19 +206,27 @@ void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<v
     const auto mine = static_cast<std::byte>(over);
     return transport.gather_all({&mine, 1}).front().front() == std::byte{1};
   };
-  if (rt.rank() != 0) {
-    while (!meet(false)) {
+  agreed(transport, [&] {
+    if (rt.rank() != 0) {
+      while (!meet(false)) {
+      }
+      return;
     }
-    return;
-  }
-  double last = seconds_now();
-  work([&](const char* what) {
-    if (seconds_now() - last < 1) return;
-    rt.phase(std::string("unsharded: ") + what);
-    static_cast<void>(meet(false));
-    last = seconds_now();
+    double last = seconds_now();
+    const auto alive = [&](const char* what) {
+      if (seconds_now() - last < 1) return;
+      rt.phase(std::string("unsharded: ") + what);
+      static_cast<void>(meet(false));
+      last = seconds_now();
+    };
+    try {
+      work(alive);
+    } catch (const Error&) {
+      static_cast<void>(meet(true));
+      throw;
+    }
+    static_cast<void>(meet(true));
   });
-  static_cast<void>(meet(true));
 }
 
 namespace {
@@ -324,12 +334,6 @@ void write_dump(const VerifyInput& in, const Passes& passes, const RunRecord& f6
   dump.finish();
 }
 
-Json to_json(const Difference& d, bool inference) {
-  Json out;
-  out.set("loss", d.loss).set("logits", d.logits);
-  return inference ? out : out.set("gradients", d.gradients).set("weights", d.weights);
-}
-
 }  // namespace
 
 Difference difference(const RunRecord& run, const RunRecord& truth) {
@@ -367,99 +371,6 @@ Difference larger(Difference a, const Difference& b) {
   return a;
 }
 
-bool VerifyReport::exact() const {
-  const auto within = [](double difference, double own) {
-    return difference <= std::max(kF64, std::min(kF64Most, kOwnDistances * own));
-  };
-  return within(f64.loss, nudged.loss) && within(f64.logits, nudged.logits) && within(f64.gradients, nudged.gradients) &&
-         within(f64.weights, nudged.weights);
-}
-
-// by_plain: in f32 no farther than plain kernels explain, too, but for weights: what an optimizer makes of a gradient that is
-// nearly 0 differs from one run of plain kernels to the next. In bf16 these may be nearer or farther than others: what is fused is
-// not rounded in between.
-static bool is_f32_within(const VerifyReport& report, bool by_plain) {
-  const auto own = [&](double Difference::*of) {
-    const double device = kOwnDistances * report.alone.*of;
-    if (report.bf16) return std::max(device, kOwnDistances * report.plain.*of);
-    return by_plain && of != &Difference::weights ? std::min(device, kPlainDistances * report.plain.*of) : device;
-  };
-  const auto within = [&](double Difference::*of, double most) { return report.f32.*of <= std::max(most, own(of)); };
-  // The loss is one number, which may be nearer by chance than what it is made of.
-  return within(&Difference::loss, std::max(kF32Values, own(&Difference::logits) / kOwnDistances)) &&
-         within(&Difference::logits, kF32Values) && within(&Difference::gradients, kF32Weights) &&
-         within(&Difference::weights, kF32Weights);
-}
-
-bool VerifyReport::ok() const {
-  return exact() && is_f32_within(*this, true);
-}
-
-static bool is_finite(const Difference& d) {
-  return std::isfinite(d.loss) && std::isfinite(d.logits) && std::isfinite(d.gradients) && std::isfinite(d.weights);
-}
-
-std::string VerifyReport::json() const {
-  Json out;
-  out.set("ok", ok()).set("f64", to_json(f64, inference)).set("f32", to_json(f32, inference));
-  return to_text(out, 2) + "\n";
-}
-
-std::string VerifyReport::text() const {
-  std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
-  auto row = [&](const std::string& name, double a, double b, double most) {
-    out += fmt::format("  {:<10} f64 {:9.2e} (at most {:.0e})   f32 {:9.2e} (at most {:.0e})\n", name, a, kF64, b, most);
-  };
-  row("loss", f64.loss, f32.loss, kF32Values);
-  row("logits", f64.logits, f32.logits, kF32Values);
-  if (!inference) {
-    row("gradients", f64.gradients, f32.gradients, kF32Weights);
-    row("weights", f64.weights, f32.weights, kF32Weights);
-  }
-  if (nudged.weights > 0) {
-    out +=
-        "f64 loses digits here too (at most 4 times as far is ok); the unsharded network, its parameters changed by 2^-45 at "
-        "most\n";
-    for (const auto& [what, own] :
-         {std::pair{"loss", nudged.loss}, {"logits", nudged.logits}, {"gradients", nudged.gradients}, {"weights", nudged.weights}})
-      out += fmt::format("  {:<10} f64 {:9.2e}\n", what, own);
-  }
-  if (alone.weights > 0 || alone.logits > 0) {
-    out += fmt::format(
-        "{} loses digits here without any cut too (at most 4 times as far is ok{});\n"
-        "the unsharded network by its own kernels and by plain ones\n",
-        bf16 ? "bf16" : "f32", bf16 ? "" : ", and 16 times as far as plain kernels");
-    for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
-                                   {"logits", &Difference::logits},
-                                   {"gradients", &Difference::gradients},
-                                   {"weights", &Difference::weights}})
-      if (!inference || alone.*of > 0)  // an inference has neither gradients nor updates
-        out += fmt::format("  {:<10} f32 {:9.2e}   plain {:9.2e}\n", what, alone.*of, plain.*of);
-  }
-  if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
-  if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
-  if (diverged)
-    return out +
-           "NOT ok: the unsharded network's own values are not finite after these steps; a smaller learning rate, or --steps 1\n";
-  auto name = [&](const char* what, double difference, double most, const std::string& tensor) {
-    if (!(difference <= most)) out += "  " + std::string(what) + ": most in " + tensor + "\n";
-  };
-  name("f64 gradients", f64.gradients, kF64, f64.worst_gradient);
-  name("f64 weights", f64.weights, kF64, f64.worst_weights);
-  name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
-  name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
-  if (exact() && !is_finite(f32) && !is_finite(alone))
-    return out +
-           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; a smaller learning rate, "
-           "or --steps 1\n";
-  if (exact() && is_f32_within(*this, false))
-    return out + "NOT ok in f32, without any cut too: a kernel of this device computes something else than plain ones\n";
-  if (exact())
-    return out +
-           "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
-  return out + "NOT ok: the sharded network computes something else\n";
-}
-
 VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   check(in.step != nullptr && in.mesh != nullptr && in.data != nullptr, "verify has a step, a mesh and samples");
   const Passes& passes = in.step->passes();
@@ -479,55 +390,46 @@ VerifyReport verify(Runtime& rt, const VerifyInput& in) {
   const Plan f64_plan = plan_in(DType::f64);
   const RunRecord f64 = run_steps(f64_plan, *in_f64, rt.transport(), in, phases("f64: "));
   VerifyReport report;
-  int status = 0;
-  std::string text;
   alone_on_rank_0(rt, [&](const std::function<void(const char*)>& alive) {
-    try {
-      const Mesh one({{"one", 1}}, {in.mesh->device(0)});
-      const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
-      const Plan whole = with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}),
-                 plan = with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64});
-      const auto plain = [&](const Plan& of, const RunRecord* like, double nudge) {
-        return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
+    const Mesh one({{"one", 1}}, {in.mesh->device(0)});
+    const Step& in_one = in.whole != nullptr ? *in.whole : *in.step;
+    const Plan whole = with_parts_of(f64_plan, in_one, one, {.dtype = DType::f64}),
+               plan = with_parts_of(f32_plan, *in.step, one, {.dtype = DType::f64});
+    const auto plain = [&](const Plan& of, const RunRecord* like, double nudge) {
+      return run_steps(of, *in_f64, *in_memory(1).front(), in, alive, Record::results, like, nudge, Kernels::separate);
+    };
+    const RunRecord truth = plain(whole, nullptr, 0);
+    RunRecord same = plain(plan, &f32, 0);
+    same.logits = truth.logits;  // before any gradient nothing depends on decisions
+    same.losses.front() = truth.losses.front();
+    report = {difference(f64, truth), difference(f32, same)};
+    report.bf16 = stores_bf16(*in.step);
+    for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
+    for (const auto& [name, w] : truth.weights_after)
+      for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
+    for (const double nudge : kNudges)  // is it rounding, or the cut?
+      if (!report.exact() && !report.diverged)
+        report.nudged = larger(report.nudged, difference(plain(whole, nullptr, nudge), truth));
+    if (report.exact() && !report.ok()) {  // is it f32, or the cut?
+      const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
+      const auto lost_by = [&](Backend& backend, Kernels kernels, double nudge) {
+        const RunRecord alone =
+            run_steps(own, backend, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge, kernels);
+        RunRecord like = plain(whole, &alone, 0);
+        like.logits = truth.logits;
+        like.losses.front() = truth.losses.front();
+        return difference(alone, like);
       };
-      const RunRecord truth = plain(whole, nullptr, 0);
-      RunRecord same = plain(plan, &f32, 0);
-      same.logits = truth.logits;  // before any gradient nothing depends on decisions
-      same.losses.front() = truth.losses.front();
-      report = {difference(f64, truth), difference(f32, same)};
-      report.bf16 = stores_bf16(*in.step);
-      for (const double loss : truth.losses) report.diverged = report.diverged || !std::isfinite(loss);
-      for (const auto& [name, w] : truth.weights_after)
-        for (const double value : w.values) report.diverged = report.diverged || !std::isfinite(value);
-      for (const double nudge : kNudges)  // is it rounding, or the cut?
-        if (!report.exact() && !report.diverged)
-          report.nudged = larger(report.nudged, difference(plain(whole, nullptr, nudge), truth));
-      if (report.exact() && !report.ok()) {  // is it f32, or the cut?
-        const Plan own = with_parts_of(f32_plan, in_one, one, {.dtype = DType::f32});
-        const auto lost_by = [&](Backend& backend, Kernels kernels, double nudge) {
-          const RunRecord alone =
-              run_steps(own, backend, *in_memory(1).front(), in, alive, Record::decisions, nullptr, nudge, kernels);
-          RunRecord like = plain(whole, &alone, 0);
-          like.logits = truth.logits;
-          like.losses.front() = truth.losses.front();
-          return difference(alone, like);
-        };
-        for (double nudge : kF32Nudges) {
-          if (report.bf16) nudge *= kBf16Factor;
-          report.alone = larger(report.alone, lost_by(device, Kernels::fused, nudge));
-          report.plain = larger(report.plain, lost_by(*in_f64, Kernels::separate, nudge));
-          if (report.ok()) break;
-        }
+      for (double nudge : kF32Nudges) {
+        if (report.bf16) nudge *= kBf16Factor;
+        report.alone = larger(report.alone, lost_by(device, Kernels::fused, nudge));
+        report.plain = larger(report.plain, lost_by(*in_f64, Kernels::separate, nudge));
+        if (report.ok()) break;
       }
-      nothing_to_save.reset();
-      if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
-    } catch (const Error& e) {
-      status = static_cast<int>(e.code());
-      text = e.what();
     }
+    nothing_to_save.reset();
+    if (!in.dump.empty()) write_dump(in, plan.data().passes, f64, f32);
   });
-  const Verdict worst = agree(rt.transport(), status, text);
-  if (worst.status != 0) throw Error(static_cast<Exit>(worst.status), worst.text);
   return control::all_of(rt.transport(), report).front();
 }
 

@@ -20,12 +20,14 @@ inline constexpr double kF32Nudges[] = {0, 0x1p-23, -0x1p-23, 0x1p-22}, kBf16Fac
 // So many times as far as plain kernels may a device's be off in f32: beyond that they compute something else, without any cut too.
 inline constexpr double kPlainDistances = 16;
 
+// Changed by so much of their values, up or down.
+std::vector<double> nudged(std::vector<double> values, double by);
 Batch first_batch(const VerifyInput& in, Index batch);
 // Relative to the largest value; of a tensor that is zero but for rounding, to `all`, that of all tensors. So much of the absolute
 // difference as is `excused` does not count. NaN where a value is missing or not finite.
 double apart(const std::vector<double>& values, const std::vector<double>& truth, double all = 0, double excused = 0);
 // Rank 0 works alone and calls the given function often; the others meet it once a second, so that no wait is long and a rank
-// that dies is noticed. Collective.
+// that dies is noticed. An error of its is all ranks'. Collective.
 void alone_on_rank_0(Runtime& rt, const std::function<void(const std::function<void(const char*)>& alive)>& work);
 void dump_inputs(Dump& dump, const std::string& folder, const Passes& passes, const VerifyInput& in, DType dtype);
 

@@ -26,196 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostManifest = std::uint64_t{64} << 20;
-constexpr std::size_t kMostParts = 16384;  // of one tensor: they are compared in pairs
-
-// "rank-3.bin": 3; nothing: another name.
-std::optional<int> rank_of(const std::string& file) {
-  int rank = 0;
-  const char *begin = file.data() + 5, *end = file.data() + file.size() - 4;
-  if (!file.starts_with("rank-") || !file.ends_with(".bin") || file.size() < 10) return std::nullopt;
-  const auto [at, error] = std::from_chars(begin, end, rank);
-  return error == std::errc{} && at == end && shard_name(rank) == file ? std::optional(rank) : std::nullopt;
-}
-
-template <class T, class M>
-Field<T> count_field(const char* name, const char* doc, M T::*member) {
-  return {name, doc, "integer", true, [member](Reader& r, const Json& j, T& out) {
-            std::int64_t value = 0;
-            if (r.integer(j, value, 0)) out.*member = static_cast<M>(value);
-          }};
-}
-
-const Table<StoredFile>& file_fields() {
-  static const Table<StoredFile> table{{"name", "rank-N.bin", "text", true,
-                                        [](Reader& r, const Json& j, StoredFile& out) {
-                                          if (r.text(j, out.name) && !rank_of(out.name))
-                                            r.complain(j, "expected a file name such as \"rank-0.bin\"");
-                                        }},
-                                       count_field("bytes", "its size", &StoredFile::bytes)};
-  return table;
-}
-
-const Table<StoredPart>& part_fields() {
-  static const Table<StoredPart> table{
-      {"box", "ranges of indices", "list", true,
-       [](Reader& r, const Json& j, StoredPart& out) {
-         r.list(j, [&](const Json& one, std::size_t) {
-           std::vector<Index> ends;
-           r.list(one, [&](const Json& end, std::size_t) { r.integer(end, ends.emplace_back(), 0); });
-           if (ends.size() != 2) return r.complain(one, "expected [begin, end]");
-           out.box.push_back({ends[0], ends[1]});
-         });
-       }},
-      {"file", "its place in \"files\"", "integer", true,
-       [](Reader& r, const Json& j, StoredPart& out) {
-         std::int64_t file = 0;
-         if (r.integer(j, file, 0, INT32_MAX)) out.file = static_cast<int>(file);
-       }},
-      count_field("offset", "where it begins in the file", &StoredPart::offset),
-      count_field("bytes", "its size", &StoredPart::bytes),
-      {"xxh3", "of each chunk of 4 MiB", "list", true, [](Reader& r, const Json& j, StoredPart& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.text(one, out.hashes.emplace_back()); });
-       }}};
-  return table;
-}
-
-const Table<StoredEntry>& entry_fields() {
-  static const Table<StoredEntry> table{
-      {"name", "of the parameter or statistic", "text", true,
-       [](Reader& r, const Json& j, StoredEntry& out) { r.text(j, out.tensor.name); }},
-      text_field("slot", "of the optimizer; empty: the values themselves", &StoredEntry::slot),
-      {"dtype", "F32, F64 or I32", "text", true,
-       [](Reader& r, const Json& j, StoredEntry& out) {
-         r.text(j, out.tensor.dtype, {"F32", "F64", "I32"});
-       }},
-      {"shape", "sizes of its dims", "list", true,
-       [](Reader& r, const Json& j, StoredEntry& out) {
-         r.list(j, [&](const Json& one, std::size_t) { r.integer(one, out.tensor.extents.emplace_back(), 0); });
-       }},
-      list_field("parts", "its boxes", &StoredEntry::parts, part_fields())};
-  return table;
-}
-
-const Table<StoredPosition>& position_fields() {
-  static const Table<StoredPosition> table{
-      count_field("epoch", "of the next step, from 0", &StoredPosition::epoch),
-      count_field("batch", "of the next step, in its epoch, from 0", &StoredPosition::batch),
-      count_field("batch_size", "samples of a step; 0: not known", &StoredPosition::batch_size),
-      count_field("samples", "of the data; 0: not known", &StoredPosition::samples)};
-  return table;
-}
-
-// An integer of JSON has 63 bits here: a larger seed is the text of its digits.
-Json seed_json(std::uint64_t seed) {
-  return seed <= INT64_MAX ? Json(static_cast<Index>(seed)) : Json(std::to_string(seed));
-}
-void read_seed(Reader& r, const Json& j, Manifest& out) {
-  const auto* digits = std::get_if<std::string>(&j.value);
-  if (std::int64_t seed = 0; digits == nullptr) {
-    if (r.integer(j, seed, INT64_MIN)) out.seed = static_cast<std::uint64_t>(seed);  // below 0: a large one, of an older motley
-    return;
-  }
-  const char* end = digits->data() + digits->size();
-  if (const auto read = std::from_chars(digits->data(), end, out.seed); read.ec != std::errc{} || read.ptr != end)
-    r.complain(j, "expected an integer from 0 to 2^64 - 1, found " + Reader::kind(j));
-}
-
-const Table<Manifest>& manifest_fields() {
-  static const Table<Manifest> table{
-      version_field<Manifest>(VersionKey::required),
-      count_field("step", "steps done", &Manifest::step),
-      {"seed", "of the training", "integer or text", true, read_seed},
-      {"data", "where training is in its data", "object", true,
-       [](Reader& r, const Json& j, Manifest& out) { r.object(j, position_fields(), out.data); }},
-      list_field("files", "with the values, one per rank that owns any", &Manifest::files, file_fields()),
-      list_field("tensors", "with their slots", &Manifest::entries, entry_fields())};
-  return table;
-}
-
-bool overlap(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.size(); d++)  // every pair of a tensor's boxes: without a list in between
-    if (a[d].end <= b[d].begin || b[d].end <= a[d].begin) return false;
-  return true;
-}
-
-std::uint64_t chunks_of(std::uint64_t bytes) {
-  return (bytes + kChunkBytes - 1) / kChunkBytes;
-}
-
-// Its parts are the tensors, each element once, and the files are its parts, each byte once.
-class Structure {
- public:
-  Structure(const Manifest& manifest, std::string name) : manifest_(manifest), name_(std::move(name)) {}
-
-  void check() const {
-    constexpr Index kMost = Index{1} << 36;  // what is computed of them is counted in 64 bits
-    const StoredPosition& now = manifest_.data;
-    const Index batches = now.batch_size > 0 && now.samples > 0 ? now.samples / now.batch_size : kMost;
-    if (manifest_.step > kMost || now.epoch > kMost || now.batch > batches)
-      damaged(fmt::format("step {}, epoch {}, batch {} (of {} samples, in batches of {}) is not a valid position in a training",
-                          manifest_.step, now.epoch, now.batch, now.samples, now.batch_size));
-    std::set<std::pair<std::string, std::string>> names;
-    std::vector<std::vector<std::pair<std::uint64_t, std::uint64_t>>> used(manifest_.files.size());
-    for (const StoredEntry& e : manifest_.entries) {
-      const std::string where = shown(e.tensor.name) + (e.slot.empty() ? "" : ", slot " + shown(e.slot));
-      if (!names.emplace(e.tensor.name, e.slot).second) damaged(where + ": it is listed twice");
-      entry(e, where);
-      for (const StoredPart& p : e.parts) {
-        if (static_cast<std::size_t>(p.file) >= used.size())
-          damaged(where + ": file " + std::to_string(p.file) + " of " + std::to_string(used.size()));
-        used[static_cast<std::size_t>(p.file)].emplace_back(p.offset, p.bytes);
-      }
-    }
-    std::set<std::string> files;
-    for (std::size_t f = 0; f < used.size(); f++) {
-      const StoredFile& its = manifest_.files[f];
-      if (!files.insert(its.name).second) damaged(shown(its.name) + " is listed twice");
-      std::sort(used[f].begin(), used[f].end());
-      std::uint64_t here = 0;
-      for (const auto& [offset, bytes] : used[f]) {
-        if (offset != here || bytes > its.bytes - here)
-          damaged(fmt::format("{}: a part of {} bytes at byte {}, the parts before it end at byte {} of {}", its.name, bytes,
-                              offset, here, its.bytes));
-        here += bytes;
-      }
-      if (here != its.bytes) damaged(fmt::format("{}: {} bytes, its parts take {}", its.name, its.bytes, here));
-    }
-  }
-
- private:
-  [[noreturn]] void damaged(const std::string& what) const { throw UserError(name_ + ": " + what, Exit::data); }
-
-  void entry(const StoredEntry& e, const std::string& where) const {
-    const auto elements = elements_of(e.tensor.extents);
-    Index all = 0, found = 0;
-    if (!elements || __builtin_mul_overflow(*elements, bytes_of_dtype(e.tensor.dtype), &all))
-      damaged(where + ": shape " + to_text(e.tensor.extents) + " has more elements than a file can hold");
-    if (e.parts.size() > kMostParts) damaged(fmt::format("{}: {} parts; at most {} are read", where, e.parts.size(), kMostParts));
-    for (std::size_t i = 0; i < e.parts.size(); i++) {
-      const StoredPart& p = e.parts[i];
-      bool inside = p.box.size() == e.tensor.extents.size();
-      for (std::size_t d = 0; d < p.box.size() && inside; d++)
-        inside = p.box[d].begin < p.box[d].end && p.box[d].end <= e.tensor.extents[d];
-      if (!inside)
-        damaged(fmt::format("{}: the box {} is not one of shape {}", where, to_string(p.box), to_text(e.tensor.extents)));
-      const Index bytes = volume(p.box) * bytes_of_dtype(e.tensor.dtype);  // of a part of `all`
-      if (p.bytes != static_cast<std::uint64_t>(bytes))
-        damaged(fmt::format("{}: the box {} takes {} bytes, the manifest gives it {}", where, to_string(p.box), bytes, p.bytes));
-      if (p.hashes.size() != chunks_of(p.bytes))
-        damaged(
-            fmt::format("{}: {} hashes of a box of {} bytes; expected {}", where, p.hashes.size(), p.bytes, chunks_of(p.bytes)));
-      for (std::size_t k = 0; k < i; k++)
-        if (overlap(p.box, e.parts[k].box))
-          damaged(where + ": the boxes " + to_string(e.parts[k].box) + " and " + to_string(p.box) + " overlap");
-      found += bytes;  // no overlap: at most `all`
-    }
-    if (found != all) damaged(fmt::format("{}: {} of {} bytes are there", where, found, all));
-  }
-
-  const Manifest& manifest_;
-  std::string name_;
-};
-
 // Reads bytes [from, from + out.size()) of a part, which are whole chunks of it, and compares their hashes.
 void read_chunks(const InputFile& file, const StoredPart& part, std::uint64_t from, std::span<std::byte> out) {
   file.read(part.offset + from, out);
@@ -350,44 +160,6 @@ class CheckpointWriter final : public WeightsWriter {
 
 }  // namespace
 
-std::string shard_name(int rank) {
-  return "rank-" + std::to_string(rank) + ".bin";
-}
-
-std::string to_text(const Manifest& m) {
-  Json out, files{Json::Array{}}, entries{Json::Array{}}, data;
-  data.set("epoch", m.data.epoch).set("batch", m.data.batch).set("batch_size", m.data.batch_size).set("samples", m.data.samples);
-  for (const StoredFile& f : m.files) {
-    Json one;
-    files.push(one.set("name", f.name).set("bytes", static_cast<Index>(f.bytes)));
-  }
-  for (const StoredEntry& e : m.entries) {
-    Json entry, shape{Json::Array{}}, parts{Json::Array{}};
-    for (Index n : e.tensor.extents) shape.push(n);
-    for (const StoredPart& p : e.parts) {
-      Json part, box{Json::Array{}}, hashes{Json::Array{}};
-      for (const Range& r : p.box) box.push(Json(Json::Array{Json(r.begin), Json(r.end)}));
-      for (const std::string& hash : p.hashes) hashes.push(hash);
-      part.set("box", std::move(box)).set("file", p.file).set("offset", static_cast<Index>(p.offset));
-      parts.push(part.set("bytes", static_cast<Index>(p.bytes)).set("xxh3", std::move(hashes)));
-    }
-    entry.set("name", e.tensor.name).set("slot", e.slot).set("dtype", e.tensor.dtype);
-    entries.push(entry.set("shape", std::move(shape)).set("parts", std::move(parts)));
-  }
-  out.set("version", 1).set("step", m.step).set("seed", seed_json(m.seed)).set("data", std::move(data));
-  return to_text(out.set("files", std::move(files)).set("tensors", std::move(entries)), 1) + "\n";
-}
-
-Manifest parse_manifest(const std::string& name, const std::string& text) {
-  Complaints complaints;
-  const auto json = read_json(name, text, complaints);
-  Reader reader{complaints};
-  Manifest out;
-  if (json) reader.object(*json, manifest_fields(), out);
-  complaints.raise(Exit::data);
-  return out;
-}
-
 StoredPart ShardWriter::add(const Box& box, std::span<const std::byte> values) {
   StoredPart part{box, 0, bytes_, values.size(), {}};
   for (std::size_t at = 0; at < values.size(); at += kChunkBytes)
@@ -399,7 +171,7 @@ StoredPart ShardWriter::add(const Box& box, std::span<const std::byte> values) {
 
 void finish_checkpoint(const fs::path& made, const fs::path& final_path, const Manifest& manifest) {
   const std::string text = to_text(manifest);
-  Structure(manifest, final_path.string()).check();
+  check_structure(manifest, final_path.string());
   if (text.size() > kMostManifest) throw UserError(final_path.string() + ": a manifest of more than 64 MiB", Exit::data);
   write_file((made / kManifest).string(), text);
   write_file((made / kMarker).string(), to_hex(hash_bytes(text)) + "\n");
@@ -421,6 +193,19 @@ void finish_checkpoint(const fs::path& made, const fs::path& final_path, const M
   sync_folder(final_path.has_parent_path() ? final_path.parent_path() : ".");
 }
 
+void refuse_other_files(const fs::path& checkpoint) {
+  std::error_code failed;
+  const fs::file_status status = fs::symlink_status(checkpoint, failed);
+  if (!fs::exists(status)) return;
+  const auto refuse = [&](const std::string& what) {
+    throw UserError(checkpoint.string() + ": " + what + "; a checkpoint is a directory of its own, name another one", Exit::io);
+  };
+  if (!fs::is_directory(status)) refuse("it is there and is not a directory");
+  for (fs::directory_iterator it(checkpoint, failed), end; !failed && it != end; it.increment(failed))
+    if (const std::string name = it->path().filename().string(); name != kManifest && name != kMarker && !rank_of(name))
+      refuse("it holds " + shown(name) + ", which is not of a checkpoint");
+}
+
 Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
   std::error_code ignored;
   if (!fs::exists(directory_, ignored)) throw UserError(directory_.string() + ": no such checkpoint", Exit::missing);
@@ -433,7 +218,7 @@ Checkpoint::Checkpoint(fs::path directory) : directory_(std::move(directory)) {
   const std::string text = file.text(0, file.size()), hash = to_hex(hash_bytes(text));
   if (marker.text(0, marker.size()) != hash + "\n") damaged("its manifest is not the one that was marked complete: hash " + hash);
   manifest_ = parse_manifest(file.path().string(), text);
-  Structure(manifest_, file.path().string()).check();
+  check_structure(manifest_, file.path().string());
   for (const StoredFile& f : manifest_.files) {
     if (!fs::exists(fs::symlink_status(directory_ / f.name, ignored))) damaged("its file " + f.name + " is missing");
     if (const InputFile its(directory_ / f.name, Links::refuse); its.size() != f.bytes)

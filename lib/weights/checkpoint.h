@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "weights/manifest.h"
 #include "weights/weights_file.h"
 
 namespace motley {
@@ -18,43 +19,7 @@ namespace motley {
 constexpr const char* kCheckpoints = "checkpoints";  // of a run directory
 constexpr const char* kWeightsFile = "weights.safetensors";
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kMarker = "complete";                    // the manifest's hash
-constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;  // that one hash covers
-
-// Where training is in its data.
-struct StoredPosition {
-  Index epoch = 0, batch = 0;         // of the next step, both counted from 0
-  Index batch_size = 0, samples = 0;  // of the data that they count; 0: not known
-};
-
-struct StoredPart {  // one box
-  Box box{};
-  int file = 0;  // of the manifest's list
-  std::uint64_t offset = 0, bytes = 0;
-  std::vector<std::string> hashes{};  // of its chunks, one after another
-};
-inline constexpr const char* kAverageSlot = "average";  // what a parameter's weights are, where there is one
-
-struct StoredEntry {  // a parameter or a statistic (slot ""), or what the optimizer keeps of one
-  std::string slot{};
-  StoredTensor tensor{};
-  std::vector<StoredPart> parts{};
-};
-struct StoredFile {
-  std::string name{};
-  std::uint64_t bytes = 0;
-};
-struct Manifest {
-  Index step = 0;  // steps done
-  std::uint64_t seed = 0;
-  StoredPosition data{};
-  std::vector<StoredFile> files{};
-  std::vector<StoredEntry> entries{};
-};
-
-std::string to_text(const Manifest& manifest);
-// What text() wrote, its structure not checked. UserError (65) with every complaint.
-Manifest parse_manifest(const std::string& name, const std::string& text);
+constexpr const char* kMarker = "complete";  // the manifest's hash
 
 // One rank's file, written beside; parts are added in order.
 class ShardWriter {
@@ -68,12 +33,14 @@ class ShardWriter {
   NewFile file_;
   std::uint64_t bytes_ = 0;
 };
-std::string shard_name(int rank);  // "rank-3.bin"
 
 // Writes the manifest and the marker into `made`, where the ranks' files are, then renames that directory to `final_path`; what was
 // there goes after that, or with a file system that cannot exchange names is beside it (`.old`) for a moment. UserError (65: the
 // parts are not the tensors; 74).
 void finish_checkpoint(const std::filesystem::path& made, const std::filesystem::path& final_path, const Manifest& manifest);
+
+// A checkpoint is about to be written there. UserError (74): what is there is none, not even a damaged one.
+void refuse_other_files(const std::filesystem::path& checkpoint);
 
 // An open checkpoint: marker, manifest, sizes of the files and the parts of every tensor are checked; chunks when they are read.
 class Checkpoint {

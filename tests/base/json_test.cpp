@@ -56,9 +56,9 @@ TEST_CASE("malformed texts are refused with their place and what would be right"
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "1:1: error: empty; expected a JSON object"},
       {" \n// nothing\n", "1:1: error: empty; expected a JSON object"},
-      {"{", "1:1: error: the file ends before the closing }"},
-      {"[1,", "1:3: error: the file ends before the closing ]"},
-      {"{\"a\"", "1:4: error: /a: the file ends before the value"},
+      {"{", "1:1: error: the text ends before the closing }"},
+      {"[1,", "1:3: error: the text ends before the closing ]"},
+      {"{\"a\"", "1:4: error: /a: the text ends before the value"},
       {"{\"a\": nul}", "1:7: error: /a: nul is not valid JSON; did you mean \"null\"?"},
       {"{\"a\": True}", "1:7: error: /a: True is not valid JSON; did you mean \"true\"?"},
       {"{\"a\": sgd}", "1:7: error: /a: sgd is not valid JSON; strings need double quotes"},

@@ -10,6 +10,7 @@
 #include "kernels/eigen/products.h"
 #include "kernels/emulated/emulated_backend.h"
 #include "kernels/loops/this_cpu.h"
+#include "kernels/wrapped_backend.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/formulas.h"
 
@@ -161,14 +162,14 @@ TEST_CASE("backend law: the cases meet what they promise") {
 // The law must see what is wrong: the reference, given another spec than it was asked for.
 namespace {
 
-class Broken final : public Backend {
+class Broken final : public WrappedBackend {
  public:
-  explicit Broken(void (*change)(KernelSpec&), bool only_second = false) : change_(change), only_second_(only_second) {}
-  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
+  explicit Broken(void (*change)(KernelSpec&), bool only_second = false)
+      : WrappedBackend(reference_backend()), change_(change), only_second_(only_second) {}
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     KernelSpec changed = spec;
     if (!only_second_) change_(changed);
-    return inner_->compile(changed);
+    return inner().compile(changed);
   }
   std::vector<std::string> implementations(const KernelSpec&) override {
     return only_second_ ? std::vector<std::string>{"right", "wrong"} : std::vector<std::string>{};
@@ -176,18 +177,12 @@ class Broken final : public Backend {
   std::unique_ptr<Kernel> compile_as(const KernelSpec& spec, const std::string& implementation) override {
     KernelSpec changed = spec;
     if (implementation == "wrong") change_(changed);
-    return inner_->compile(changed);
+    return inner().compile(changed);
   }
-  std::string model() const override { return "broken"; }
-  std::string isa() const override { return "generic"; }
-  std::string library() const override { return "none"; }
-  int threads() const override { return 1; }
-  Index memory_bytes() const override { return 0; }
 
  private:
   void (*change_)(KernelSpec&);
   bool only_second_;
-  std::unique_ptr<Backend> inner_ = reference_backend();
 };
 
 }  // namespace

@@ -14,7 +14,11 @@ KernelSpec parse(const std::string& text) {
   Complaints complaints;
   const std::optional<Json> json = read_json("spec.json", text, complaints);
   complaints.raise();
-  return kernel_spec_from_json(*json);
+  KernelSpec spec;
+  Reader reader{complaints};
+  read_kernel_spec(reader, *json, spec);
+  complaints.raise();
+  return spec;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "kernels/wrapped_backend.h"
 #include "plan/kernel_of.h"
 #include "plan/plan_data.h"
 #include "tests/support/device_transport.h"
@@ -148,17 +149,10 @@ TEST_CASE("device law: too little memory names the first tensor that does not fi
 namespace {
 
 // A device whose blocks can be seen to live or not.
-class WatchedDevice final : public Backend, public DeviceMemory {
+class WatchedDevice final : public WrappedBackend, public DeviceMemory {
  public:
-  explicit WatchedDevice(std::unique_ptr<Backend> inner) : inner_(std::move(inner)), device_(*inner_->device_memory()) {}
+  explicit WatchedDevice(std::unique_ptr<Backend> device) : WrappedBackend(std::move(device)), device_(*inner().device_memory()) {}
   DeviceMemory* device_memory() override { return this; }
-  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
-  std::unique_ptr<Kernel> compile(const KernelSpec& spec) override { return inner_->compile(spec); }
-  std::string model() const override { return inner_->model(); }
-  std::string isa() const override { return inner_->isa(); }
-  std::string library() const override { return inner_->library(); }
-  int threads() const override { return inner_->threads(); }
-  Index memory_bytes() const override { return inner_->memory_bytes(); }
   // Its pages come back to the system with its last owner, so that who writes there later dies of it.
   Block allocate_host(std::size_t bytes) override {
     void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -169,7 +163,7 @@ class WatchedDevice final : public Backend, public DeviceMemory {
   }
   Block allocate(std::size_t bytes) override {
     // One owner of its own: the inner device's blocks share theirs.
-    const Block block(device_.allocate(bytes).get(), [keeps = inner_](std::byte*) {});
+    const Block block(device_.allocate(bytes).get(), [keeps = shared_inner()](std::byte*) {});
     given.push_back(block);
     return block;
   }
@@ -179,7 +173,6 @@ class WatchedDevice final : public Backend, public DeviceMemory {
   std::vector<std::weak_ptr<std::byte>> pinned{}, given{};
 
  private:
-  std::shared_ptr<Backend> inner_;
   DeviceMemory& device_;
 };
 

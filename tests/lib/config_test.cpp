@@ -360,6 +360,9 @@ TEST_CASE("what is wrong in a model file") {
        "{ \"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"a\": 2, \"b\": 5 } }",
        {"m.json:7:5: error: /layers/3: reshape: `out` makes 2 x 5 = 10 elements, \"middle\" has 8 in `in`"}},
       {"{ \"op\": \"relu\" }",
+       "{ \"op\": \"reshape\", \"in\": \"filters2\", \"out\": { \"a\": 4294967296, \"b\": 4294967296 } }",
+       {"m.json:7:5: error: /layers/3: a tensor of more than 2^53 elements"}},
+      {"{ \"op\": \"relu\" }",
        "{ \"op\": \"slice\", \"in\": \"filters2\", \"out\": \"a\" }",
        {"m.json:7:5: error: /layers/3: \"range\" is missing ([begin, end): the elements that stay)"}},
       {"{ \"op\": \"relu\" }",
@@ -567,6 +570,12 @@ TEST_CASE("what is wrong in a job file") {
         "job.json:5:12: error: /train: \"epochs\" or \"max_steps\" is missing (how long to train)",
         "job.json:5:39: error: /train/batch: a batch of 60001 is more than the 60000 samples of the data; make it smaller",
         "job.json:5:54: error: /train/seed: expected an integer of at least 0, found -7"}},
+      {"\"epochs\": 2",
+       "\"epochs\": 1152921504606846977",
+       {"job.json:5:53: error: /train/epochs: expected an integer from 1 to 1000000000, found 1152921504606846977"}},
+      {"\"seed\": 7",
+       "\"seed\": 7, \"evaluate_every_epochs\": 2305843009213693952",
+       {"job.json:5:92: error: /train/evaluate_every_epochs: expected an integer from 1 to 1000000000, found 2305843009213693952"}},
       {"\"epochs\": 2", "\"epoch\": 2", {"job.json:5:43: error: /train/epoch: unknown key; did you mean \"epochs\"?"}},
       {"\"f64\"", "\"f16\"", {"job.json:5:23: error: /train/dtype: \"f16\" is not built yet (known: f32, f64, bf16)"}},
       {"\"seed\": 7", "\"seed\": -7", {"job.json:5:64: error: /train/seed: expected an integer of at least 0, found -7"}},
@@ -679,7 +688,7 @@ TEST_CASE("what is wrong in --set") {
        {"parts/layout.json:2:36: error: /split/filters1/axis: the mesh has no axis \"all\" (known: one) (it follows from --set "
         "mesh.axes.0.name=one)"}},
       {"mesh=none.json", {"--set:1:6: error: /mesh: no file none.json"}},
-      {"layout={\"split\": {", {"--set:1:18: error: /layout/split: the file ends before the closing }"}},
+      {"layout={\"split\": {", {"--set:1:18: error: /layout/split: the text ends before the closing }"}},
       {"train.optimizer={\"learning_rate\":}", {"--set:1:34: error: /train/optimizer/learning_rate: expected a value, found }"}},
       {"train.optimizer={\"kind\":\"sgd\",\"kind\":\"adam\",\"learning_rate\":1}",
        {"--set:1:31: error: /train/optimizer/kind: this key is written twice; the first is at line 1, column 18"}},
@@ -807,7 +816,7 @@ TEST_CASE("check reports kinds, complaints and codes") {
               "a run (status, steps, train_loss, measured_step_seconds), a trace (first_step, last_step, difference_seconds, "
               "measured_step_seconds)",
               "mesh2.json:1:17: error: /axs: unknown key; did you mean \"axes\"?",
-              "broken.json:1:1: error: the file ends before the closing }"});
+              "broken.json:1:1: error: the text ends before the closing }"});
 }
 
 // "FILE: POINTER: TEXT": without line and column.

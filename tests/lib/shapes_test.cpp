@@ -250,7 +250,7 @@ TEST_CASE("shapes: what does not fit is said with layers, dims and sizes", "[sha
           return slice(t, {.in = c, .range = {4, 8}, .out = {"s"}});
         }) == "slice: the range [4, 8) of \"c\" does not fit its size 6 in \"x\"; expected 0 <= begin < end <= 6");
   CHECK(refused([](Graph&, T t) { return pad(t, {.in = c, .out = {"p"}}); }) ==
-        "pad: before 0 and after 0; expected numbers of at least 0, one above 0");
+        "pad: before 0 and after 0; expected numbers from 0 to 2^40, one above 0");
   CHECK(refused([](Graph&, T t) {
           return slice(t, {.in = c, .range = {0, 2}, .out = {"s", 3}});
         }) == "slice: \"s\" has the size 3 here, but what \"x\" gives it makes 2");

@@ -118,6 +118,17 @@ double number(const Json& json, const std::string& pointer) {
   return std::get<double>(at->value);
 }
 
+// What it throws; Catch's assertions are one thread's.
+template <class Work>
+std::string thrown_by(Work&& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
 }  // namespace
 
 TEST_CASE("trainer: every step's loss under a layout is the unsharded one", "[train]") {
@@ -155,6 +166,62 @@ TEST_CASE("trainer: a loss that is not finite stops all ranks before the update"
     for (const auto& [name, w] : before) CHECK(after.at(name).values == w.values);
   });
   CHECK(refused == 3);
+}
+
+// Users' data sets throw what the standard library throws, on one rank alone.
+TEST_CASE("trainer: whatever a feed throws is all ranks' error, before the update", "[train]") {
+  const Plan plan = small_plan(3, DType::f64);
+  const auto data = std::make_shared<Fixed>(8);
+  std::mutex lock;
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const auto good = feeds(batch_of(data, {0, 1, 2, 3}, 0, 0));
+    trainer.step_named(good);
+    const auto before = weights(rt, plan, trainer);
+    for (const bool standard : {true, false}) {
+      auto bad = good;
+      if (rt.rank() == 1)
+        bad["label"] = [standard](const Box&, std::span<std::byte>) {
+          if (standard) throw std::runtime_error("the disk is gone");
+          throw 7;
+        };
+      const std::string text = thrown_by([&] { trainer.step_named(bad); });
+      const std::lock_guard hold(lock);
+      CHECK(text == (standard ? "the disk is gone" : "something other than a std::exception was thrown"));
+      CHECK(trainer.refused());
+    }
+    const auto after = weights(rt, plan, trainer);
+    const Index step = trainer.step_named(good).step;
+    const std::lock_guard hold(lock);
+    for (const auto& [name, w] : before) CHECK(after.at(name).values == w.values);
+    CHECK(step == 2);
+  });
+}
+
+TEST_CASE("trainer: a checkpoint does not replace what is none", "[train]") {
+  const Plan plan = small_plan(2, DType::f64);
+  const Folder folder;
+  const auto mine = folder.path() / "mine", file = folder.path() / "file";
+  std::filesystem::create_directory(mine);
+  std::ofstream(mine / "thesis.txt") << "all of it";
+  std::ofstream(file) << "this too";
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    Trainer trainer(rt, plan);
+    const std::string foreign = thrown_by([&] { trainer.save(mine); }), no_directory = thrown_by([&] { trainer.save(file); });
+    for (int again = 0; again < 2; again++) trainer.save(folder.path() / "step-1");
+    const std::lock_guard hold(lock);
+    CHECK_THAT(foreign, Catch::Contains("it holds \"thesis.txt\", which is not of a checkpoint"));
+    CHECK_THAT(no_directory, Catch::Contains("is not a directory"));
+  });
+  CHECK(text_of(mine / "thesis.txt") == "all of it");
+  CHECK(text_of(file) == "this too");
+}
+
+TEST_CASE("plans and inputs of types that nothing computes are refused", "[train]") {
+  for (const DType dtype : {DType::bf16, DType::i32}) CHECK_THROWS_AS(small_plan(2, dtype), UserError);
+  Graph graph;
+  CHECK_THROWS_WITH(graph.input("image", {{"batch", 4}, {"in", 3}}, DType::bf16), Catch::Contains("an input is f32"));
 }
 
 TEST_CASE("trainer: a parameter that is not finite is found though the loss is finite", "[train]") {

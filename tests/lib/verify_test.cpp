@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/npy.h"
 #include "kernels/open_cpu.h"
+#include "kernels/wrapped_backend.h"
 #include "tests/lib/train_nets.h"
 #include "train/verify.h"
 
@@ -32,24 +33,15 @@ class Disturbed final : public Kernel {
   std::unique_ptr<Kernel> inner_;
 };
 
-class Cpu final : public Backend {
+class Cpu final : public WrappedBackend {
  public:
-  explicit Cpu(const Device& device) : inner_(open_cpu(device)) {}
-  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
+  using WrappedBackend::WrappedBackend;
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
-    auto kernel = inner_->compile(spec);
+    auto kernel = inner().compile(spec);
     if (disturbed && spec.op == KernelOp::dense && spec.pass == PassKind::backward_filter)
       return std::make_unique<Disturbed>(std::move(kernel));
     return kernel;
   }
-  std::string model() const override { return inner_->model(); }
-  std::string isa() const override { return inner_->isa(); }
-  std::string library() const override { return inner_->library(); }
-  int threads() const override { return inner_->threads(); }
-  Index memory_bytes() const override { return inner_->memory_bytes(); }
-
- private:
-  std::unique_ptr<Backend> inner_;
 };
 
 }  // namespace
@@ -57,7 +49,7 @@ class Cpu final : public Backend {
 namespace motley {
 // In this program devices are these.
 std::unique_ptr<Backend> open_backend(const Device& device) {
-  return std::make_unique<Cpu>(device);
+  return std::make_unique<Cpu>(open_cpu(device));
 }
 }  // namespace motley
 

@@ -93,6 +93,10 @@ TEST_CASE("given sizes, and a cut after a window op") {
   CHECK(Partition::of(std::vector<Index>{3, 0, 5}).range(2) == Range{3, 8});
   CHECK(Partition::of(std::vector<Index>{}).parts() == 0);
   CHECK_THROWS_AS(Partition::of(std::vector<Index>{3, -1}), UserError);
+  CHECK_THROWS_AS(Partition::of(std::vector<Index>{INT64_MAX, INT64_MAX, 5}), UserError);
+  for (const int parts : {0, -1}) CHECK_THROWS_AS(Partition::even(5, parts), UserError);
+  CHECK_THROWS_AS(Partition::even(-5, 2), UserError);
+  CHECK_THROWS_AS(Partition::even(5, 2, 0), UserError);
   for (int round = 0; round < 500; round++) {
     const Index from = 1 + below(60), to = below(60);
     std::vector<Index> cuts{0, below(from + 1), below(from + 1), from};

@@ -93,5 +93,10 @@ TEST_CASE("a profile that does not fit is refused with its place", "[profile][js
   refused(R"({"version":2,"devices":[],"kernels":[]})", "/version");
   refused(R"({"version":1,"devices":[],"kernel":[]})", "kernels");
   refused(R"({"version":1,"devices":[],"kernels":[],"links":[{"from":0,"to":1,"segments":[]}]})", "/links/0/segments");
+  refused(R"({"version":1,"devices":[],"kernels":[],"links":[{"from":0,"to":7,"segments":[]}]})", "/links/0/to");
+  refused(R"({"version":1,"devices":[],"kernels":[{"device":0,"spec":{"rolez":{}}},{"device":0,"spec":{"op":"conv3d"}}]})",
+          "/kernels/0/spec/rolez");
+  refused(R"({"version":1,"devices":[],"kernels":[{"device":0,"spec":{"rolez":{}}},{"device":0,"spec":{"op":"conv3d"}}]})",
+          "/kernels/1/spec/op");
   refused("{", "p.json:1");
 }

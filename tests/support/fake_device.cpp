@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "kernels/wrapped_backend.h"
 
 namespace motley::testing {
 namespace {
@@ -119,16 +120,15 @@ class FakeKernel final : public Kernel {
   std::string name_;
 };
 
-class FakeDevice final : public Backend, public DeviceMemory {
+class FakeDevice final : public WrappedBackend, public DeviceMemory {
  public:
   FakeDevice(std::unique_ptr<Backend> inner, std::uint64_t seed, Index memory_bytes, int choices)
-      : inner_(std::move(inner)), hidden_(std::make_shared<Hidden>(seed)), memory_bytes_(memory_bytes), choices_(choices) {}
+      : WrappedBackend(std::move(inner)), hidden_(std::make_shared<Hidden>(seed)), memory_bytes_(memory_bytes), choices_(choices) {}
 
   DeviceMemory* device_memory() override { return this; }
-  bool supports(const KernelSpec& spec) const override { return inner_->supports(spec); }
   std::unique_ptr<Kernel> compile(const KernelSpec& spec) override {
     if (const auto names = implementations(spec); !names.empty()) return compile_as(spec, names.front());
-    auto kernel = inner_->compile(spec);
+    auto kernel = inner().compile(spec);
     std::string name = kernel->implementation();
     return std::make_unique<FakeKernel>(std::move(kernel), hidden_, 1, std::move(name));
   }
@@ -142,14 +142,11 @@ class FakeDevice final : public Backend, public DeviceMemory {
     const auto names = implementations(spec);
     const auto at = std::find(names.begin(), names.end(), implementation);
     if (at == names.end()) return Backend::compile_as(spec, implementation);
-    return std::make_unique<FakeKernel>(inner_->compile(spec), hidden_, choices_ - static_cast<int>(at - names.begin()),
+    return std::make_unique<FakeKernel>(inner().compile(spec), hidden_, choices_ - static_cast<int>(at - names.begin()),
                                         implementation);
   }
-  std::string model() const override { return "fake " + inner_->model(); }
-  std::string isa() const override { return inner_->isa(); }
-  std::string library() const override { return inner_->library(); }
-  int threads() const override { return inner_->threads(); }
-  Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner_->memory_bytes(); }
+  std::string model() const override { return "fake " + inner().model(); }
+  Index memory_bytes() const override { return memory_bytes_ > 0 ? memory_bytes_ : inner().memory_bytes(); }
 
   Block allocate(std::size_t bytes) override {
     if (memory_bytes_ > 0 && hidden_->bytes() + static_cast<Index>(bytes) > memory_bytes_)
@@ -169,7 +166,6 @@ class FakeDevice final : public Backend, public DeviceMemory {
   }
 
  private:
-  std::unique_ptr<Backend> inner_;
   std::shared_ptr<Hidden> hidden_;
   Index memory_bytes_;
   int choices_;

@@ -28,29 +28,29 @@ class Reshape final : public Op {
   std::vector<DimMap> maps_;
 };
 
+// Of the sizes that are given. UserError: more than a tensor may have.
+Index product_of(const std::vector<Dim>& dims) {
+  std::vector<Dim> given;
+  std::copy_if(dims.begin(), dims.end(), std::back_inserter(given), [](const Dim& d) { return d.size > 0; });
+  return Shape(given).elements();
+}
+
 // "2 x 3 = 6", or one size alone
 std::string product_text(const std::vector<Dim>& dims) {
   std::string out;
-  Index product = 1;
-  for (const Dim& d : dims) {
-    out += (out.empty() ? "" : " x ") + std::to_string(d.size);
-    product *= d.size;
-  }
-  return out + (dims.size() > 1 ? " = " + std::to_string(product) : "");
+  for (const Dim& d : dims) out += (out.empty() ? "" : " x ") + std::to_string(d.size);
+  return out + (dims.size() > 1 ? " = " + std::to_string(product_of(dims)) : "");
 }
 
 // The sizes of `out`, at most one of which is left open.
 std::vector<Dim> closed(const std::string& op, const Tensor& x, const std::vector<Dim>& in, std::vector<Dim> out) {
-  Index all = 1, given = 1;
-  for (const Dim& d : in) all *= d.size;
+  const Index all = product_of(in), given = product_of(out);
   Dim* open = nullptr;
   for (Dim& d : out) {
-    if (d.size > 0)
-      given *= d.size;
-    else if (open != nullptr)
+    if (d.size > 0) continue;
+    if (open != nullptr)
       throw UserError(op + ": the sizes of \"" + open->name + "\" and \"" + d.name + "\" are both open; give one of them");
-    else
-      open = &d;
+    open = &d;
   }
   const std::string from = "\"" + x.name() + "\" has " + product_text(in) + " in `in`";
   if (open == nullptr && given != all) throw UserError(op + ": `out` makes " + product_text(out) + " elements, " + from);

@@ -49,9 +49,10 @@ Tensor slice(const Tensor& x, const SliceOptions& o) {
 Tensor pad(const Tensor& x, const PadOptions& o) {
   floats_only("pad", x);
   const Dim in = dim_of("pad", x, o.in.name, "in");
-  if (o.before < 0 || o.after < 0 || o.before + o.after == 0)
+  constexpr Index kMost = Index{1} << 40;
+  if (o.before < 0 || o.after < 0 || o.before > kMost || o.after > kMost || o.before + o.after == 0)
     throw UserError("pad: before " + std::to_string(o.before) + " and after " + std::to_string(o.after) +
-                    "; expected numbers of at least 0, one above 0");
+                    "; expected numbers from 0 to 2^40, one above 0");
   return shifted("pad", x, in.name, o.out, o.before + in.size + o.after, -o.before, o.name);
 }
 

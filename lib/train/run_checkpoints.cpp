@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_checkpoints.h"
+
+#include <motley/error.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "run/agreed.h"
+#include "weights/checkpoint.h"
+
+namespace motley {
+
+RunCheckpoints::RunCheckpoints(Runtime& rt, Trainer& trainer, const std::filesystem::path& run_directory,
+                               const CheckpointOptions& options, std::function<DataPosition(Index step)> position,
+                               std::function<void(const std::string& line)> warn)
+    : rt_(rt),
+      trainer_(trainer),
+      run_directory_(run_directory),
+      options_(options),
+      position_(std::move(position)),
+      warn_(std::move(warn)) {}
+
+void RunCheckpoints::begin_at(Index step) {
+  saved_ = step;
+  saved_at_ = seconds_now();
+}
+
+bool RunCheckpoints::is_time_over() const {
+  return options_.every_seconds > 0 && seconds_now() - saved_at_ >= options_.every_seconds;
+}
+
+// What is left of unfinished ones goes too.
+void RunCheckpoints::keep_newest(Index step) const {
+  namespace fs = std::filesystem;
+  Index keep = options_.keep;
+  std::error_code ignored;
+  std::vector<fs::path> left;
+  for (const auto& entry : fs::directory_iterator(run_directory_ / kCheckpoints, ignored))
+    if (const fs::path& path = entry.path(); path.extension() == ".new" && step_of(path.stem())) left.push_back(path);
+  for (const fs::path& checkpoint : checkpoints_of(run_directory_))
+    if (*step_of(checkpoint) > step || keep-- <= 0) left.push_back(checkpoint);
+  for (const fs::path& path : left) fs::remove_all(path, ignored);
+}
+
+void RunCheckpoints::begin(Index step) {
+  if (std::exchange(tried_, step) == step) return;
+  finish();
+  if (!is_saved(step)) warned(step, [&] { start(step); });
+  saved_at_ = seconds_now();
+}
+
+void RunCheckpoints::finish() {
+  if (begun_ >= 0) warned(begun_, [&] { complete(); });
+}
+
+void RunCheckpoints::write(Index step) {
+  if (!is_saved(step)) warned(step, [&] { save(step); });
+}
+
+void RunCheckpoints::save(Index step) {
+  start(step);
+  complete();
+}
+
+template <class Work>
+void RunCheckpoints::warned(Index step, Work&& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    if (e.code() != Exit::io) throw;
+    failed_++;
+    if (rt_.rank() == 0 && warn_)
+      warn_("warning: no checkpoint at step " + std::to_string(step) + ", training goes on: " + e.what());
+  }
+}
+
+void RunCheckpoints::start(Index step) {
+  trainer_.begin_save(run_directory_ / kCheckpoints / ("step-" + std::to_string(step)), position_(step));
+  begun_ = step;
+}
+
+void RunCheckpoints::complete() {
+  const Index step = std::exchange(begun_, -1);
+  trainer_.finish_save();
+  on_rank_0(rt_.transport(), [&] { keep_newest(step); });
+  saved_ = step;
+}
+
+}  // namespace motley

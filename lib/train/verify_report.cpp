@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the differences mean: within which bounds they are, as text and as JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json.h"
+#include "train/verify.h"
+#include "train/verify_parts.h"
+
+namespace motley {
+
+namespace {
+
+// by_plain: in f32 no farther than plain kernels explain, too, but for weights: what an optimizer makes of a gradient that is
+// nearly 0 differs from one run of plain kernels to the next. In bf16 these may be nearer or farther than others: what is fused is
+// not rounded in between.
+bool is_f32_within(const VerifyReport& report, bool by_plain) {
+  const auto own = [&](double Difference::*of) {
+    const double device = kOwnDistances * report.alone.*of;
+    if (report.bf16) return std::max(device, kOwnDistances * report.plain.*of);
+    return by_plain && of != &Difference::weights ? std::min(device, kPlainDistances * report.plain.*of) : device;
+  };
+  const auto within = [&](double Difference::*of, double most) { return report.f32.*of <= std::max(most, own(of)); };
+  // The loss is one number, which may be nearer by chance than what it is made of.
+  return within(&Difference::loss, std::max(kF32Values, own(&Difference::logits) / kOwnDistances)) &&
+         within(&Difference::logits, kF32Values) && within(&Difference::gradients, kF32Weights) &&
+         within(&Difference::weights, kF32Weights);
+}
+
+bool is_finite(const Difference& d) {
+  return std::isfinite(d.loss) && std::isfinite(d.logits) && std::isfinite(d.gradients) && std::isfinite(d.weights);
+}
+
+Json to_json(const Difference& d, bool inference) {
+  Json out;
+  out.set("loss", d.loss).set("logits", d.logits);
+  return inference ? out : out.set("gradients", d.gradients).set("weights", d.weights);
+}
+
+}  // namespace
+
+bool VerifyReport::exact() const {
+  const auto within = [](double difference, double own) {
+    return difference <= std::max(kF64, std::min(kF64Most, kOwnDistances * own));
+  };
+  return within(f64.loss, nudged.loss) && within(f64.logits, nudged.logits) && within(f64.gradients, nudged.gradients) &&
+         within(f64.weights, nudged.weights);
+}
+
+bool VerifyReport::ok() const {
+  return exact() && is_f32_within(*this, true);
+}
+
+std::string VerifyReport::json() const {
+  Json out;
+  out.set("ok", ok()).set("f64", to_json(f64, inference)).set("f32", to_json(f32, inference));
+  return to_text(out, 2) + "\n";
+}
+
+std::string VerifyReport::text() const {
+  std::string out = "largest difference from the unsharded network in f64, relative to the tensor's largest value\n";
+  auto row = [&](const std::string& name, double a, double b, double most) {
+    out += fmt::format("  {:<10} f64 {:9.2e} (at most {:.0e})   f32 {:9.2e} (at most {:.0e})\n", name, a, kF64, b, most);
+  };
+  row("loss", f64.loss, f32.loss, kF32Values);
+  row("logits", f64.logits, f32.logits, kF32Values);
+  if (!inference) {
+    row("gradients", f64.gradients, f32.gradients, kF32Weights);
+    row("weights", f64.weights, f32.weights, kF32Weights);
+  }
+  if (nudged.weights > 0) {
+    out +=
+        "f64 loses digits here too (at most 4 times as far is ok); the unsharded network, its parameters changed by 2^-45 at "
+        "most\n";
+    for (const auto& [what, own] :
+         {std::pair{"loss", nudged.loss}, {"logits", nudged.logits}, {"gradients", nudged.gradients}, {"weights", nudged.weights}})
+      out += fmt::format("  {:<10} f64 {:9.2e}\n", what, own);
+  }
+  if (alone.weights > 0 || alone.logits > 0) {
+    out += fmt::format(
+        "{} loses digits here without any cut too (at most 4 times as far is ok{});\n"
+        "the unsharded network by its own kernels and by plain ones\n",
+        bf16 ? "bf16" : "f32", bf16 ? "" : ", and 16 times as far as plain kernels");
+    for (const auto& [what, of] : {std::pair{"loss", &Difference::loss},
+                                   {"logits", &Difference::logits},
+                                   {"gradients", &Difference::gradients},
+                                   {"weights", &Difference::weights}})
+      if (!inference || alone.*of > 0)  // an inference has neither gradients nor updates
+        out += fmt::format("  {:<10} f32 {:9.2e}   plain {:9.2e}\n", what, alone.*of, plain.*of);
+  }
+  if (ok()) return out + "ok: the sharded network computes what the unsharded one does\n";
+  if (diverged && inference) return out + "NOT ok: the unsharded network's own values are not finite\n";
+  if (diverged)
+    return out +
+           "NOT ok: the unsharded network's own values are not finite after these steps; a smaller learning rate, or --steps 1\n";
+  auto name = [&](const char* what, double difference, double most, const std::string& tensor) {
+    if (!(difference <= most)) out += "  " + std::string(what) + ": most in " + tensor + "\n";
+  };
+  name("f64 gradients", f64.gradients, kF64, f64.worst_gradient);
+  name("f64 weights", f64.weights, kF64, f64.worst_weights);
+  name("f32 gradients", f32.gradients, kF32Weights, f32.worst_gradient);
+  name("f32 weights", f32.weights, kF32Weights, f32.worst_weights);
+  if (exact() && !is_finite(f32) && !is_finite(alone))
+    return out +
+           "NOT ok in f32, ok in f64: the network's own values are too large for f32 after these steps; a smaller learning rate, "
+           "or --steps 1\n";
+  if (exact() && is_f32_within(*this, false))
+    return out + "NOT ok in f32, without any cut too: a kernel of this device computes something else than plain ones\n";
+  if (exact())
+    return out +
+           "NOT ok in f32, ok in f64: the cuts are right; f32 loses digits there (sums that nearly cancel), or a kernel does\n";
+  return out + "NOT ok: the sharded network computes something else\n";
+}
+
+}  // namespace motley
