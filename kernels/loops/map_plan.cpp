@@ -163,13 +163,6 @@ void choose_sums(MapPlan& plan, const KernelSpec& spec, const Loops& loops, cons
   loop.widened = widened;
 }
 
-// Whether these operands (a bit each) are the same at each step of the extent.
-bool same_in_each(std::uint32_t operands, const MapExtent& rows) {
-  for (std::size_t k = 0; k < rows.inputs; k++)
-    if ((operands >> k & 1) != 0 && rows.strides[k] != 0) return false;
-  return true;
-}
-
 void tile_reduction(MapPlan& plan, std::vector<MapExtent>& kept, std::vector<MapExtent>& reduced, const KernelSpec& spec,
                     const Loops& loops, int threads) {
   MapLoop& loop = plan.loop;
@@ -187,7 +180,8 @@ void tile_reduction(MapPlan& plan, std::vector<MapExtent>& kept, std::vector<Map
   if (loop.across ? length >= kTogether : reduced.size() == 1)
     choose_sums(plan, spec, loops, loop.across ? kept.back() : reduced.back(),
                 loop.across ? std::min(length, kChunk) : reduced.back().size);
-  if (loop.sums.across_fixed != nullptr && same_in_each(loop.sums.fixed, reduced.back())) loop.sums.across = loop.sums.across_fixed;
+  if (loop.sums.across_fixed != nullptr && (loop.sums.fixed & ~still_along(plan, reduced.back())) == 0)
+    loop.sums.across = loop.sums.across_fixed;
   loop.tile[1] = loop.across ? std::min(length, kChunk) : kTogether;
   if (loop.sums.along != nullptr && !loop.across) {
     const Index share = threads > 1 ? length / (4 * threads) : length;
