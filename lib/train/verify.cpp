@@ -38,12 +38,13 @@ Batch first_batch(const VerifyInput& in, Index batch) {
 
 namespace {
 
-// Operands that a formula compares to choose between two constants: its result jumps there.
+// Operands that a gradient's formula compares to choose a value: it may jump there.
 std::vector<int> jumps_of(const Formula& f) {
   std::vector<int> out;
   for (const Instruction& s : f.code) {
-    if (s.op != Opcode::select || at(f.code, s.b).op != Opcode::constant || at(f.code, s.c).op != Opcode::constant) continue;
+    if (s.op != Opcode::select) continue;
     const Instruction& condition = at(f.code, s.a);
+    if (condition.op != Opcode::less && condition.op != Opcode::less_equal) continue;
     for (const int r : {condition.a, condition.b})
       if (at(f.code, r).op == Opcode::operand) out.push_back(at(f.code, r).a);
   }
@@ -53,11 +54,13 @@ std::vector<int> jumps_of(const Formula& f) {
 // Tensors at whose values gradients jump: what relu makes, what max_pool2d reads.
 std::vector<int> deciding_tensors(const Passes& passes) {
   std::vector<int> out;
+  const auto decides = [&](int tensor) {
+    if (at(passes.tensors, tensor).role == TensorRole::activation) out.push_back(tensor);
+  };
   for (const Pass& p : passes.passes) {
-    for (const int k : jumps_of(p.formula)) out.push_back(at(p.reads, k).tensor);
-    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward &&
-        at(passes.tensors, p.reads[0].tensor).role == TensorRole::activation)
-      out.push_back(p.reads[0].tensor);
+    if (at(passes.tensors, p.writes.tensor).role == TensorRole::gradient)
+      for (const int k : jumps_of(p.formula)) decides(at(p.reads, k).tensor);
+    if (p.op == KernelOp::max_pool2d && p.kind == PassKind::forward) decides(p.reads[0].tensor);
   }
   return out;
 }

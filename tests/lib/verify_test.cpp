@@ -44,6 +44,28 @@ class Cpu final : public WrappedBackend {
   }
 };
 
+// Three values of each unit; those of every other one add up to what f32 rounds away, above 0 or below.
+class Cancelling final : public Dataset {
+ public:
+  static constexpr Index kUnits = 64;
+  Index samples() const override { return 4; }
+  Index classes() const override { return 0; }
+  std::vector<Index> sample_extents() const override { return {kUnits, 3}; }
+  std::vector<Index> label_extents() const override { return {kUnits, 1}; }
+  DType label_dtype() const override { return DType::f32; }
+  std::int32_t label(Index) const override { return 0; }
+  void read_targets(Index, const Box&, std::span<double> out) const override { std::fill(out.begin(), out.end(), 1.0); }
+  void read(Index sample, const Box& box, std::span<double> out) const override {
+    std::size_t k = 0;
+    for (Index unit = box[0].begin; unit < box[0].end; unit++) {
+      const double at = static_cast<double>(sample * kUnits + unit);
+      const float a = static_cast<float>(std::sin(at + 1)), b = static_cast<float>(std::cos(3 * at));
+      const float c = unit % 2 == 0 ? 0.5F : static_cast<float>(-(static_cast<double>(a) + static_cast<double>(b)));
+      for (Index i = box[1].begin; i < box[1].end; i++) out[k++] = static_cast<double>(i == 0 ? a : i == 1 ? b : c);
+    }
+  }
+};
+
 }  // namespace
 
 namespace motley {
@@ -102,6 +124,26 @@ TEST_CASE("verify: a kernel that is wrong without any cut too is found", "[verif
       CHECK(report.plain.gradients < 1e-4);
     });
   }
+}
+
+// A relu's gradient is 0 or not by values that are rounding alone: what they are compared with decides as f32 did.
+TEST_CASE("verify: values next to a gradient's jump are no difference", "[verify]") {
+  Graph graph;
+  const Index units = Cancelling::kUnits;
+  const Tensor image = graph.input("image", {{"batch", 4}, {"units", units}, {"c", 3}}),
+               label = graph.input("label", {{"batch", 4}, {"units", units}, {"o", 1}});
+  const Tensor sum =
+      dense(image, {.in = {Dim{"c"}}, .out = {{"o", 1}}, .bias = false, .weight = {.initial = InitialWeights::ones}});
+  const Tensor moved = add(sum, graph.parameter({{"units", units}}, {.initial = InitialWeights::zeros, .name = "moved"}));
+  const Step step = training(mean(mean_squared_error(relu(moved), label)), Sgd{.learning_rate = 1e-9});
+  const Mesh mesh = line_of(1);
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    const VerifyReport report = verify(rt, {.step = &step, .mesh = &mesh, .data = std::make_shared<Cancelling>(), .steps = 1});
+    INFO(report.text());
+    CHECK(report.ok());
+    CHECK(report.alone.gradients == 0);  // not looked for
+    CHECK(report.f32.gradients < 1e-4);
+  });
 }
 
 // With its batch of 5 cut into 1, 0 and 4 samples over three ranks.
