@@ -129,7 +129,7 @@ bool runs_at_once(const MapPlan& plan, Index rows, const MapExtent& row) {
 }
 
 // Operands that are the same in each row are read once for several. Of longer rows, side by side, memory would be read in an order
-// that it cannot foresee (a norm's gradient over rows of 96 and more: 1.6 to 2.5 times as long; AMD Zen 3).
+// that it cannot foresee (a norm's gradient over rows of 96 to 192: 1.2 to 2.5 times as long; AMD Zen 3).
 void read_fixed_once(MapPlan& plan, const Loops& loops, const MapExtent& rows, const MapExtent& row) {
   if (row.size > kSideBySide) return;
   const FormulaLoop fixed = loops.compiled(plan.shape, false, plan.loop.still, still_along(plan, rows));
@@ -139,7 +139,7 @@ void read_fixed_once(MapPlan& plan, const Loops& loops, const MapExtent& rows, c
 // One result, of rows that are next to each other, so large that no cache would have it when it is read: the lines that are
 // overwritten are then not read first, and no others leave the caches for them. What computes long does not wait for memory, but
 // would for such writes: two functions like exp, with vectors of 8 and fewer one (AMD Zen 3, AVX2: 1.2 times as long; with AVX-512
-// on an Intel Xeon 0.6 to 0.7).
+// on an Intel Xeon 0.6 to 1.0).
 bool is_streamed(const MapPlan& plan, const KernelSpec& spec, Simd simd, const MapExtent& rows, const MapExtent& row) {
   const PlainFormula& f = plan.formula;
   const auto functions = std::count_if(f.code, f.code + f.count, [](const PlainInstruction& i) { return is_function(i.op); });

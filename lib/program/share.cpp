@@ -272,9 +272,7 @@ class Sharer {
     for (const DraftStep& step : draft_.steps) {
       if (const auto* run = std::get_if<RunKernel>(&step.what))
         for (std::size_t k = 0; k + 1 < run->operands.size(); k++) packs_.erase(run->operands[k].buffer);
-      if (const auto* post = std::get_if<Post>(&step.what))
-        for (const auto* pieces : {&post->sends, &post->receives})
-          for (const Piece& p : *pieces) packs_.erase(p.at.buffer);
+      if (const auto* post = std::get_if<Post>(&step.what)) for_buffers(*post, [&](int buffer) { packs_.erase(buffer); });
     }
     std::erase_if(draft_.steps, [&](const DraftStep& step) {
       const auto* run = std::get_if<RunKernel>(&step.what);

@@ -52,10 +52,10 @@ std::vector<int> jumps_of(const Formula& f) {
 }
 
 // Tensors at whose values gradients jump: what relu makes, what max_pool2d reads.
-std::vector<int> deciding_tensors(const Passes& passes) {
-  std::vector<int> out;
+std::set<int> deciding_tensors(const Passes& passes) {
+  std::set<int> out;
   const auto decides = [&](int tensor) {
-    if (at(passes.tensors, tensor).role == TensorRole::activation) out.push_back(tensor);
+    if (at(passes.tensors, tensor).role == TensorRole::activation) out.insert(tensor);
   };
   for (const Pass& p : passes.passes) {
     if (at(passes.tensors, p.writes.tensor).role == TensorRole::gradient)
@@ -115,7 +115,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
                     const std::function<void(const char*)>& before, Record record = Record::results,
                     const RunRecord* like = nullptr, double nudge = 0, Kernels kernels = Kernels::fused) {
   const Passes& passes = plan.data().passes;
-  const std::vector<int> deciding = deciding_tensors(passes);
+  const std::set<int> deciding = deciding_tensors(passes);
   const int logits_tensor = passes.logits();
   CompileOptions options{.keep_gradients = true, .keep = {logits_tensor}, .hosts = transport.hosts()};
   options.fuse = options.fuse_maps = kernels == Kernels::fused;

@@ -128,6 +128,21 @@ TEST_CASE("CPU backend law: formulas along rows") {
   CHECK(compared > 50);
 }
 
+// A formula's operands over rows that begin `row` elements apart: whole ones, one value in a row, or, where `same`, one row for
+// all.
+static std::pair<std::vector<std::vector<Index>>, std::vector<Image>> over_rows(const CompiledFormula& one, Index rows,
+                                                                                Index columns, Index row, bool same) {
+  std::pair<std::vector<std::vector<Index>>, std::vector<Image>> out;
+  for (int k = 0; k < operand_count(one.formula); k++) {
+    const bool fixed = same && (one.fixed >> k & 1) != 0, still = (one.still >> k & 1) != 0;
+    out.first.push_back(still ? std::vector<Index>{1, 0} : std::vector<Index>{fixed ? 0 : row, 1});
+    Image& image = out.second.emplace_back(static_cast<std::size_t>(still ? rows : fixed ? columns : (rows - 1) * row + columns));
+    for (std::size_t i = 0; i < image.size(); i++)
+      image[i] = -0.75 + static_cast<double>((i * 131 + static_cast<std::size_t>(k) * 57) % 1009) / 512;
+  }
+  return out;
+}
+
 // Operands that are the same in each row are read once for four, where these are short, by a loop that has so many rows left.
 TEST_CASE("CPU backend law: operands that are the same in each row") {
   const auto backend = open_cpu(device(1)), reference = reference_backend();
@@ -138,19 +153,9 @@ TEST_CASE("CPU backend law: operands that are the same in each row") {
     for (const Index columns : {8, 24, 37, 64, 65})
       for (const Index rows : {1, 3, 4, 11})
         for (const Index gap : {0, 3}) {
-          std::vector<std::vector<Index>> strides;
-          std::vector<Image> images;
           const Index row = columns + gap;
+          auto [strides, images] = over_rows(one, rows, columns, row, true);
           const auto all = static_cast<std::size_t>((rows - 1) * row + columns);
-          for (int k = 0; k < inputs; k++) {
-            const bool fixed = (one.fixed >> k & 1) != 0, still = (one.still >> k & 1) != 0;
-            strides.push_back(still ? std::vector<Index>{1, 0} : std::vector<Index>{fixed ? 0 : row, 1});
-            Image& image = images.emplace_back(still   ? static_cast<std::size_t>(rows)
-                                               : fixed ? static_cast<std::size_t>(columns)
-                                                       : all);
-            for (std::size_t i = 0; i < image.size(); i++)
-              image[i] = -0.75 + static_cast<double>((i * 131 + static_cast<std::size_t>(k) * 57) % 1009) / 512;
-          }
           for (int k = 0; k < results; k++) strides.push_back({row, 1}), images.emplace_back(all);
           const KernelSpec spec = map_of(one.formula, {rows, columns}, strides);
           const std::vector<Image> expected = run_kernel(*reference, spec, images);
@@ -188,15 +193,7 @@ TEST_CASE("CPU backend law: sums across rows") {
     for (const Index columns : {3, 8, 24, 96, 550})
       for (const Index rows : {1, 4, 7, 50})
         for (const auto& [same, read] : {std::pair{true, DType::f32}, {false, DType::f32}, {true, DType::bf16}}) {
-          std::vector<std::vector<Index>> strides;
-          std::vector<Image> images;
-          for (int k = 0; k < operand_count(one.formula); k++) {
-            const bool fixed = same && (one.fixed >> k & 1) != 0, still = (one.still >> k & 1) != 0;
-            strides.push_back(still ? std::vector<Index>{1, 0} : std::vector<Index>{fixed ? 0 : columns, 1});
-            Image& image = images.emplace_back(static_cast<std::size_t>(still ? rows : fixed ? columns : rows * columns));
-            for (std::size_t i = 0; i < image.size(); i++)
-              image[i] = -0.75 + static_cast<double>((i * 131 + static_cast<std::size_t>(k) * 57) % 1009) / 512;
-          }
+          auto [strides, images] = over_rows(one, rows, columns, columns, same);
           for (int k = 0; k < result_count(one.formula); k++) strides.push_back({0, 1});
           KernelSpec spec = map_of(one.formula, {rows, columns}, strides);
           spec.combine = Combine::add;
