@@ -60,10 +60,15 @@ void check_cut(const Mesh& mesh, const std::string& dim, const Cut& cut) {
 }
 
 void check_cuts(const LaidOut& at) {
+  std::map<int, std::string> cut_by;  // axis -> the dim that is cut along it
   for (const auto& [dim, cut] : at.layout.cuts) {
     if (!at.layout.shape.has(dim))
       throw UserError("the layout cuts \"" + dim + "\", which is not a dim of " + dims_of(at.layout.shape));
     check_cut(at.mesh, dim, cut);
+    for (const int axis : cut.axes)
+      if (const auto [other, first] = cut_by.emplace(axis, dim); !first)
+        throw UserError("axis \"" + at.mesh.axes()[static_cast<std::size_t>(axis)].name + "\" cuts \"" + other->second +
+                        (other->second == dim ? "\" twice" : "\" and \"" + dim + "\"") + "; a layout cuts one dim along an axis");
     for (const Partition& list : cut.lists)
       if (list.size() != at.layout.shape.size_of(dim))
         throw UserError("the parts of \"" + dim + "\" sum to " + std::to_string(list.size()) + ", its size is " +

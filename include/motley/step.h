@@ -96,7 +96,8 @@ struct TrainingOptions {
   /// hold it. Below 1.
   double average = 0;
   /// Of activations, their gradients and copies of weights, in memory and in messages: f32 or bf16, which devices with instructions
-  /// for it also multiply in (sums in f32). Parameters and their gradients, optimizers, statistics, logits and losses stay f32.
+  /// for it also multiply in (sums in f32). Parameters and their gradients, optimizers, statistics, logits and losses stay f32. A
+  /// plan in f64 stores all of them in f64.
   DType storage = DType::f32;
 };
 

@@ -139,6 +139,8 @@ class RuleChecker {
           rule.axes.names.begin() + static_cast<std::ptrdiff_t>(i))
         complain(inner, "axis " + quoted(name) + " is listed twice");
     }
+    if (rule.axes.names.empty() && rule.parts != Parts(CutBy::profile))
+      complain(here, "has parts but no axis; name the mesh axes that they are along, or leave the parts out (not cut)");
     if (out_.size() == before && !rule.axes.names.empty())
       check_parts(here, rule, subject_.mesh != nullptr ? ranks : 0);
     else if (const auto* jagged = std::get_if<Jagged>(&rule.parts))

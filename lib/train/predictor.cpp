@@ -53,7 +53,7 @@ Ran Predictor::run(const std::vector<Feed>& feeds) {
 
 Ran Predictor::run_named(const std::map<std::string, ReadBox>& feeds) {
   impl_->on_rank.check_feeds(feeds);
-  impl_->on_rank.feed(impl_->executor, feeds);
+  agreed(impl_->rt.transport(), [&] { impl_->on_rank.feed(impl_->executor, feeds); });
   const Ran ran = impl_->executor.run();
   impl_->has_run = true;
   return ran;

@@ -65,8 +65,8 @@ std::set<int> deciding_tensors(const Passes& passes) {
   return out;
 }
 
-// Takes over the other run's values where they agree within the bound. A row that no one reads is in neither.
-void take_decisions(Executor& executor, const Program& program, int buffer, const WholeTensor& other) {
+// Takes over the other run's values where they agree within so much of the largest. A row that no one reads is in neither.
+void take_decisions(Executor& executor, const Program& program, int buffer, const WholeTensor& other, double within) {
   const Box box = at(program.buffers, buffer).box;
   std::vector<double> values = executor.read(buffer, box);
   double most = 0;
@@ -75,7 +75,7 @@ void take_decisions(Executor& executor, const Program& program, int buffer, cons
   for_each_index(box, [&](const std::vector<Index>& here) {
     double& v = values[k++];
     const double theirs = at(other.values, position_of(other.shape, here));
-    if (std::abs(v - theirs) <= kF32Values * most) v = theirs;
+    if (std::abs(v - theirs) <= within * most) v = theirs;
   });
   executor.write(buffer, box, values);
 }
@@ -116,6 +116,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
                     const RunRecord* like = nullptr, double nudge = 0, Kernels kernels = Kernels::fused) {
   const Passes& passes = plan.data().passes;
   const std::set<int> deciding = deciding_tensors(passes);
+  const double like_within = stores_bf16(*in.step) ? kBf16Decisions : kF32Values;
   const int logits_tensor = passes.logits();
   CompileOptions options{.keep_gradients = true, .keep = {logits_tensor}, .hosts = transport.hosts()};
   options.fuse = options.fuse_maps = kernels == Kernels::fused;
@@ -157,7 +158,7 @@ RunRecord run_steps(const Plan& plan, Backend& backend, Transport& transport, co
           const int buffer = at(program.main_buffer, t);
           const auto other = at(like->decided, number).find(at(passes.tensors, t).name);
           if (buffer == run->operands.back().buffer && other != at(like->decided, number).end())
-            take_decisions(executor, program, buffer, other->second);
+            take_decisions(executor, program, buffer, other->second, like_within);
         }
       });
       if (record == Record::decisions) {

@@ -76,6 +76,11 @@ TEST_CASE("redistribute says what was found, what was expected, what to change",
   LaidOut lists = cut_rows({3, 3});
   lists.layout.cuts.at("rows").lists.clear();
   CHECK(refused([&] { moves(one, lists); }) == "the cut of \"rows\" has 0 lists of parts; expected one");
+  LaidOut twice = cut_rows({3, 3});
+  twice.layout.cuts.emplace("cols", Cut{{0}, -1, {Partition::of(std::vector<Index>{2, 2})}});
+  const std::string by = twice.mesh.axes()[0].name;
+  CHECK(refused([&] { moves(twice, one); }) ==
+        "axis \"" + by + "\" cuts \"cols\" and \"rows\"; a layout cuts one dim along an axis");
   const std::vector<double> values(24);
   std::vector<double> room(23);
   CHECK(refused([&] {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer, evaluation and the files of a training job, on ranks that are threads.
+// The trainer, on ranks that are threads.
 #include <fmt/format.h>
 #include <motley/error.h>
-#include <motley/predictor.h>
 #include <motley/trainer.h>
 
 #include <catch2/catch.hpp>
@@ -12,41 +11,16 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <set>
-#include <sstream>
 
-#include "base/json.h"
-#include "base/npy.h"
 #include "plan/plan_data.h"
 #include "program/views.h"
-#include "run/copies.h"
 #include "run/gather.h"
 #include "tests/lib/train_nets.h"
 #include "tests/support/synthetic_profile.h"
-#include "train/score.h"
-#include "train/train_job.h"
 
 using namespace motley;
 
 namespace {
-
-std::map<std::string, ReadBox> feeds(const Batch& b) {
-  return {{"image", b.images}, {"label", b.labels}};
-}
-
-Plan small_plan(int ranks, DType dtype, Index batch = 4,
-                const Sgd& sgd = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-3}) {
-  return balance(small_step(batch, sgd), line_of(ranks), small_rules(ranks), {}, {.dtype = dtype});
-}
-
-// The small network's logits, on the parameters as `plan` stores them.
-Plan evaluation_plan(const Plan& plan, Index batch = 4) {
-  const int ranks = plan.mesh().ranks();
-  LayoutRules rules = small_rules(ranks);
-  rules.homes = plan.homes();
-  return balance(small_inference(batch), line_of(ranks), rules, {}, {.dtype = plan.data().dtype});
-}
 
 std::vector<double> losses(int ranks, DType dtype, int steps) {
   const Plan plan = small_plan(ranks, dtype);
@@ -56,7 +30,7 @@ std::vector<double> losses(int ranks, DType dtype, int steps) {
     Trainer trainer(rt, plan, {.seed = 5});
     Order order(40, 4, 1);
     for (int s = 0; s < steps; s++) {
-      const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+      const StepReport report = trainer.step_named(feeds_of(batch_of(data.train, order.batch_of(s), s, 0)));
       Index planned = 0;
       for (const PredictedRank& r : plan.data().predicted) planned += r.bytes;
       if (trainer.figures().bytes_received != planned) throw InternalError("counted other bytes than planned");
@@ -73,60 +47,6 @@ std::map<std::string, WholeTensor> weights(Runtime& rt, const Plan& plan, Traine
     out.emplace(w.name, std::move(w));
   }
   return out;
-}
-
-// Labels as given; one sample may hold a value that is not a number.
-class Fixed final : public Dataset {
- public:
-  explicit Fixed(Index samples, Index bad = -1) : samples_(samples), bad_(bad) {}
-  Index samples() const override { return samples_; }
-  Index classes() const override { return kClasses; }
-  std::vector<Index> sample_extents() const override { return {2, 6, 5}; }
-  void read(Index sample, const Box& box, std::span<double> out) const override {
-    std::size_t at = 0;
-    for (Index c = box[0].begin; c < box[0].end; c++)
-      for (Index h = box[1].begin; h < box[1].end; h++)
-        for (Index w = box[2].begin; w < box[2].end; w++)
-          out[at++] = sample == bad_ ? std::numeric_limits<double>::quiet_NaN()
-                                     : static_cast<double>((sample * 7 + c * 5 + h * 3 + w) % 11) / 11;
-  }
-  std::int32_t label(Index sample) const override { return static_cast<std::int32_t>(sample % kClasses); }
-
- private:
-  Index samples_, bad_;
-};
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::stringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
-
-Json parsed(const std::string& text) {
-  Complaints complaints;
-  auto json = read_json("test", text, complaints);
-  REQUIRE(json.has_value());
-  return *json;
-}
-
-double number(const Json& json, const std::string& pointer) {
-  const Json* at = json.at(pointer);
-  REQUIRE(at != nullptr);
-  if (const auto* integer = std::get_if<std::int64_t>(&at->value)) return static_cast<double>(*integer);
-  REQUIRE(std::holds_alternative<double>(at->value));
-  return std::get<double>(at->value);
-}
-
-// What it throws; Catch's assertions are one thread's.
-template <class Work>
-std::string thrown_by(Work&& work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
 }
 
 }  // namespace
@@ -150,11 +70,11 @@ TEST_CASE("trainer: a loss that is not finite stops all ranks before the update"
   run_ranks_in_memory(3, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
     const auto data = std::make_shared<Fixed>(8, 6);
-    trainer.step_named(feeds(batch_of(data, {0, 1, 2, 3}, 0, 0)));
+    trainer.step_named(feeds_of(batch_of(data, {0, 1, 2, 3}, 0, 0)));
     const auto before = weights(rt, plan, trainer);
     std::string text;
     try {
-      trainer.step_named(feeds(batch_of(data, {4, 5, 6, 7}, 1, 0)));
+      trainer.step_named(feeds_of(batch_of(data, {4, 5, 6, 7}, 1, 0)));
     } catch (const LossNotFinite& e) {
       text = e.what();
       const std::lock_guard hold(lock);
@@ -175,7 +95,7 @@ TEST_CASE("trainer: whatever a feed throws is all ranks' error, before the updat
   std::mutex lock;
   run_ranks_in_memory(3, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
-    const auto good = feeds(batch_of(data, {0, 1, 2, 3}, 0, 0));
+    const auto good = feeds_of(batch_of(data, {0, 1, 2, 3}, 0, 0));
     trainer.step_named(good);
     const auto before = weights(rt, plan, trainer);
     for (const bool standard : {true, false}) {
@@ -228,7 +148,7 @@ TEST_CASE("trainer: a parameter that is not finite is found though the loss is f
   const Plan plan = small_plan(2, DType::f64);
   run_ranks_in_memory(2, [&](Runtime& rt) {
     Trainer trainer(rt, plan);
-    trainer.step_named(feeds(batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0)));
+    trainer.step_named(feeds_of(batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0)));
     std::string name;
     if (rt.rank() == 1) {
       const Slice& s = trainer.program().slices.front();
@@ -247,7 +167,7 @@ TEST_CASE("trainer: names the tensor in which a number overflows", "[train]") {
     Trainer trainer(rt, plan);
     const auto data = std::make_shared<Fixed>(4);
     const Batch b = batch_of(data, {0, 1, 2, 3}, 0, 0);
-    auto huge = feeds(b);
+    auto huge = feeds_of(b);
     huge["image"] = [&](const Box& box, std::span<std::byte> out) {  // finite, but its products are not
       b.images(box, out);
       auto* values = reinterpret_cast<double*>(out.data());
@@ -296,7 +216,7 @@ TEST_CASE("trainer: where ranks have found different plans, rank 0's is run by a
       Trainer trainer(rt, rt.rank() == 0 ? one : two, {.seed = 5});
       Order order(40, 20, 1);
       for (int s = 0; s < 2; s++) {
-        const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+        const StepReport report = trainer.step_named(feeds_of(batch_of(data.train, order.batch_of(s), s, 0)));
         if (rt.rank() == 0) losses.push_back(report.loss);
       }
     });
@@ -323,7 +243,7 @@ TEST_CASE("trainer: micro-batches under a layout are the complete batch", "[trai
       Order order(40, kBatch, 1);
       std::vector<double> losses;
       for (int s = 0; s < 4; s++) {
-        const StepReport report = trainer.step_named(feeds(batch_of(data.train, order.batch_of(s), s, 0)));
+        const StepReport report = trainer.step_named(feeds_of(batch_of(data.train, order.batch_of(s), s, 0)));
         losses.push_back(report.loss);
         Index planned = 0;
         for (const PredictedRank& r : plan.data().predicted) planned += r.bytes;
@@ -423,7 +343,7 @@ TEST_CASE("trainer: an input without dims is fed", "[train]") {
 TEST_CASE("state: read and written by name, under any layout", "[train]") {
   // Values and velocities of one run go on in another one, with other cuts and another number of ranks.
   const Datasets data = small_data(40);
-  auto feed = [&](Index s) { return feeds(batch_of(data.train, {4 * s, 4 * s + 1, 4 * s + 2, 4 * s + 3}, s, 0)); };
+  auto feed = [&](Index s) { return feeds_of(batch_of(data.train, {4 * s, 4 * s + 1, 4 * s + 2, 4 * s + 3}, s, 0)); };
   std::map<std::string, std::vector<double>> values, velocities;
   std::vector<double> losses(6, 0), again(6, 0);
   run_ranks_in_memory(3, [&](Runtime& rt) {
@@ -641,153 +561,6 @@ TEST_CASE("optimizers are PyTorch's: five steps of a dense layer against plain l
   });
 }
 
-TEST_CASE("score: by hand, ties and padding", "[train]") {
-  Score score;
-  score.add({0, 0, 0, /**/ 1, 2, 0, /**/ 9, 9, 9}, {0, 2, kNoSample}, 3);
-  CHECK(score.rows == 2);
-  CHECK(score.right == 1);  // the first of equal logits
-  CHECK(score.loss == Approx(std::log(3.0) + std::log(std::exp(1.0) + std::exp(2.0) + 1)));
-}
-
-TEST_CASE("score: several rows a sample, classes not last", "[train]") {
-  Score score;  // [2 samples, 2, 3 classes, 2]
-  score.add({5, 0, 0, 5, 0, 0, /**/ 0, 0, 9, 0, 0, 9, /**/ 1, 1, 1, 1, 1, 1, /**/ 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, -1, 7, -1, 7}, 3,
-            2, 7);
-  CHECK(score.rows == 4);
-  CHECK(score.right == 1);  // of {5 0 0} {0 5 0} {0 9 0} {0 0 9}
-}
-
-TEST_CASE("predictor: what it took is given back, what is wrong is refused", "[train]") {
-  const Plan plan = small_plan(1, DType::f32), evaluation = evaluation_plan(plan);
-  auto shared = [] {  // memory of transports that this process maps
-    std::ifstream maps("/proc/self/maps");
-    int found = 0;
-    for (std::string line; std::getline(maps, line);) found += line.find("memfd:motley") != std::string::npos;
-    return found;
-  };
-  run_ranks_in_memory(1, [&](Runtime& rt) {
-    Trainer trainer(rt, plan);
-    const int before = shared();
-    {
-      Predictor predictor(rt, evaluation, trainer.state());
-      CHECK(shared() == before + 1);
-      CHECK_THROWS_WITH(predictor.run_named({}), Catch::Contains("\"image\" is not fed"));
-      CHECK_THROWS_WITH(predictor.get("relu_2"), Catch::Contains("\"relu_2\" is not an output of this step"));
-    }
-    CHECK(shared() == before);
-    const Batch b = batch_of(small_data(4).train, {0, 1, 2, 3}, 0, 0);
-    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}}), Catch::Contains("\"label\" is not fed"));
-    CHECK_THROWS_WITH(trainer.step_named({{"image", b.images}, {"label", ReadBox()}}),
-                      Catch::Contains("\"label\" is fed by an empty"));
-    CHECK(trainer.step_named(feeds(b)).step == 1);  // whose figures are on their way
-    for (int k = 0; k < 3; k++) {
-      Predictor predictor(rt, evaluation, trainer.state());
-      CHECK_THROWS_WITH(predictor.get("dense_6"), Catch::Contains("has no values before the first run()"));
-      predictor.run_named({{"image", b.images}});
-    }
-    CHECK(shared() == before);
-    CHECK_THROWS_WITH(Predictor(rt, plan, trainer.state()), Catch::Contains("this one trains; run it with a Trainer"));
-    CHECK_THROWS_WITH(Trainer(rt, evaluation), Catch::Contains("this one is inference; run it with a Predictor"));
-  });
-}
-
-TEST_CASE("predictors after a step, on ranks that send each other figures, give back what they took", "[train]") {
-  const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
-  std::vector<int> maps(2);
-  run_ranks_in_memory(3, [&](Runtime& rt) {
-    Trainer trainer(rt, plan);
-    const Batch b = batch_of(small_data(4).train, {0, 1, 2, 3}, 0, 0);
-    auto count = [&](std::size_t at) {
-      static_cast<void>(rt.transport().gather_all({}));
-      std::ifstream file("/proc/self/maps");
-      for (std::string line; rt.rank() == 0 && std::getline(file, line);)
-        maps[at] += line.find("memfd:motley") != std::string::npos;
-      static_cast<void>(rt.transport().gather_all({}));
-    };
-    trainer.step_named(feeds(b));
-    count(0);
-    for (int k = 0; k < 5; k++) Predictor(rt, evaluation, trainer.state()).run_named({{"image", b.images}});
-    count(1);
-  });
-  CHECK(maps[1] == maps[0]);
-}
-
-TEST_CASE("evaluation: what is wrong with samples is said", "[train]") {
-  const Plan plan = evaluation_plan(small_plan(1, DType::f64));
-  struct Other final : Dataset {
-    std::int32_t wrong = 0;
-    std::vector<Index> extents{2, 6, 5};
-    Index samples() const override { return 3; }
-    Index classes() const override { return kClasses; }
-    std::vector<Index> sample_extents() const override { return extents; }
-    void read(Index, const Box&, std::span<double> out) const override { std::fill(out.begin(), out.end(), 0.0); }
-    std::int32_t label(Index sample) const override { return sample == 1 ? wrong : 0; }
-  };
-  run_ranks_in_memory(1, [&](Runtime& rt) {
-    State state(plan, 0, 1);
-    Predictor predictor(rt, plan, state);
-    const auto data = std::make_shared<Other>();
-    CHECK(evaluate(rt, predictor, data).samples == 3);
-    for (const std::int32_t label : {-1, 3}) {
-      data->wrong = label;
-      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("sample 1 has the label " + std::to_string(label)));
-    }
-    data->extents = {2, 6, 6};
-    CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("a sample has the sizes [2, 6, 6], \"image\" has [2, 6, 5]"));
-    CHECK_THROWS_WITH(evaluate(rt, predictor, nullptr), Catch::Contains("no samples to evaluate on"));
-  });
-}
-
-TEST_CASE("evaluation: a short last batch, every layout the same", "[train]") {
-  const auto data = std::make_shared<Fixed>(10);  // batches of 4: 4, 4, 2
-  Evaluation one, whole;
-  {  // one batch of all ten, nothing padded
-    const Plan plan = evaluation_plan(small_plan(1, DType::f64, 10), 10);
-    run_ranks_in_memory(1, [&](Runtime& rt) {
-      State state(plan, rt.rank(), 2);
-      Predictor predictor(rt, plan, state);
-      whole = evaluate(rt, predictor, data);
-    });
-  }
-  for (int ranks = 1; ranks <= 4; ranks++) {
-    const Plan plan = small_plan(ranks, DType::f64);
-    run_ranks_in_memory(ranks, [&](Runtime& rt) {
-      Trainer trainer(rt, plan, {.seed = 2});
-      Predictor predictor(rt, evaluation_plan(plan), trainer.state());
-      const Evaluation e = evaluate(rt, predictor, data);
-      if (rt.rank() == ranks - 1) one = e;
-    });
-    CHECK(one.samples == 10);
-    CHECK(one.accuracy == whole.accuracy);
-    CHECK(one.mean_loss == Approx(whole.mean_loss).epsilon(1e-12));
-  }
-}
-
-TEST_CASE("evaluation: the logits' samples in any place among their dims", "[train]") {
-  const auto data = small_data(10).test;
-  const Dim n{"batch", 4}, in{"in", 2}, rows{"rows", 6}, cols{"cols", 5}, classes{"classes", kClasses};
-  std::vector<Evaluation> found;
-  for (const std::vector<Dim>& order : {std::vector<Dim>{n, rows, in, cols}, {rows, n, in, cols}}) {
-    Graph g;
-    const Tensor label = g.input("label", {n}, DType::i32);
-    const Tensor image = g.input("image", {n, in, rows, cols});
-    const Tensor logits = dense(transpose(image, order), {.in = {in, cols}, .out = {classes}, .name = "out"});
-    const Plan plan = balance(inference({logits}), line_of(2), {{"classes", "all", CutBy::even}}, {}, {.dtype = DType::f64});
-    run_ranks_in_memory(2, [&](Runtime& rt) {
-      State state(plan, rt.rank(), 2);
-      Predictor predictor(rt, plan, state);
-      CHECK_THROWS_WITH(evaluate(rt, predictor, data, {.over = "batch"}), Catch::Contains("counts the classes? Name it"));
-      CHECK_THROWS_WITH(evaluate(rt, predictor, data), Catch::Contains("counts the classes? Name it"));
-      const Evaluation e = evaluate(rt, predictor, data, {.over = "classes"});
-      if (rt.rank() == 0) found.push_back(e);
-    });
-  }
-  CHECK(found[0].samples == data->samples());
-  CHECK(found[1].samples == data->samples());
-  CHECK(found[0].accuracy == found[1].accuracy);
-  CHECK(found[0].mean_loss == Approx(found[1].mean_loss).epsilon(1e-12));
-}
-
 TEST_CASE("trainer: the sum of several losses is trained, each is reported", "[train]") {
   auto report_of = [](bool several) {
     Graph g;
@@ -835,231 +608,4 @@ TEST_CASE("several losses of a deep network with many paths, one made of another
   const Tensor first = sum(x), second = mean(x);
   CHECK_NOTHROW(training(std::vector<Tensor>{first, second}, Sgd{}));
   CHECK_THROWS_WITH(training(std::vector<Tensor>{first, add(first, second)}, Sgd{}), Catch::Contains("is made of the loss"));
-}
-
-TEST_CASE("copies: one that is not its owner's is named", "[train]") {
-  const Plan plan =
-      balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
-  std::vector<CopyDifference> same, disturbed;
-  run_ranks_in_memory(2, [&](Runtime& rt) {
-    const Program program = compile(plan, rt.rank());
-    const auto backend = reference_backend();
-    State state(plan, program.rank, 1);
-    Executor executor(program, *backend, rt.transport(), state);
-    const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
-    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
-      (name == "image" ? b.images : b.labels)(box, out);
-    });
-    const auto first = copies_differ(plan, program, executor, rt.transport());
-    // The owners change their values after they have sent them: what the others read is old then.
-    executor.on_step([&](const char* what) {
-      if (std::string(what) != "dense_6 forward") return;
-      for (const Slice& s : program.slices)
-        *reinterpret_cast<double*>(state.address(s.name, "", program.buffers[static_cast<std::size_t>(s.value)])) += 1;
-    });
-    const auto second = copies_differ(plan, program, executor, rt.transport());
-    if (rt.rank() != 0) return;
-    same = first;
-    disturbed = second;
-  });
-  CHECK(same.empty());
-  std::set<std::string> names;
-  for (const CopyDifference& d : disturbed) names.insert(plan.data().passes.tensors[static_cast<std::size_t>(d.tensor)].name);
-  const std::vector<std::string> all = plan.step().parameters();
-  CHECK(names == std::set<std::string>(all.begin(), all.end()));
-}
-
-TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and the step, after so many steps and at its end",
-          "[train]") {
-  const Plan plan = balance(small_step(4), line_of(3), {{"batch", "all", Sizes{{2, 1, 1}}}}, {});
-  for (const bool at_end : {false, true}) {
-    int ended = 0;
-    std::mutex lock;
-    std::optional<CopiesDiffer> found;
-    run_ranks_in_memory(3, [&](Runtime& rt) {
-      Trainer trainer(rt, plan, {.compare_copies_every = at_end ? 0 : 2});
-      const Program& program = trainer.program();
-      Index steps = 0;
-      // In step 4, or in the comparison at the end, the owner's own weights change unseen by the others: after they were sent,
-      // two signs at once.
-      trainer.executor().on_step([&](const char* what) {
-        if (steps != 4 || std::string(what) != "dense_6 forward") return;
-        for (const Slice& s : program.slices)
-          if (s.name == "conv2d_1.weight") {  // one owner has all of it
-            std::vector<double> values = trainer.executor().read(s.value, s.box);
-            values[0] = -values[0], values[1] = -values[1];
-            trainer.executor().write(s.value, s.box, values);
-          }
-      });
-      Order order(40, 4, 1);
-      const Datasets data = small_data(40);
-      try {
-        for (; steps < 6;) {
-          steps++;
-          if (at_end && steps == 4) trainer.compare_copies();
-          trainer.step_named(feeds(batch_of(data.train, order.batch_of(steps), steps, 0)));
-        }
-      } catch (const CopiesDiffer& e) {
-        const std::lock_guard hold(lock);
-        ended++;
-        found = e;
-      }
-    });
-    INFO("at the end: " << at_end);
-    CHECK(ended == 3);
-    REQUIRE(found.has_value());
-    CHECK(found->code() == Exit::internal);
-    CHECK(found->tensors() == std::vector<std::string>{"conv2d_1.weight"});
-    CHECK_THAT(found->what(), Catch::Contains(at_end ? "copies differ at step 3: " : "copies differ at step 4: "));
-    const int weight = plan.data().passes.find("conv2d_1.weight");
-    const std::vector<Shard>& home = plan.data().tensors[static_cast<std::size_t>(weight)].home;
-    REQUIRE(home.size() == 1);
-    const int owner = home.front().rank, a = owner == 0 ? 1 : 0, b = owner == 2 ? 1 : 2;
-    const std::string by = fmt::format(" (owned by rank {})", owner);
-    CHECK_THAT(found->what(), Catch::Contains("\"conv2d_1.weight\" on ranks 0, 1, 2" + by) ||
-                                  Catch::Contains(fmt::format("\"conv2d_1.weight\" on ranks {}, {}", a, b) + by));
-    const Folder folder;
-    TrainSummary summary;
-    note_failure(summary, *found);
-    write_run_json(folder.path(), summary);
-    const Json run = parsed(text_of(folder.path() / "run.json"));
-    CHECK(std::get<std::string>(run.at("/status")->value) == "failed");
-    CHECK(number(run, "/code") == 70);
-    CHECK(number(run, "/rank") == found->rank());
-    CHECK(std::get<std::string>(run.at("/reason")->value) == found->what());
-    CHECK(std::get<std::string>(run.at("/copies_differ/0")->value) == "conv2d_1.weight");
-  }
-}
-
-TEST_CASE("a training job whose evaluation does not fit beside it ends before its first step", "[train]") {
-  Index both = 0;
-  const Plan unlimited = small_plan(1, DType::f32), evaluated = evaluation_plan(unlimited);
-  run_ranks_in_memory(1, [&](Runtime& rt) {
-    Trainer trainer(rt, unlimited);
-    both = trainer.executor().memory_bytes() + Predictor(rt, evaluated, trainer.state()).memory_bytes();
-  });
-  for (const Index missing : {0, 1}) {
-    Device device;
-    device.memory_bytes = both - missing;
-    const Mesh mesh({{"all", 1}}, {device});
-    const Plan plan = balance(small_step(4), mesh, {}, {});
-    LayoutRules rules;
-    rules.homes = plan.homes();
-    const Plan evaluation = balance(small_inference(4), mesh, rules, {});
-    const Folder folder;
-    auto train = [&] {
-      run_ranks_in_memory(1, [&](Runtime& rt) {
-        train_job(
-            rt, {.plan = &plan, .evaluation = &evaluation, .data = small_data(20), .max_steps = 1, .run_directory = folder.path()});
-      });
-    };
-    if (missing == 0) {
-      train();
-    } else {
-      CHECK_THROWS_WITH(train(), Catch::Contains("for the evaluation beside it, the mesh gives it"));
-      CHECK_FALSE(std::filesystem::exists(folder.path() / "metrics.jsonl"));
-    }
-  }
-}
-
-TEST_CASE("a training job leaves its files", "[train]") {
-  const Folder folder, dump;
-  const Datasets data = small_data(20);
-  const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
-  std::vector<std::string> lines;
-  run_ranks_in_memory(3, [&](Runtime& rt) {
-    const TrainSummary s = train_job(rt, {.plan = &plan,
-                                          .evaluation = &evaluation,
-                                          .data = data,
-                                          .epochs = 2,
-                                          .run_directory = folder.path(),
-                                          .dump = dump.path(),
-                                          .progress = [&](const std::string& line) { lines.push_back(line); }});
-    if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
-  });
-  CHECK(lines.size() == 10);
-  const Json run = parsed(text_of(folder.path() / "run.json"));
-  CHECK(std::get<std::string>(run.at("/status")->value) == "done");
-  CHECK(number(run, "/steps") == 10);
-  CHECK(number(run, "/bytes_predicted") == number(run, "/bytes_counted"));
-  CHECK(number(run, "/measured_step_seconds") > 0);
-  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/predicted_step_seconds")->value));
-  CHECK(number(run, "/test_accuracy") >= 0);
-  CHECK(number(run, "/test_batch_seconds") > 0);
-  CHECK(std::get<Json::Array>(run.at("/copies_differ")->value).empty());
-  REQUIRE(std::get<Json::Array>(run.at("/ranks")->value).size() == 3);
-  for (const char* key :
-       {"measured_step_seconds", "busy_seconds", "waiting_seconds", "bytes_predicted", "bytes_counted", "memory_bytes"})
-    CHECK(number(run, std::string("/ranks/2/") + key) >= 0);
-  std::istringstream metrics(text_of(folder.path() / "metrics.jsonl"));
-  std::string line;
-  int step = 0;
-  while (std::getline(metrics, line)) {
-    const Json one = parsed(line);
-    CHECK(number(one, "/step") == ++step);
-    CHECK(number(one, "/epoch") == (step <= 5 ? 1 : 2));
-    CHECK(number(one, "/seconds") > 0);
-    if (step == 10) CHECK(number(one, "/loss") == number(run, "/train_loss"));
-  }
-  CHECK(step == 10);
-  CHECK(text_of(folder.path() / "plan.json") == plan.json());
-
-  const NpyArray before = read_npy(dump.path() / "weights_before/conv2d_1.weight.npy"),
-                 after = read_npy(dump.path() / "weights_after/conv2d_1.weight.npy");
-  CHECK(before.extents == std::vector<Index>{5, 2, 3, 3});
-  CHECK(before.extents == after.extents);
-  CHECK(std::get<std::vector<float>>(before.data) != std::get<std::vector<float>>(after.data));
-  const NpyArray batches = read_npy(dump.path() / "batches.npy");
-  CHECK(batches.extents == std::vector<Index>{10, 4});
-  const auto first = Order(20, 4, 1).batch_of(0);
-  for (std::size_t i = 0; i < 4; i++) CHECK(std::get<std::vector<std::int64_t>>(batches.data)[i] == first[i]);
-  const Json manifest = parsed(text_of(dump.path() / "manifest.json"));
-  CHECK(number(manifest, "/tensors/conv2d_1.weight/sizes/0") == 5);
-}
-
-TEST_CASE("a training job that fails says so in run.json", "[train]") {
-  const Folder folder;
-  const Plan plan = small_plan(2, DType::f64);
-  Datasets data{std::make_shared<Fixed>(4, 2), nullptr};
-  int thrown = 0;
-  std::mutex lock;
-  try {
-    run_ranks_in_memory(2, [&](Runtime& rt) {
-      try {
-        train_job(rt, {.plan = &plan, .data = data, .max_steps = 3, .run_directory = folder.path()});
-      } catch (const LossNotFinite&) {
-        const std::lock_guard hold(lock);
-        thrown++;
-      }
-    });
-  } catch (const Error&) {
-  }
-  CHECK(thrown == 2);
-  const Json run = parsed(text_of(folder.path() / "run.json"));
-  CHECK(std::get<std::string>(run.at("/status")->value) == "failed");
-  CHECK(number(run, "/code") == 70);
-  CHECK(std::get<std::string>(run.at("/reason")->value).find("\"image\"") != std::string::npos);
-  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/train_loss")->value));
-}
-
-TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[train]") {
-  const Folder folder;
-  std::filesystem::create_symlink("/dev/full", folder.path() / "metrics.jsonl");
-  const Plan plan = small_plan(2, DType::f64);
-  int thrown = 0;
-  std::mutex lock;
-  run_ranks_in_memory(2, [&](Runtime& rt) {
-    try {
-      train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 50, .run_directory = folder.path()});
-    } catch (const Error& e) {
-      const std::lock_guard hold(lock);
-      thrown += e.code() == Exit::io ? 1 : 0;
-    }
-  });
-  CHECK(thrown == 2);
-  const Json run = parsed(text_of(folder.path() / "run.json"));
-  CHECK(number(run, "/code") == 74);
-  CHECK(number(run, "/steps") == 2);
-  CHECK(std::filesystem::exists(folder.path() / "weights.safetensors"));
-  CHECK(std::filesystem::exists(folder.path() / "checkpoints/step-2/complete"));
 }

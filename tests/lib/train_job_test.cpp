@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of a training job, and runs whose copies differ, on ranks that are threads.
+#include <fmt/format.h>
+#include <motley/error.h>
+#include <motley/predictor.h>
+#include <motley/trainer.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "base/json.h"
+#include "base/npy.h"
+#include "plan/plan_data.h"
+#include "run/copies.h"
+#include "tests/lib/train_nets.h"
+#include "train/train_job.h"
+
+using namespace motley;
+
+namespace {
+
+Json parsed(const std::string& text) {
+  Complaints complaints;
+  auto json = read_json("test", text, complaints);
+  REQUIRE(json.has_value());
+  return *json;
+}
+
+double number(const Json& json, const std::string& pointer) {
+  const Json* at = json.at(pointer);
+  REQUIRE(at != nullptr);
+  if (const auto* integer = std::get_if<std::int64_t>(&at->value)) return static_cast<double>(*integer);
+  REQUIRE(std::holds_alternative<double>(at->value));
+  return std::get<double>(at->value);
+}
+
+}  // namespace
+
+TEST_CASE("copies: one that is not its owner's is named", "[train]") {
+  const Plan plan =
+      balance(small_step(4), line_of(2), {{"batch", "all", Sizes{{3, 1}}}}, {}, {.dtype = DType::f64});  // every weight is copied
+  std::vector<CopyDifference> same, disturbed;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    const Program program = compile(plan, rt.rank());
+    const auto backend = reference_backend();
+    State state(plan, program.rank, 1);
+    Executor executor(program, *backend, rt.transport(), state);
+    const Batch b = batch_of(std::make_shared<Fixed>(4), {0, 1, 2, 3}, 0, 0);
+    executor.feed([&](const std::string& name, const Box& box, std::span<std::byte> out) {
+      (name == "image" ? b.images : b.labels)(box, out);
+    });
+    const auto first = copies_differ(plan, program, executor, rt.transport());
+    // The owners change their values after they have sent them: what the others read is old then.
+    executor.on_step([&](const char* what) {
+      if (std::string(what) != "dense_6 forward") return;
+      for (const Slice& s : program.slices)
+        *reinterpret_cast<double*>(state.address(s.name, "", program.buffers[static_cast<std::size_t>(s.value)])) += 1;
+    });
+    const auto second = copies_differ(plan, program, executor, rt.transport());
+    if (rt.rank() != 0) return;
+    same = first;
+    disturbed = second;
+  });
+  CHECK(same.empty());
+  std::set<std::string> names;
+  for (const CopyDifference& d : disturbed) names.insert(plan.data().passes.tensors[static_cast<std::size_t>(d.tensor)].name);
+  const std::vector<std::string> all = plan.step().parameters();
+  CHECK(names == std::set<std::string>(all.begin(), all.end()));
+}
+
+TEST_CASE("copies: a run whose copies differ ends with the tensor, the ranks and the step, after so many steps and at its end",
+          "[train]") {
+  const Plan plan = balance(small_step(4), line_of(3), {{"batch", "all", Sizes{{2, 1, 1}}}}, {});
+  for (const bool at_end : {false, true}) {
+    int ended = 0;
+    std::mutex lock;
+    std::optional<CopiesDiffer> found;
+    run_ranks_in_memory(3, [&](Runtime& rt) {
+      Trainer trainer(rt, plan, {.compare_copies_every = at_end ? 0 : 2});
+      const Program& program = trainer.program();
+      Index steps = 0;
+      // In step 4, or in the comparison at the end, the owner's own weights change unseen by the others: after they were sent,
+      // two signs at once.
+      trainer.executor().on_step([&](const char* what) {
+        if (steps != 4 || std::string(what) != "dense_6 forward") return;
+        for (const Slice& s : program.slices)
+          if (s.name == "conv2d_1.weight") {  // one owner has all of it
+            std::vector<double> values = trainer.executor().read(s.value, s.box);
+            values[0] = -values[0], values[1] = -values[1];
+            trainer.executor().write(s.value, s.box, values);
+          }
+      });
+      Order order(40, 4, 1);
+      const Datasets data = small_data(40);
+      try {
+        for (; steps < 6;) {
+          steps++;
+          if (at_end && steps == 4) trainer.compare_copies();
+          trainer.step_named(feeds_of(batch_of(data.train, order.batch_of(steps), steps, 0)));
+        }
+      } catch (const CopiesDiffer& e) {
+        const std::lock_guard hold(lock);
+        ended++;
+        found = e;
+      }
+    });
+    INFO("at the end: " << at_end);
+    CHECK(ended == 3);
+    REQUIRE(found.has_value());
+    CHECK(found->code() == Exit::internal);
+    CHECK(found->tensors() == std::vector<std::string>{"conv2d_1.weight"});
+    CHECK_THAT(found->what(), Catch::Contains(at_end ? "copies differ at step 3: " : "copies differ at step 4: "));
+    const int weight = plan.data().passes.find("conv2d_1.weight");
+    const std::vector<Shard>& home = plan.data().tensors[static_cast<std::size_t>(weight)].home;
+    REQUIRE(home.size() == 1);
+    const int owner = home.front().rank, a = owner == 0 ? 1 : 0, b = owner == 2 ? 1 : 2;
+    const std::string by = fmt::format(" (owned by rank {})", owner);
+    CHECK_THAT(found->what(), Catch::Contains("\"conv2d_1.weight\" on ranks 0, 1, 2" + by) ||
+                                  Catch::Contains(fmt::format("\"conv2d_1.weight\" on ranks {}, {}", a, b) + by));
+    const Folder folder;
+    TrainSummary summary;
+    note_failure(summary, *found);
+    write_run_json(folder.path(), summary);
+    const Json run = parsed(text_of(folder.path() / "run.json"));
+    CHECK(std::get<std::string>(run.at("/status")->value) == "failed");
+    CHECK(number(run, "/code") == 70);
+    CHECK(number(run, "/rank") == found->rank());
+    CHECK(std::get<std::string>(run.at("/reason")->value) == found->what());
+    CHECK(std::get<std::string>(run.at("/copies_differ/0")->value) == "conv2d_1.weight");
+  }
+}
+
+TEST_CASE("a training job whose evaluation does not fit beside it ends before its first step", "[train]") {
+  Index both = 0;
+  const Plan unlimited = small_plan(1, DType::f32), evaluated = evaluation_plan(unlimited);
+  run_ranks_in_memory(1, [&](Runtime& rt) {
+    Trainer trainer(rt, unlimited);
+    both = trainer.executor().memory_bytes() + Predictor(rt, evaluated, trainer.state()).memory_bytes();
+  });
+  for (const Index missing : {0, 1}) {
+    Device device;
+    device.memory_bytes = both - missing;
+    const Mesh mesh({{"all", 1}}, {device});
+    const Plan plan = balance(small_step(4), mesh, {}, {});
+    LayoutRules rules;
+    rules.homes = plan.homes();
+    const Plan evaluation = balance(small_inference(4), mesh, rules, {});
+    const Folder folder;
+    auto train = [&] {
+      run_ranks_in_memory(1, [&](Runtime& rt) {
+        train_job(
+            rt, {.plan = &plan, .evaluation = &evaluation, .data = small_data(20), .max_steps = 1, .run_directory = folder.path()});
+      });
+    };
+    if (missing == 0) {
+      train();
+    } else {
+      CHECK_THROWS_WITH(train(), Catch::Contains("for the evaluation beside it, the mesh gives it"));
+      CHECK_FALSE(std::filesystem::exists(folder.path() / "metrics.jsonl"));
+    }
+  }
+}
+
+TEST_CASE("a training job leaves its files", "[train]") {
+  const Folder folder, dump;
+  const Datasets data = small_data(20);
+  const Plan plan = small_plan(3, DType::f32), evaluation = evaluation_plan(plan);
+  std::vector<std::string> lines;
+  run_ranks_in_memory(3, [&](Runtime& rt) {
+    const TrainSummary s = train_job(rt, {.plan = &plan,
+                                          .evaluation = &evaluation,
+                                          .data = data,
+                                          .epochs = 2,
+                                          .run_directory = folder.path(),
+                                          .dump = dump.path(),
+                                          .progress = [&](const std::string& line) { lines.push_back(line); }});
+    if (s.steps != 10) throw InternalError("two epochs of five batches are ten steps");
+  });
+  CHECK(lines.size() == 10);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(std::get<std::string>(run.at("/status")->value) == "done");
+  CHECK(number(run, "/steps") == 10);
+  CHECK(number(run, "/bytes_predicted") == number(run, "/bytes_counted"));
+  CHECK(number(run, "/measured_step_seconds") > 0);
+  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/predicted_step_seconds")->value));
+  CHECK(number(run, "/test_accuracy") >= 0);
+  CHECK(number(run, "/test_batch_seconds") > 0);
+  CHECK(std::get<Json::Array>(run.at("/copies_differ")->value).empty());
+  REQUIRE(std::get<Json::Array>(run.at("/ranks")->value).size() == 3);
+  for (const char* key :
+       {"measured_step_seconds", "busy_seconds", "waiting_seconds", "bytes_predicted", "bytes_counted", "memory_bytes"})
+    CHECK(number(run, std::string("/ranks/2/") + key) >= 0);
+  std::istringstream metrics(text_of(folder.path() / "metrics.jsonl"));
+  std::string line;
+  int step = 0;
+  while (std::getline(metrics, line)) {
+    const Json one = parsed(line);
+    CHECK(number(one, "/step") == ++step);
+    CHECK(number(one, "/epoch") == (step <= 5 ? 1 : 2));
+    CHECK(number(one, "/seconds") > 0);
+    if (step == 10) CHECK(number(one, "/loss") == number(run, "/train_loss"));
+  }
+  CHECK(step == 10);
+  CHECK(text_of(folder.path() / "plan.json") == plan.json());
+
+  const NpyArray before = read_npy(dump.path() / "weights_before/conv2d_1.weight.npy"),
+                 after = read_npy(dump.path() / "weights_after/conv2d_1.weight.npy");
+  CHECK(before.extents == std::vector<Index>{5, 2, 3, 3});
+  CHECK(before.extents == after.extents);
+  CHECK(std::get<std::vector<float>>(before.data) != std::get<std::vector<float>>(after.data));
+  const NpyArray batches = read_npy(dump.path() / "batches.npy");
+  CHECK(batches.extents == std::vector<Index>{10, 4});
+  const auto first = Order(20, 4, 1).batch_of(0);
+  for (std::size_t i = 0; i < 4; i++) CHECK(std::get<std::vector<std::int64_t>>(batches.data)[i] == first[i]);
+  const Json manifest = parsed(text_of(dump.path() / "manifest.json"));
+  CHECK(number(manifest, "/tensors/conv2d_1.weight/sizes/0") == 5);
+}
+
+TEST_CASE("a training job that fails says so in run.json", "[train]") {
+  const Folder folder;
+  const Plan plan = small_plan(2, DType::f64);
+  Datasets data{std::make_shared<Fixed>(4, 2), nullptr};
+  int thrown = 0;
+  std::mutex lock;
+  try {
+    run_ranks_in_memory(2, [&](Runtime& rt) {
+      try {
+        train_job(rt, {.plan = &plan, .data = data, .max_steps = 3, .run_directory = folder.path()});
+      } catch (const LossNotFinite&) {
+        const std::lock_guard hold(lock);
+        thrown++;
+      }
+    });
+  } catch (const Error&) {
+  }
+  CHECK(thrown == 2);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(std::get<std::string>(run.at("/status")->value) == "failed");
+  CHECK(number(run, "/code") == 70);
+  CHECK(std::get<std::string>(run.at("/reason")->value).find("\"image\"") != std::string::npos);
+  CHECK(std::holds_alternative<std::nullptr_t>(run.at("/train_loss")->value));
+}
+
+TEST_CASE("a metrics file that cannot be written ends the job on all ranks", "[train]") {
+  const Folder folder;
+  std::filesystem::create_symlink("/dev/full", folder.path() / "metrics.jsonl");
+  const Plan plan = small_plan(2, DType::f64);
+  int thrown = 0;
+  std::mutex lock;
+  run_ranks_in_memory(2, [&](Runtime& rt) {
+    try {
+      train_job(rt, {.plan = &plan, .data = small_data(20), .max_steps = 50, .run_directory = folder.path()});
+    } catch (const Error& e) {
+      const std::lock_guard hold(lock);
+      thrown += e.code() == Exit::io ? 1 : 0;
+    }
+  });
+  CHECK(thrown == 2);
+  const Json run = parsed(text_of(folder.path() / "run.json"));
+  CHECK(number(run, "/code") == 74);
+  CHECK(number(run, "/steps") == 2);
+  CHECK(std::filesystem::exists(folder.path() / "weights.safetensors"));
+  CHECK(std::filesystem::exists(folder.path() / "checkpoints/step-2/complete"));
+}
